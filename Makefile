@@ -6,7 +6,6 @@
 #   make gpu-test  what only a GPU shows, on a GPU in software
 #   make check   format, lint, types
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
-#   make fleet   two leads with backs behind a router, and a chat through it
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
 #   make setup   only the set-up: .venv with llama-cpp-python from a wheel in dist/ or WHEELS=…, else compiled for this
 #                compiler and CPU; NATIVE=1 always compiles
@@ -59,7 +58,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup images demo fleet router ray clients test quick gpu-test check bench docs wheels release clean
+.PHONY: setup images demo router ray clients test quick gpu-test check bench docs wheels release clean
 
 setup: $(READY)
 
@@ -129,9 +128,6 @@ $(CLIENTS): tests/clients/requirements.txt | $(READY)
 	$(VENV)/client-programs/bin/pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
 	@touch $(CLIENTS)
 
-fleet: $(READY) $(ROUTER)
-	@$(BIN)/python -m bench fleet
-
 # Byte code is written even where the environment forbids it, as in many containers: the tests start some hundred
 # Python programs. One thread of OpenBLAS each: its threads spin while they wait, on cores that other tests need.
 # Nothing that they have started outlives them.
@@ -176,7 +172,7 @@ check: $(READY)
 	$(BIN)/mypy
 
 # Parts in the order of their weight. Each ends with one line of JSON.
-PARTS ?= speed overhead serve simulate
+PARTS ?= speed overhead simulate
 
 bench: $(READY)
 	@$(if $(ARGS),$(BIN)/python -m bench $(ARGS),set -e; for part in $(PARTS); do \

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 _SLACK_SECONDS = 0.02
 """How far a lead may be ahead before it has to wait for the others; alternating less often saves decodes."""
-_MOST_AHEAD_SECONDS = 10.0
+_MAX_AHEAD_SECONDS = 10.0
 """Never further, or a step in which the machine slept would cost its leads the time of all that follow."""
-_LEAST_WEIGHT = 0.25
+_MIN_WEIGHT = 0.25
 _EQUAL = 0.75
 """Values above this part of the best count as equal: a difference must be worth a change."""
 _DECAY = 0.98
@@ -57,7 +57,7 @@ class LeadShares:
         self._now = max(self._now, min(self._leads[lead].seconds for lead in waiting))
         for lead in waiting:
             account = self._leads[lead]
-            account.seconds = min(account.seconds, self._now + _MOST_AHEAD_SECONDS)
+            account.seconds = min(account.seconds, self._now + _MAX_AHEAD_SECONDS)
         return {lead for lead in waiting if self._leads[lead].seconds <= self._now + _SLACK_SECONDS}
 
     def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None:
@@ -81,4 +81,4 @@ class LeadShares:
         """The weight of a lead that was served, among those that had work."""
         best = max(self._leads[each].value for each in self._waiting)
         part = self._leads[lead].value / best if best else 1.0
-        return 1.0 if part >= _EQUAL else max(part, _LEAST_WEIGHT)
+        return 1.0 if part >= _EQUAL else max(part, _MIN_WEIGHT)

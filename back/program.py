@@ -21,7 +21,7 @@ from back.settings import BackSettings
 from back.worker import DraftWorker
 from shared import cpus
 from shared.drafting.drafter import Drafter
-from shared.drafting.drafter_maker import drafter_maker, most_ahead
+from shared.drafting.drafter_maker import drafter_maker, max_ahead
 from shared.errors import ConfigError, DuoError
 from shared.llama import library
 from shared.llama.model import Model
@@ -92,7 +92,7 @@ def _load(settings: BackSettings, path: Path) -> Model:
     log.info("CPU kernel: %s", library.describe_kernel())
     log.info("memory: %s", model.plan.size)
     log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
-    if most_ahead(model, settings.n_ahead) < 1:
+    if max_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
             "enough to take tokens back; try a smaller --parallel or --n-branches"

@@ -38,7 +38,7 @@ log = logging.getLogger("back")
 
 DISCOVER_SECONDS = 10.0
 """How long `--discover` listens for announcements."""
-_MOST_LEADS = 16
+_MAX_LEADS = 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -96,7 +96,7 @@ class BackSettings(FileSettings):
     lead: CommaList = Field(
         ("http://127.0.0.1:5555",),
         min_length=1,
-        max_length=_MOST_LEADS,
+        max_length=_MAX_LEADS,
         description="URL of the lead. Give it several times for leads with models of the same vocabulary, "
         "which share this back's time: one that is away or has nothing to do costs nothing",
     )
@@ -212,15 +212,15 @@ class BackSettings(FileSettings):
 
     def _with_leads(self, found: Sequence[FoundLead]) -> Self:
         """With as many of them as can be drafted for."""
-        n_most = min(_MOST_LEADS, MAX_SLOTS // self.compute.parallel)
-        leads, others = found[:n_most], found[n_most:]
+        n_max = min(_MAX_LEADS, MAX_SLOTS // self.compute.parallel)
+        leads, others = found[:n_max], found[n_max:]
         log.info("drafting for all leads that are announced: %s", ", ".join(map(str, leads)))
         if others:
             log.warning(
                 "not for %s: --parallel %d for %d leads is the most",
                 ", ".join(map(str, others)),
                 self.compute.parallel,
-                n_most,
+                n_max,
             )
         return self.model_copy(update={"lead": tuple(each.url for each in leads)})
 

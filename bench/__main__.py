@@ -10,22 +10,13 @@ from shared.logs import configure_logging
 from shared.search_paths import leave_working_directory
 
 PARTS = {
-    "speed": "tokens/s by policy, depth, draft cost and round trip; llama-server for comparison",
-    "acceptance": "how often drafted tokens are right, by temperature and drafting rule",
+    "speed": "tokens/s by policy, depth, draft cost, round trip and clients; llama-server for comparison",
     "overhead": "microseconds per step outside the model",
-    "serve": "throughput and latency for concurrent clients",
-    "attacks": "hostile requests, made from the API's description: errors, memory, /health",
     "faults": "whether answers are lost or changed while processes die, networks fail and leads are replaced",
     "soak": "an hour of changing use and load: answers changed, deaths, memory, and how T(n) ends",
-    "known_text": "the target with a drafter that errs at a given rate, against the bound by T(n)",
-    "fuzz": "messages of every kind against the protocol code of lead and back",
-    "mtp": "the target's own heads, a back on another machine, and both",
     "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
-    "plan": "what `lead plan` predicts, against what its commands then reach",
-    "sessions": "recorded sessions of Claude Code and Codex, turn by turn, against llama-server",
     "simulate": "a model of lead, backs and network, beyond this machine",
     "demo": "what `make demo` shows",
-    "fleet": "what `make fleet` shows",
 }
 
 

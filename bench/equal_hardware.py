@@ -10,6 +10,7 @@ takes no time. The filters are those that both have by default. The lead does no
 """
 
 import argparse
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -19,7 +20,7 @@ import httpx
 
 from bench import models, peer, report
 from bench.options import draft_cost, kind, listed
-from bench.processes import start_calibrated_lead
+from bench.processes import start_lead
 from bench.ways import ADAPTIVE, OFF, peer_ways, policy_way
 from lead.benchmark.builtin_questions import KINDS, draw, rounds_of
 from lead.benchmark.contest import run_contest, warm_up
@@ -28,6 +29,9 @@ from lead.benchmark.summary import summarize
 from shared import cpus
 
 LEAD = "lead --draft-model"
+_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
+_CALIBRATION_SECONDS = 34.0
+"""Until the lead has timed its steps for the last time, which others notice (`lead.engine.recalibration`)."""
 _WARM_UP_PROMPT = draw(["stories"], 1, 0)[0]
 _COLUMNS = {
     "cost": ("draft cost", ".3f"),
@@ -80,8 +84,9 @@ def _measure(
 
 def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int]) -> httpx.Client:
     pair = ("--model", str(target), "--draft-model", str(draft))
-    lead, url = start_calibrated_lead(*pair, "--threads", str(len(cores)))
+    lead, url = start_lead(*pair, *_ALONE, "--threads", str(len(cores)))
     stack.enter_context(lead)
+    time.sleep(_CALIBRATION_SECONDS)
     return stack.enter_context(client(url))
 
 

@@ -16,8 +16,6 @@ import numpy as np
 from gguf import GGUFReader
 from platformdirs import user_cache_path
 
-from bench.quantize import quantize
-from bench.tiny_models import TinyModel, write_tiny_model
 from lead.planning.pinned_process import pinned_process
 from lead.planning.timing import measure_steps
 from shared.convert.gguf_file import Quantization
@@ -34,22 +32,7 @@ TARGET_SHAPES = {
     "1.1G": Shape(width=2048, n_layers=18, n_heads=64, n_feed_forward=8192),
 }
 """Shapes by number of parameters."""
-WEIGHTS = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_k_m", "q6_k")
 _DEMO = "0.4G:f16"
-_N_LAYERS = 25
-"""Enough that a head is a small part of the whole, like in real models that have heads."""
-_WITH_HEADS = TinyModel(
-    "glm4moe",
-    width=768,
-    n_layers=_N_LAYERS,
-    sd=0.02,
-    settings={
-        "nextn_predict_layers": 1,
-        "rope.dimension_sections": [0, 0, 0, 0],
-        "leading_dense_block_count": _N_LAYERS - 1,  # llama.cpp expects experts in the head
-        "feed_forward_length": 3072,
-    },
-)
 SHIPPED = "shipped"
 _SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
 _SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
@@ -91,25 +74,9 @@ def target(name: str) -> Path:
     return _grown(builtin_target(), TARGET_SHAPES[size], quantization)  # type: ignore[arg-type]
 
 
-def shipped_target(weights: str) -> Path:
-    """The shipped target with its weights written in one of `WEIGHTS`; q8_0 is what they are shipped in."""
-    if weights in get_args(Quantization):
-        return _grown(builtin_target(), _SHIPPED_SHAPE, weights)  # type: ignore[arg-type]
-    source = shipped_target("f16")
-    path = source.with_name(source.name.replace("-f16-", f"-{weights}-"))
-    if not path.is_file():
-        quantize(source, path, weights)
-    return path
-
-
-def with_context(source: Path, n_ctx: int) -> Path:
-    """`source` as if it had been trained with texts of `n_ctx` tokens, for texts whose tokens are forced."""
-    path = _cache() / f"bench-ctx{n_ctx}-{source.name}"
-    if not path.is_file() or path.stat().st_size != source.stat().st_size:
-        shutil.copy(source, path)
-        field = GGUFReader(path, "r+").fields["llama.context_length"]
-        field.parts[field.data[0]][0] = n_ctx
-    return path
+def shipped_target(weights: Quantization) -> Path:
+    """The shipped target with its weights in another type; q8_0 is what they are shipped in."""
+    return _grown(builtin_target(), _SHIPPED_SHAPE, weights)
 
 
 def useless_draft() -> Path:
@@ -121,16 +88,6 @@ def useless_draft() -> Path:
         (norm,) = [each for each in GGUFReader(copy, "r+").tensors if each.name == "output_norm.weight"]
         np.negative(norm.data, out=norm.data)
         copy.replace(path)
-    return path
-
-
-def with_heads() -> Path:
-    """A random model with plain attention and a head for a further token (MTP); half a gigabyte in f16."""
-    path = _cache() / "bench-heads-25x768-f16.gguf"
-    if not path.is_file():
-        exact = write_tiny_model(_WITH_HEADS, path.with_suffix(".f32"))
-        quantize(exact, path, "f16")
-        exact.unlink()
     return path
 
 

@@ -36,22 +36,18 @@ def start_peers(
     cores: str,
     *,
     depths: Sequence[int],
-    rate: float | None = None,
+    n_slots: int = 1,
 ) -> "dict[int, Peer]":
     """llama-servers on the same cores, by how many tokens they draft: none, and each of `depths`.
 
     The number is fixed when a server starts, so there is one for each; idle ones take no time, and the
-    weights in memory are shared. They run until `stack` is left. With `rate` each draft token is right with
-    this probability if those before it are, whatever the draft model says. Raises ConfigError.
+    weights in memory are shared. They run until `stack` is left. Raises ConfigError.
     """
     spelled = help_text(binary)
 
     def start(depth: int) -> Peer:
         extra = draft_arguments(spelled, draft, depth) if depth else []
-        if depth and rate is not None:
-            # How often each token of a draft is accepted, with all before it.
-            extra += ["--spec-synth-rates", ",".join(f"{rate**i:.4f}" for i in range(1, depth + 1))]
-        return stack.enter_context(Peer(binary, target, cores, extra=extra))
+        return stack.enter_context(Peer(binary, target, cores, n_slots=n_slots, extra=extra))
 
     return {depth: start(depth) for depth in (0, *depths)}
 

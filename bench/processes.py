@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,9 +17,6 @@ import psutil
 
 from shared.python_child import ChildProcess, child_command, program_command
 
-_MODELS_ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
-CALIBRATION_SECONDS = 34.0
-"""Until it times its steps for the last time (`lead.engine.recalibration`): others would notice that."""
 _MEGABYTE = 1e6
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
@@ -123,16 +119,6 @@ def start_lead(
     except BaseException:
         lead.stop()
         raise
-    return lead, url
-
-
-def start_calibrated_lead(*arguments: str) -> tuple[Program, str]:
-    """Start a lead that drafts with models alone, for one text at a time, and let it time its steps.
-
-    Its cache is small, as several leads run at the same time.
-    """
-    lead, url = start_lead(*arguments, *_MODELS_ALONE)
-    time.sleep(CALIBRATION_SECONDS)
     return lead, url
 
 

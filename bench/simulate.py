@@ -7,7 +7,6 @@ it says how well the lead decides for given times, not what the times are: feed 
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
     python -m bench simulate --constant explore_every=64           the standing tables with another value
     python -m bench simulate --devices                             GPUs that are not here, published T(n)
-    python -m bench simulate --hours 8 --seeds 20                  changing use and speed: is T(n) learned?
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
@@ -33,7 +32,6 @@ from bench.simulation.contest import (
     contest,
 )
 from bench.simulation.ground import synchronous, two_models, without_gain
-from bench.simulation.hours import many_hours
 from bench.simulation.scenarios import (
     BACKS,
     BIG_CPU,
@@ -44,13 +42,10 @@ from bench.simulation.scenarios import (
     PAIRS,
     PUBLISHED,
     Q8_0,
-    RECALLS,
     RTTS_MS,
     STEEP,
-    WIDE_SLOPE,
     Grid,
     Pair,
-    best_synchronous,
     read_table,
     unequal_backs,
     useless_backs,
@@ -58,9 +53,7 @@ from bench.simulation.scenarios import (
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import PRINCIPAL, Hardware
-from lead.simulation.machine import Contention
 from lead.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, DraftPlace
-from lead.simulation.simulated_back import BackSpec
 from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 
@@ -70,14 +63,6 @@ _N_LEARNED = 1536
 """In shorter runs it counts how long it takes to see what a back is worth."""
 _QUICK_DEPTHS = (0, 1, 2, 4, 6, 8)
 _USELESS = DraftSkill(0.02)
-_LOCAL_RTT_MS = 0.2
-_CONTENTION = Contention(lead=1.2, back=2.0)
-"""An assumption; `lead plan` measures it."""
-_STEP_S = 1.0
-"""T(1) in `--hours`: slow enough for many hours to be simulated in minutes."""
-_BESIDE_INLINE = ((0.8, 0.003), (0.8, 0.1), (0.6, 0.03), (0.6, 0.3))
-_BESIDE_BACKS = ((0.8, 0.03), (0.8, 0.3), (0.6, 0.03), (0.6, 0.1))
-"""Acceptance and cost."""
 Rows = list[dict[str, Any]]
 
 
@@ -107,8 +92,6 @@ class _Run:
 
 
 def _chosen(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]:
-    if options.hours:
-        return iter([("hours", _hours(options))])
     return _devices(run) if options.devices else _parts(options, run)
 
 
@@ -122,11 +105,7 @@ def _parts(options: argparse.Namespace, run: _Run) -> Iterator[tuple[str, Rows]]
     else:
         yield "gains", _gains(PAIRS, rtts, BACKS[:2] if quick else BACKS, run)
         yield "policies", _policies(quick, run)
-        yield "clients", _clients(quick, run)
-        yield "contention", _contention(quick, run)
         yield "inline", _inline(quick, run)
-        yield "beside", _beside(quick, run)
-        yield "outcomes", _outcomes(quick, run)
         long = replace(run, n_tokens=max(run.n_tokens, _N_LEARNED))
         yield "useless_backs", _useless(long)
         yield "unequal_backs", _unequal(long)
@@ -153,9 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
-    parser.add_argument("--hours", type=_positive, default=0.0, help="instead: so many hours of changing use")
     parser.add_argument("--devices", action="store_true", help="instead: GPUs of which T(n) is published")
-    parser.add_argument("--seeds", type=int, default=4, help="how many times, each another")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
 
@@ -229,23 +206,6 @@ def _policies(quick: bool, run: _Run) -> Rows:
     return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
 
 
-def _clients(quick: bool, run: _Run) -> Rows:
-    """The same with several sequences at the same time."""
-    grid = Grid((F16,), (0.75,), (0.1,), (2.0,), (1, 4), run.n_tokens)
-    if not quick:
-        grid = Grid((F16, FLAT), (0.75,), (0.02, 0.2), (2.0,), (2, 8), run.n_tokens)
-    return _compared(list(grid.cells()), quick, run)
-
-
-def _contention(quick: bool, run: _Run) -> Rows:
-    """A back on the lead's machine: each takes longer while the other computes."""
-    grid = Grid((F16,), (0.75,), (0.3,), (_LOCAL_RTT_MS,), n_tokens=run.n_tokens)
-    if not quick:
-        costs = (0.02, 0.13, 0.3)
-        grid = Grid((F16, FLAT), (0.6, 0.85), costs, (_LOCAL_RTT_MS,), n_tokens=run.n_tokens)
-    return _compared([replace(cell, contention=_CONTENTION) for cell in grid.cells()], quick, run)
-
-
 def _inline(quick: bool, run: _Run) -> Rows:
     """A draft model inside the lead's engine: adaptive against the best depth, and where it is useless."""
     costs, acceptances = (
@@ -269,68 +229,6 @@ def _inline(quick: bool, run: _Run) -> Rows:
         }
         for result, without in zip(results, idle, strict=True)
     ]
-
-
-def _beside(quick: bool, run: _Run) -> Rows:
-    """A draft model in the engine and a back with another one: together, over each of them alone."""
-    pairs = list(product(_BESIDE_INLINE[3:] if quick else _BESIDE_INLINE, _BESIDE_BACKS))
-    tables, rtts_ms = ((F16,), (1.0,)) if quick else ((F16, FLAT, STEEP), (1.0, 10.0, 50.0))
-    axes = list(product(tables, pairs, rtts_ms))
-    cells: list[Cell] = []
-    for steps, ((own, own_cost), (other, other_cost)), rtt_ms in axes:
-        inline = BackSpec(own_cost * steps.seconds(1), skill=DraftSkill(own))
-        back = BackSpec(other_cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(other, 1))
-        both = Cell(steps, (back,), inline=inline, n_tokens=run.n_tokens)
-        cells += [both, replace(both, backs=()), replace(both, inline=None)]
-    rates = [result.best([ADAPTIVE])[1] for result in run.contest(cells, (ADAPTIVE,))]
-    return [
-        {
-            "steps": steps.name,
-            "acceptance": inline[0],
-            "cost": inline[1],
-            "back_acceptance": back[0],
-            "back_cost": back[1],
-            "rtt_ms": rtt_ms,
-            "to_inline": round(rates[3 * i] / rates[3 * i + 1], 3),
-            "to_back": round(rates[3 * i] / rates[3 * i + 2], 3),
-            "to_better": round(rates[3 * i] / max(rates[3 * i + 1 : 3 * i + 3]), 3),
-        }
-        for i, (steps, (inline, back), rtt_ms) in enumerate(axes)
-    ]
-
-
-def _outcomes(quick: bool, run: _Run) -> Rows:
-    """Equal backs with wide decodes, 1 ms away, over a program with the same draft model; and its bound.
-
-    What they prepare for rejections depends on how often a runner-up is right.
-    """
-    tables, costs = ((FLAT,), (0.1,)) if quick else ((FLAT, PUBLISHED[0], H200), (0.05, 0.1, 0.2, 0.4))
-    axes = list(product(tables, costs, (0.8,) if quick else (0.6, 0.8), RECALLS, (1, 4)))
-    cells = [
-        Cell(steps, (_wide_back(cost * steps.seconds(1), acceptance, recall),) * n, n_tokens=run.n_tokens)
-        for steps, cost, acceptance, recall, n in axes
-    ]
-    results = run.contest(cells, (ADAPTIVE, BOUND[0]))
-    return [
-        {
-            "steps": steps.name,
-            "acceptance": acceptance,
-            "cost": cost,
-            "recall": recall,
-            "backs": n,
-            "to_sync": round(
-                result.best([ADAPTIVE])[1] / (least := best_synchronous(steps, back.step_s, acceptance)), 3
-            ),
-            "bound": round(result.best([BOUND[0]])[1] / least, 3),
-        }
-        for (steps, cost, acceptance, recall, n), result in zip(axes, results, strict=True)
-        for back in result.cell.backs[:1]
-    ]
-
-
-def _wide_back(step_s: float, acceptance: float, recall: str) -> BackSpec:
-    skill = DraftSkill(acceptance, recall=RECALLS[recall])
-    return BackSpec(step_s, 0.001, skill, WIDE_SLOPE)
 
 
 def _compared(cells: Sequence[Cell], quick: bool, run: _Run) -> Rows:
@@ -446,36 +344,14 @@ def _to_alone(hardware: Hardware, cells: Mapping[str, Cell], run: _Run) -> dict[
     return {name: round(rate / rates[0], 3) for name, rate in zip(cells, rates[1:], strict=True)}
 
 
-def _hours(options: argparse.Namespace) -> Rows:
-    """T(n) must be learned, and cost no tokens."""
-    outcomes = many_hours(3600 * options.hours, _STEP_S, range(options.seeds), options.jobs or None)
-    return [
-        {
-            "seed": each.seed,
-            "tokens": each.n_tokens,
-            "to_told": round(each.to_told, 4),
-            "ever": round(each.errors.ever, 2),
-            "measured": round(each.errors.measured, 2),
-            "others": round(each.errors.others, 2),
-            "judged": each.errors.n_judged,
-        }
-        for each in outcomes
-    ]
-
-
 _TITLES = {
     "small_drafts": "Speed-up by where a small draft model runs (sync: in the engine, best fixed depth)",
     "large_drafts": "The same of an 8B draft model",
     "without_gain": "Drafts that do not pay: speed over that of the lead alone",
     "two_models": "Backs with two draft models that are as often right: speed over that of the better one",
-    "hours": "Hours of changing use: tokens over those with T(n) told, and the largest errors of T(n)",
     "gains": "What would I gain? Speed-up by round trip time (each back has a draft model of its own)",
     "policies": "Speed-up over no drafting: policies at their best depth, one back",
-    "clients": "The same with several clients at once",
-    "contention": "The same with a back on the lead's machine: while both compute, 1.2 and 2 times as long",
     "inline": "A draft model in the engine: speed-up at the best depth, adaptively, and if it is useless",
-    "beside": "A draft model in the engine and a back: speed over that of each alone, and of the better one",
-    "outcomes": "Equal backs with wide decodes, over the best synchronous depth with the same draft model",
     "useless_backs": "Backs that do not help: speed over that of the lead alone",
     "unequal_backs": "Two unequal backs: speed over that of the better one alone",
 }

@@ -15,7 +15,7 @@ from typing import Any
 from bench import models, options, peer, report
 from bench.cluster import BackPlan, Cluster, Cores
 from bench.options import draft_cost, listed
-from bench.ways import baseline, counters, lead_ways, peer_ways
+from bench.ways import at_once, baseline, counters, lead_ways, peer_ways
 from lead.benchmark.builtin_questions import draw, rounds_of
 from lead.benchmark.contest import ContestStage, Way, run_contest, warm_up
 from lead.benchmark.measured_answer import Sampling
@@ -31,6 +31,7 @@ COLUMNS = {
     "accepted_per_step": ("per step", ".2f"),
     "mean_depth": ("depth", ".2f"),
     "wait_share": ("waiting", ".0%"),
+    "first_ms": ("first token, ms", ".0f"),
     "n_same_text": ("same text", "d"),
     "n_texts": ("of", "d"),
 }
@@ -56,6 +57,7 @@ class Configuration:
     temperature: float
     n_backs: int
     rtt_ms: float
+    n_clients: int = 1
 
     def __str__(self) -> str:
         parts = [self.target, f"draft {self.cost}", f"T={self.temperature:g}"]
@@ -63,6 +65,8 @@ class Configuration:
             parts.append(f"{self.n_backs} backs")
         if self.rtt_ms:
             parts.append(f"{self.rtt_ms:g} ms")
+        if self.n_clients != 1:
+            parts.append(f"{self.n_clients} clients")
         return ", ".join(parts)
 
 
@@ -82,12 +86,12 @@ def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
     temperatures, backs, rtts = settings.temperatures, settings.backs, settings.rtt_ms
     if settings.full:
         temperatures, backs, rtts = [0.0, 1.0], [0, 1, 2], [0.0, 2.0, 20.0]
-    for target, cost, temperature, n_backs, rtt_ms in itertools.product(
-        settings.targets, settings.draft_costs, temperatures, backs, rtts
+    for target, cost, temperature, n_backs, rtt_ms, n_clients in itertools.product(
+        settings.targets, settings.draft_costs, temperatures, backs, rtts, settings.clients
     ):
         first = cost == settings.draft_costs[0] and rtt_ms == rtts[0]
         if n_backs or first:
-            yield Configuration(target, cost, temperature, n_backs, rtt_ms)
+            yield Configuration(target, cost, temperature, n_backs, rtt_ms, n_clients)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
@@ -116,6 +120,7 @@ def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rtt-ms", type=listed(float), default=[0.0], help="round-trip times between lead and back"
     )
+    parser.add_argument("--clients", type=listed(int), default=[1], help="who ask at the same time")
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
     parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths of sync and fixed")
     parser.add_argument(
@@ -143,19 +148,25 @@ def _run_cell(
     """The rows of one cell, and the planner's report at the end."""
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
-    sampling = Sampling(configuration.temperature, settings.tokens)
+    n_clients = configuration.n_clients
+    # Of answers that go on at the same time all have one length: what is measured is the server.
+    fields = {"ignore_eos": True} if n_clients > 1 else {}
+    sampling = Sampling(configuration.temperature, settings.tokens, fields=fields)
     backs = [BackPlan(draft.path, f"back-{i}") for i in range(1, configuration.n_backs + 1)]
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(target, cores, with_ngram=settings.ngram))
+        cluster = stack.enter_context(Cluster(target, cores, n_parallel=n_clients, with_ngram=settings.ngram))
         alone = [baseline(cluster.http, sampling)]
         warm = [baseline(cluster.http, Sampling(configuration.temperature, _WARM_UP_TOKENS))]
-        if settings.peer and configuration.rtt_ms == settings.rtt_ms[0] and configuration.n_backs == 1:
+        if settings.peer and configuration.rtt_ms == settings.rtt_ms[0] and configuration.n_backs <= 1:
             for where, on in (("lead's cores", cores.lead), ("all cores", f"{cores.lead},{cores.back}")):
-                peers = peer.start_peers(stack, settings.peer, target, draft.path, on, depths=settings.depths)
+                peers = peer.start_peers(
+                    stack, settings.peer, target, draft.path, on, depths=settings.depths, n_slots=n_clients
+                )
                 alone += peer_ways(peers, sampling, f", {where}")
                 warm += peer_ways(peers, sampling)
         warm_up(warm, draw(["stories"], 1, settings.seed - 1)[0])
         helped = lead_ways(cluster.http, sampling, settings.policies, settings.depths) if backs else []
+        alone, helped = ([at_once(way, n_clients) for way in ways] for ways in (alone, helped))
 
         @contextmanager
         def with_backs() -> Iterator[list[Way]]:

@@ -1,6 +1,8 @@
 """The ways to answer that the bench compares: policies of the lead, and llama-server."""
 
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -63,6 +65,27 @@ def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str
         )
 
     return Way(name or str(policy), answer)
+
+
+def at_once(way: Way, n_clients: int) -> Way:
+    """So many clients ask at the same time, each in words of its own; measured is what they got together."""
+
+    def answer(question: ChatQuestion) -> MeasuredAnswer:
+        questions = [replace(question, text=f"{i}. {question.text}") for i in range(n_clients)]
+        began = time.perf_counter()
+        with ThreadPoolExecutor(n_clients) as clients:
+            answers = list(clients.map(way.ask, questions))
+        return MeasuredAnswer(
+            "\n".join(each.text for each in answers),
+            sum(each.n_tokens for each in answers),
+            time.perf_counter() - began,
+            sum(each.n_drafted for each in answers),
+            sum(each.n_accepted for each in answers),
+            n_first=0,
+            first_seconds=max((each.first_seconds or 0.0) for each in answers),
+        )
+
+    return way if n_clients == 1 else Way(way.name, answer)
 
 
 def baseline(http: httpx.Client, sampling: Sampling) -> Way:

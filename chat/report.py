@@ -16,7 +16,7 @@ SEPARATOR = " · "
 _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "accepted", "stale", "invalid")
 _N_TEXT_COLUMNS = 3
 _COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
-_MOST_HANGING = 0.6
+_MAX_HANGING = 0.6
 """The largest indentation as a share of the width: text indented further is hard to read."""
 
 _GUIDE = (
@@ -170,7 +170,7 @@ def _broken(line: str, columns: int) -> str:
     if len(line) <= columns:
         return line
     starts = [match.end() for match in _COLUMN_BREAK.finditer(line)]
-    indent = " " * starts[-1] if starts and starts[-1] <= columns * _MOST_HANGING else ""
+    indent = " " * starts[-1] if starts and starts[-1] <= columns * _MAX_HANGING else ""
     return "\n".join(textwrap.wrap(line, columns, replace_whitespace=False, subsequent_indent=indent))
 
 

@@ -24,7 +24,7 @@ from shared.next_hop import passed_on, target_of
 
 _BUSY = 0.75
 """The share of busy slots above which another lead is started."""
-_MOST_WAITING, _MOST_AT_ONCE = 1000, 2000
+_MAX_WAITING, _MAX_AT_ONCE = 1000, 2000
 _PATIENCE_SECONDS, _RETRY_SECONDS = 120.0, 0.2
 """How long a request that has no answer yet looks for a lead that is there."""
 _LEAD = "Lead"
@@ -135,8 +135,8 @@ def app(settings: FleetSettings) -> Application:
     ).bind(settings, pool)
     return serve.deployment(
         Ingress,
-        max_ongoing_requests=_MOST_AT_ONCE,
-        max_queued_requests=_MOST_WAITING,
+        max_ongoing_requests=_MAX_AT_ONCE,
+        max_queued_requests=_MAX_WAITING,
         ray_actor_options={"num_cpus": 0},
     ).bind(leads, settings.max_body_bytes)
 

@@ -13,11 +13,11 @@ from pydantic_core import from_json
 
 _BLOCK = 512
 """Characters; shorter beginnings are read again in no time."""
-_MOST_BLOCKS = 256
+_MAX_BLOCKS = 256
 _FIELDS = ("model", "instructions", "system", "tools", "messages", "prompt", "input")
-_MOST_BRACKETS = 1 << 16
+_MAX_BRACKETS = 1 << 16
 """In a body, whose key nobody has checked yet: arrays and objects take much more memory than their text."""
-_MOST_AHEAD = 2
+_MAX_AHEAD = 2
 """A lead with this many more running requests than the idlest one is busy, whatever it has cached."""
 
 Blocks = tuple[bytes, ...]
@@ -28,7 +28,7 @@ def blocks_of(body: bytes) -> Blocks:
 
     Empty for a body that is short, or no JSON object, or that costs too much to look at.
     """
-    if body.count(b"[") + body.count(b"{") > _MOST_BRACKETS:
+    if body.count(b"[") + body.count(b"{") > _MAX_BRACKETS:
         return ()
     try:
         fields = from_json(body)  # to a bounded depth
@@ -36,7 +36,7 @@ def blocks_of(body: bytes) -> Blocks:
         return ()
     text = _text(fields) if isinstance(fields, dict) else ""
     hashed, blocks = hashlib.blake2b(digest_size=8), []
-    for start in range(0, min(len(text) // _BLOCK, _MOST_BLOCKS) * _BLOCK, _BLOCK):
+    for start in range(0, min(len(text) // _BLOCK, _MAX_BLOCKS) * _BLOCK, _BLOCK):
         hashed.update(text[start : start + _BLOCK].encode())
         blocks.append(hashed.digest())
     return tuple(blocks)
@@ -50,8 +50,8 @@ def _text(fields: dict[str, Any]) -> str:
 class SentPrefixes:
     """What was sent to whom, the latest of it."""
 
-    def __init__(self, n_most: int = 1 << 18) -> None:
-        self._n_most = n_most
+    def __init__(self, n_max: int = 1 << 18) -> None:
+        self._n_max = n_max
         self._sent: OrderedDict[tuple[bytes, str], None] = OrderedDict()
 
     def note(self, blocks: Blocks, lead: str) -> None:
@@ -59,7 +59,7 @@ class SentPrefixes:
         for block in blocks:
             self._sent[block, lead] = None
             self._sent.move_to_end((block, lead))
-        while len(self._sent) > self._n_most:
+        while len(self._sent) > self._n_max:
             self._sent.popitem(last=False)
 
     def depth(self, blocks: Blocks, lead: str) -> int:
@@ -76,7 +76,7 @@ def ranks(depths: Mapping[str, int], running: Mapping[str, int]) -> list[list[st
         return []
     idlest, longest = min(running[lead] for lead in depths), max(depths.values())
     preferred = [
-        lead for lead, n in depths.items() if n == longest > 0 and running[lead] < idlest + _MOST_AHEAD
+        lead for lead, n in depths.items() if n == longest > 0 and running[lead] < idlest + _MAX_AHEAD
     ]
     others = [lead for lead in depths if lead not in preferred]
     return [group for group in (preferred, others) if group]

@@ -47,8 +47,8 @@ def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> T
     table = Table(title=title, title_justify="left")
     for field, (heading, form) in columns.items():
         numeric = any(isinstance(row.get(field), int | float) for row in rows)
-        least = max(len(_cell(row.get(field), form)) for row in rows) if numeric else None
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=least)
+        minimum = max(len(_cell(row.get(field), form)) for row in rows) if numeric else None
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", min_width=minimum)
     for row in rows:
         table.add_row(*(_cell(row.get(field), form) for field, (_, form) in columns.items()))
     return table

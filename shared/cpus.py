@@ -129,10 +129,10 @@ def _quota() -> float:
 def _quota_of(group: Path, is_v2: bool) -> float:
     try:
         if is_v2:
-            most, period = (group / "cpu.max").read_text().split()
+            maximum, period = (group / "cpu.max").read_text().split()
         else:
-            most, period = ((group / f"cpu.cfs_{each}_us").read_text() for each in ("quota", "period"))
-        return int(most) / int(period) if int(most) > 0 else math.inf
+            maximum, period = ((group / f"cpu.cfs_{each}_us").read_text() for each in ("quota", "period"))
+        return int(maximum) / int(period) if int(maximum) > 0 else math.inf
     except (OSError, ValueError):  # "max": no limit; or nothing to see
         return math.inf
 

@@ -7,18 +7,18 @@ from collections.abc import Iterator
 
 _ENOUGH = 1 << 14
 """An idle connection takes 4 KB, one with half a request up to 64 KB more: this bounds their memory."""
-_MACOS_MOST = 10_240
+_MACOS_MAX = 10_240
 """OPEN_MAX: macOS refuses more although it claims to have no limit."""
 
 
 def raise_limit() -> int:
     """Allow this process and its children as many descriptors as the system permits; returns how many."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for wanted in (_ENOUGH, _MACOS_MOST):
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
+    for wanted in (_ENOUGH, _MACOS_MAX):
+        maximum = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        if soft != resource.RLIM_INFINITY and soft < maximum:
             with contextlib.suppress(OSError, ValueError):
-                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, hard))
                 break
     return limit()
 

@@ -30,9 +30,9 @@ def _left(groups: Path, own: Path) -> Iterator[int]:
     for folder, is_v2 in own_groups("memory", groups, own):
         limit, used, cache = _FILES[is_v2]
         try:
-            most = int((folder / limit).read_text())
+            maximum = int((folder / limit).read_text())
             n_used = int((folder / used).read_text())
             counts = dict(line.split(" ", 1) for line in (folder / "memory.stat").read_text().splitlines())
-            yield max(0, most - n_used + int(counts[cache]))  # cached files give way
+            yield max(0, maximum - n_used + int(counts[cache]))  # cached files give way
         except (OSError, ValueError, KeyError):  # "max": no limit; or nothing to see
             pass

@@ -15,7 +15,7 @@ log = logging.getLogger("lead")
 
 R = TypeVar("R")
 
-_LEAST_WAIT_SECONDS = 0.01
+_MIN_WAIT_SECONDS = 0.01
 """Between two looks at what there is to do."""
 
 
@@ -102,7 +102,7 @@ class Keeper:
     async def wait(self) -> None:
         """Returns when something has been reported, or may have to be done."""
         deadline = self._supervisor.deadline()
-        seconds = None if deadline is None else max(deadline - self._clock(), _LEAST_WAIT_SECONDS)
+        seconds = None if deadline is None else max(deadline - self._clock(), _MIN_WAIT_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._reported.wait()

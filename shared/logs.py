@@ -120,5 +120,8 @@ def configure_logging(level: LogLevel, *, as_json: bool = False) -> None:
     handler.setFormatter(JsonFormatter() if as_json else text)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # Their messages repeat ours.
-    for chatty in ("uvicorn", "httpx", "httpcore", "websockets", "asyncio"):
+    for chatty in ("uvicorn", "httpx", "httpcore", "asyncio"):
         logging.getLogger(chatty).setLevel("WARNING")
+    # Its errors reach us as exceptions too. A connection that ends during a ping, as after a machine's sleep,
+    # is logged with a traceback.
+    logging.getLogger("websockets").setLevel("CRITICAL")

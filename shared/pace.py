@@ -43,14 +43,14 @@ class Bucket:
 
 
 class Backoff(Iterator[float]):
-    """Seconds to wait before each further attempt: doubling from `first` up to `most`, each times 0.5 to 1.
+    """Seconds to wait before each further attempt: doubling from `first` up to `maximum`, times 0.5 to 1.
 
     Jitter keeps many clients of one server from reconnecting at the same moment.
     """
 
-    def __init__(self, first: float, most: float, rng: random.Random, *, at_once: bool = False) -> None:
+    def __init__(self, first: float, maximum: float, rng: random.Random, *, at_once: bool = False) -> None:
         """at_once: after a success there is no wait before the first further attempt."""
-        self._first, self._most, self._rng = first, most, rng
+        self._first, self._max, self._rng = first, maximum, rng
         self._at_once = at_once
         self.reset()
 
@@ -59,5 +59,5 @@ class Backoff(Iterator[float]):
         self._next = 0.0 if self._at_once else self._first
 
     def __next__(self) -> float:
-        delay, self._next = self._next, min(max(self._first, self._next * 2), self._most)
+        delay, self._next = self._next, min(max(self._first, self._next * 2), self._max)
         return delay * self._rng.uniform(0.5, 1.0)

@@ -37,7 +37,7 @@ KILL = b"K"
 JOBS, FOLLOW = b"j", b"f"
 """Kinds of tasks: a tokenizer's jobs, and following a grammar (`shared.sampling.grammar_worker`)."""
 MEGABYTE = 1 << 20
-_MOST_GROWTH_BYTES = 32 * MEGABYTE
+_MAX_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
 """A proxy's URL may have a password in it; only what downloads models needs one."""
 NO_GPU = {
@@ -67,7 +67,7 @@ class WorkerLimits:
     @property
     def has_grown(self) -> bool:
         """Whether the process should end: the next one is forked in milliseconds."""
-        return _peak_memory() > self._peak + _MOST_GROWTH_BYTES
+        return _peak_memory() > self._peak + _MAX_GROWTH_BYTES
 
     @contextlib.contextmanager
     def time(self, seconds: float) -> Iterator[None]:

@@ -1,22 +1,17 @@
 """A text on disk: what its manifest says (`--cache-disk`, `--slot-save-path`)."""
 
-import hashlib
 from typing import Literal, Self
 
 from pydantic import BaseModel, NonNegativeInt
 
 from shared.cache_edits import Snapshot
 
-_DIGEST_BYTES = 16
-
-
-def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
-    """What `digest` is computed with."""
-    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
-
 
 class SavedPart(BaseModel, frozen=True):
-    """A file of `size` bytes that holds a `Snapshot`. digest: of its content, in hexadecimal."""
+    """`size` bytes in `file` that hold a `Snapshot`. digest: of them, in hexadecimal.
+
+    file: empty if they follow the manifest.
+    """
 
     kind: Literal["state", "text"]
     start: NonNegativeInt

@@ -55,6 +55,12 @@ class StoredText:
         self.parts = [each for each in snapshots if each.kind == "text"]
         self.checkpoints = {each.end: each for each in snapshots if each.kind == "state"}
 
+    def to_save(self, name: str) -> SavedText:
+        """What is written of it, but for its parts. It is not checked, which takes long."""
+        return SavedText.model_construct(
+            name=name, owner=self.owner or "", tokens=list(self.tokens), n_prefill=self.n_prefill, parts=()
+        )
+
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
         """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))

@@ -19,15 +19,15 @@ _GUESSED_SLOPE = 0.1
 N_UNSTEADY = 2
 """Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
-_LEAST_KNOWN = 1.0
+_MIN_KNOWN = 1.0
 """A ratio counts as known from this many comparisons if all are of long ago: the next one tells more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
 """How far below or above what its neighbours suggest the first steps of a size are believed to be."""
 _ENOUGH_TURNS = 3
 """From so many steps of each size their median is trusted. Some have dips deeper than `_DEEPEST_DIP`."""
-_MOST_SURPRISE = math.log(4)
+_MAX_SURPRISE = math.log(4)
 """A step counts as so much longer or shorter than expected, at most: the machine may have slept meanwhile."""
-_MOST_EXCESS = 3.0
+_MAX_EXCESS = 3.0
 """How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
 
 
@@ -102,7 +102,7 @@ class StepCost:
             self.learn(n_tokens, seconds)
             return 0.0
         steady = self.seconds(n_tokens)
-        excess = min(seconds - steady, _MOST_EXCESS * steady)
+        excess = min(seconds - steady, _MAX_EXCESS * steady)
         self._settling[n_before] += self._constants.settling_gain * (excess - self._settling[n_before])
         return max(0.0, excess)
 
@@ -131,7 +131,7 @@ class StepCost:
             if len(self._known) > 1:
                 return  # of a size that was not known before, a step does not show the pace
         expected = shown + self._ratios[n]
-        log_seconds = min(max(log_seconds, expected - _MOST_SURPRISE), expected + _MOST_SURPRISE)
+        log_seconds = min(max(log_seconds, expected - _MAX_SURPRISE), expected + _MAX_SURPRISE)
         self._compare_enclosed(n, log_seconds)
         self._recent.append((n, log_seconds))
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
@@ -201,8 +201,8 @@ class StepCost:
         right = bisect_left(self._known, n)
         for other in self._known[max(0, right - 1) : right + 1]:
             share = math.log(n / other)
-            least, most = min(0.0, share) - _DEEPEST_DIP, max(0.0, share) + _HIGHEST_STEP
-            ratio = self._ratios[other] + min(max(ratio - self._ratios[other], least), most)
+            minimum, maximum = min(0.0, share) - _DEEPEST_DIP, max(0.0, share) + _HIGHEST_STEP
+            ratio = self._ratios[other] + min(max(ratio - self._ratios[other], minimum), maximum)
         return ratio
 
     def _shown(self, n_steps: int) -> float:
@@ -230,13 +230,13 @@ class StepCost:
 
         The share of each does not depend on the age of comparisons: the sum of all ratios would drift.
         """
-        ratios, known, most = self._ratios, self._n_compared, self._constants.max_known
-        n_least = min(self._lately(n), self._lately(other)) + weight
-        known[n], known[other] = min(known[n] + weight, most), min(known[other] + weight, most)
+        ratios, known, maximum = self._ratios, self._n_compared, self._constants.max_known
+        n_min = min(self._lately(n), self._lately(other)) + weight
+        known[n], known[other] = min(known[n] + weight, maximum), min(known[other] + weight, maximum)
         self._compared_at[n] = self._compared_at[other] = self._n_learned
-        largest = _MOST_SURPRISE if n_least <= 1 else self._constants.max_ratio_error
+        largest = _MAX_SURPRISE if n_min <= 1 else self._constants.max_ratio_error
         error = difference - (ratios[n] - ratios[other])
-        error = min(max(error, -largest), largest) * weight / n_least
+        error = min(max(error, -largest), largest) * weight / n_min
         share = known[other] / (known[n] + known[other])
         ratios[n] += error * share
         ratios[other] -= error * (1 - share)
@@ -244,7 +244,7 @@ class StepCost:
     def _lately(self, n: int) -> float:
         """How many comparisons its ratio is known from, of which those of long ago count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
-        return min(known, max(_LEAST_KNOWN, known - n_steps / self._constants.forgotten_after))
+        return min(known, max(_MIN_KNOWN, known - n_steps / self._constants.forgotten_after))
 
     def _measured(self, n: int) -> float:
         return math.exp(self._pace + self._ratios[n])

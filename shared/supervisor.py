@@ -130,8 +130,8 @@ class Supervisor:
         else:
             self.start_at = now + next(self.delays)
         self._process = _Process.NONE
-        most = self.max_deaths if self.has_been_ready else self.max_deaths_at_start
-        if self._n_idle_deaths >= most:
+        maximum = self.max_deaths if self.has_been_ready else self.max_deaths_at_start
+        if self._n_idle_deaths >= maximum:
             self.fail()
 
     def fail(self) -> None:
@@ -162,5 +162,5 @@ class Supervisor:
         if now - self._ticked_at >= self.max_silence / _TICKS:
             self._n_silent += 1
             self._ticked_at = now
-        most = self.max_silence if self._has_been_heard else max(self.max_silence, _START_SECONDS)
-        return self._n_silent >= _TICKS * most / self.max_silence
+        maximum = self.max_silence if self._has_been_heard else max(self.max_silence, _START_SECONDS)
+        return self._n_silent >= _TICKS * maximum / self.max_silence

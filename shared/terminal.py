@@ -16,10 +16,10 @@ def sanitize(text: str) -> str:
     return text.translate(_SAFE)
 
 
-def one_line(text: str, most: int = 1000) -> str:
-    """A peer's text for a log: without control characters, on one line, at most `most` characters."""
+def one_line(text: str, maximum: int = 1000) -> str:
+    """A peer's text for a log: without control characters, on one line, at most `maximum` characters."""
     line = " ".join(sanitize(text).split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= maximum else f"{line[: maximum - 1]}…"
 
 
 def size_text(n_bytes: float) -> str:

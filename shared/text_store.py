@@ -348,15 +348,22 @@ class TextStore:
 
     # What is on disk
 
-    def adopt(self, saved: SavedText) -> None:
-        """A text is on disk; it becomes the one that was used last, and replaces an earlier state of it."""
-        earlier = [text for text in self._texts if text.saved and text.saved.name == saved.name]
-        if any(text.place != "disk" for text in earlier):
-            return
-        for text in earlier:
-            self._remove(text)
-        if len(self._texts) < _MOST_TEXTS:
-            self._add(StoredText.described_by(saved, "disk", itertools.repeat(0)))
+    def adopt(self, *found: SavedText) -> None:
+        """These are on disk, the least recently used first; each replaces an earlier state of it."""
+        known: dict[str, list[StoredText]] = {}
+        for text in self._texts:
+            if text.saved:
+                known.setdefault(text.saved.name, []).append(text)
+        for saved in found:
+            earlier = [text for text in known.get(saved.name, ()) if text in self._texts]
+            if any(text.place != "disk" for text in earlier):
+                continue
+            for text in earlier:
+                self._remove(text)
+            if len(self._texts) >= _MOST_TEXTS:
+                self._make_room(0, self._held)
+            if len(self._texts) < _MOST_TEXTS:  # else all of them are held
+                self._add(StoredText.described_by(saved, "disk", itertools.repeat(0)))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
         """The text that was used last of those that are to be written to disk; but: those that are not."""

@@ -5,26 +5,29 @@ connections begin and end.
 """
 
 import asyncio
+import contextlib
 import functools
 import gc
 import logging
 import os
+import resource
 import signal
+from pathlib import Path
 
 import httpx
 import pytest
 import uvloop
 from hypothesis import HealthCheck, settings
 
-from bench.real_models import GEMMA3, SMOLLM2, real_model
-from bench.tiny_models import TinyModel, with_heads, write_tiny_model
 from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import UnblockedHandler
 from shared.models.builtin import builtin_target
 from shared.sandbox import NO_GPU
+from tests.real_models import GEMMA3, SMOLLM2, real_model
 from tests.selection import is_proof, selection, shortened
+from tests.tiny_models import TinyModel, with_heads, write_tiny_model
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
 if "GPU_TESTS" not in os.environ:
@@ -180,3 +183,23 @@ def tiny_with_heads(tmp_path_factory):
         return write_tiny_model(with_heads(architecture), path)
 
     return write
+
+
+@pytest.fixture
+def all_in_use():
+    """Opens every descriptor below a low limit; returns those that it has opened."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 32, hard))
+    opened = []
+
+    def use_up():
+        with contextlib.suppress(OSError):
+            while True:
+                opened.append(os.open(os.devnull, os.O_RDONLY))
+        return opened
+
+    yield use_up
+    for each in opened:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -33,10 +33,10 @@ class FakeTextFiles:
         self._seen = dict(self.texts)
         return FolderNews(new, self._named - self.texts.keys())
 
-    def write(self, text, pace):
+    def write(self, text, pieces, pace):
         self._fail(OSError("the disk is full"))
         parts = []
-        for snapshot, piece in text.pieces:
+        for snapshot, piece in pieces:
             if isinstance(piece, SavedPart):
                 if piece.file not in self.parts:
                     raise FileNotFoundError(piece.file)
@@ -48,18 +48,17 @@ class FakeTextFiles:
             self.parts[file] = bytes(piece)
             parts.append(SavedPart(kind=kind, start=start, end=end, file=file, size=len(piece), digest=""))
         self.delete(text.name, kept={part.file for part in parts})
-        rest = {name: getattr(text, name) for name in ("name", "owner", "tokens", "n_prefill")}
-        self.texts[text.name] = SavedText(parts=tuple(parts), **rest)
+        self.texts[text.name] = text.model_copy(update={"parts": tuple(parts)})
         self._named.add(text.name)
         self._seen[text.name] = self.texts[text.name]
         return self.texts[text.name]
 
-    def read(self, part, into):
-        self._fail(FileNotFoundError(part.file))
-        content = self.parts[part.file]
-        into[:] = content
-        self._fail(DamagedTextError(part.file))
-        self.n_read += 1
+    def read(self, text, into):
+        for part, (_, view) in zip(text.parts, into, strict=True):
+            self._fail(FileNotFoundError(part.file))
+            view[:] = self.parts[part.file]
+            self._fail(DamagedTextError(part.file))
+            self.n_read += 1
 
     def touch(self, name):
         pass

@@ -9,7 +9,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from bench.random_images import RandomImages, cut, ends_with_a_token, random_kinds
 from lead.disk_cache.text_keeper import TextKeeper
 from lead.engine.calibration import Recalibration
 from lead.engine.commands import Cancel, SetBacks, SetPolicy, Submit
@@ -41,6 +40,7 @@ from tests.fake_backs import (
     Thicket,
 )
 from tests.fake_disk import FakeTextFiles, LateExecutor
+from tests.random_images import RandomImages, cut, ends_with_a_token, random_kinds
 from tests.toy_engine import FakeFront, inline_drafter, local_drafters, make_engine, make_limits, no_drafters
 from tests.toy_model import (
     N_VOCAB,
@@ -51,7 +51,7 @@ from tests.toy_model import (
     toy_sampler,
 )
 
-_N_MOST_IN_VAIN = 200
+_MAX_IN_VAIN = 200
 """Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""
 POLICIES = ("off", "fixed", "sync", "sync", "adaptive")
 BACKS = ["perfect", "random", "growing", "branching", "hostile-0", "thicket-1", "silent"]
@@ -120,8 +120,8 @@ def draw_images(rng: random.Random, limits: EngineLimits) -> RandomImages:
     if limits.batch_sizes or rng.random() < 0.5:
         return RandomImages(rng)
     is_whole = rng.random() < 0.5
-    most_rows = min(12, limits.n_batch) if is_whole else 12
-    return RandomImages(rng, random_kinds(rng, most_rows, whole=is_whole))
+    max_rows = min(12, limits.n_batch) if is_whole else 12
+    return RandomImages(rng, random_kinds(rng, max_rows, whole=is_whole))
 
 
 class RestlessTarget(FailingTarget):
@@ -323,9 +323,9 @@ class RestlessFront(FakeFront):
         images = self.images.spans(prompt)
         sampling = rng.choice(SAMPLINGS)
         n_keep = rng.randint(0, min(len(prompt), n_ctx - 2)) if rng.random() < self._habits.shift else None
-        n_most = rng.choice(self._habits.lengths)
-        if n_most is None and n_keep is not None:
-            n_most = 3 * n_ctx
+        n_max = rng.choice(self._habits.lengths)
+        if n_max is None and n_keep is not None:
+            n_max = 3 * n_ctx
         n_keep = None if images else n_keep
         name = f"s{len(self.truth)}"
         request = Submit(
@@ -335,7 +335,7 @@ class RestlessFront(FakeFront):
                 seed=rng.randrange(99), grammar_start=len(without_images(prompt)), **sampling
             ),
             images=images,
-            max_tokens=n_most,
+            max_tokens=n_max,
             n_keep=n_keep,
             keep_for=self._owners.choice([None, "one", "one", "another"]),
             **self._options(len(prompt)),
@@ -432,7 +432,7 @@ class RandomRun:
             self._loop.step()
             is_vain = self.front.running and len(self.target.steps) == n_decoded
             self._n_in_vain = self._n_in_vain + 1 if is_vain else 0
-            assert self._n_in_vain < _N_MOST_IN_VAIN, f"no end: {self.front.running}"
+            assert self._n_in_vain < _MAX_IN_VAIN, f"no end: {self.front.running}"
             self.check()
         assert self._engine.idle
         self.front.check_texts()

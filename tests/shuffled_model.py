@@ -5,8 +5,8 @@ import random
 import numpy as np
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-from bench.tiny_models import WRITTEN, write_and_close
 from shared.models.builtin import builtin_draft
+from tests.tiny_models import WRITTEN, write_and_close
 
 _BY_TOKEN = {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type"}
 

@@ -68,7 +68,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/lead/infill/test_infill.py": ("lead/infill/gap.py",),
     "tests/lead/attention/test_attention_probe.py": ("lead/attention/before_load.py",),
-    "tests/lead/disk_cache/test_slot_actions.py": ("lead/disk_cache/idle_slots.py",),
     "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),
     "tests/real/test_rpc.py": ("shared/rpc/rpc_backend.py",),
     "tests/real/test_seen_texts.py": ("lead/suffix/in_engine.py",),

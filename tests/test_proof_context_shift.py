@@ -37,7 +37,7 @@ ROOMS = {
 }
 
 
-def endless(requests, rng, most=3 * N_CTX):
+def endless(requests, rng, maximum=3 * N_CTX):
     """Requests whose texts become longer than the context; after the first two, some end before that."""
     shifting = []
     for i, request in enumerate(requests):
@@ -48,7 +48,7 @@ def endless(requests, rng, most=3 * N_CTX):
         more = {
             "tokens": prompt,
             "sampling": request.sampling.model_copy(update=update),
-            "max_tokens": most if i < _N_LONG else rng.choice([rng.randint(1, most), most]),
+            "max_tokens": maximum if i < _N_LONG else rng.choice([rng.randint(1, maximum), maximum]),
             "n_keep": rng.choice([0, 1, len(prompt), rng.randint(0, N_CTX - 4)]),
         }
         shifting.append(request.model_copy(update=more))

@@ -191,11 +191,11 @@ def reasons_of(truth):
     return {sequence: reason for sequence, (_, reason) in truth.items()}
 
 
-def spread(requests, rng, most=12):
+def spread(requests, rng, maximum=12):
     """A script that submits each request at some step."""
     script = {}
     for request in requests:
-        script.setdefault(rng.randint(0, most), []).append(request)
+        script.setdefault(rng.randint(0, maximum), []).append(request)
     return script
 
 

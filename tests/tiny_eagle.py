@@ -3,8 +3,8 @@
 import gguf
 import numpy as np
 
-from bench.tiny_models import copy_fields, write_and_close
 from shared.models.builtin import builtin_target
+from tests.tiny_models import copy_fields, write_and_close
 
 
 def write_tiny_eagle(path, *, layers=(1, 2, 3), width=64, target_width=64, own=False, n_known=None, seed=1):

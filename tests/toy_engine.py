@@ -37,10 +37,10 @@ def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more)
 class FakeFront:
     """A pipe with a script: {step: commands}. Keeps what the engine says and raises if it makes no sense."""
 
-    def __init__(self, script: dict[int, list], drafter=None, n_most_steps=3000):
+    def __init__(self, script: dict[int, list], drafter=None, max_steps=3000):
         self._script = {step: list(commands) for step, commands in script.items()}
         self._drafter = drafter or Silent()
-        self._n_most_steps = n_most_steps
+        self._max_steps = max_steps
         self._n_steps = 0
         self.open = True
         self.running: Texts = {}
@@ -53,7 +53,7 @@ class FakeFront:
 
     def drain(self, wait):
         block = wait is None
-        assert self._n_steps < self._n_most_steps, f"no end: {self.running}"
+        assert self._n_steps < self._max_steps, f"no end: {self.running}"
         assert not (block and self.running), f"forgotten: {self.running}"
         self._n_steps = min(self._script, default=0) if block else self._n_steps + 1
         due = [step for step in self._script if step <= self._n_steps]
@@ -119,11 +119,11 @@ def local_drafters(request: Submit):
     }
 
 
-def inline_drafter(n_slots: int, blur: float, n_most=6, n_window=100) -> ModelDrafter:
+def inline_drafter(n_slots: int, blur: float, n_max=6, n_window=100) -> ModelDrafter:
     """The engine's own drafter, with a model that is `blur` away from the target."""
-    options = DrafterOptions(n_slots, n_window, n_most, n_chunk=4, prompt_cache=PromptCacheSize(200, 1))
+    options = DrafterOptions(n_slots, n_window, n_max, n_chunk=4, prompt_cache=PromptCacheSize(200, 1))
     model = FakeTarget(options.n_model_slots, cells_for(options), 16, n_window=n_window, blur=blur)
-    return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_most)
+    return ModelDrafter("draft_model", Drafter(model, options, toy_sampler, END_TOKENS), n_max)
 
 
 def make_engine(

@@ -9,7 +9,7 @@ from shared.service.service_program import ServiceOptions, serve_as
 from shared.service.systemd_unit import ServiceFacts
 
 _STOP_SECONDS = 15.0
-_MOST_FILES = 1024
+_MAX_FILES = 1024
 
 
 class BackServiceSettings(BackSettings):
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     if settings.service.action == "install":
         with exiting_in_words(settings.program):
             given = _with_joined_lead(given, settings.joined())
-    serve_as(settings.service, BackServiceSettings, given, ServiceFacts("back", _STOP_SECONDS, _MOST_FILES))
+    serve_as(settings.service, BackServiceSettings, given, ServiceFacts("back", _STOP_SECONDS, _MAX_FILES))
 
 
 def _with_joined_lead(given: Mapping[str, object], settings: BackSettings) -> dict[str, object]:

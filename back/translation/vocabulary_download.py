@@ -13,7 +13,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.terminal import one_line
 
 _SECONDS = 30.0
-_MOST_BYTES = 256 << 20
+_MAX_BYTES = 256 << 20
 """The largest known vocabulary has 16 MB: more is a mistake, or an attack on this machine's disk."""
 
 
@@ -56,8 +56,8 @@ def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Pat
         with part.open("wb") as file:
             for chunk in response.iter_bytes():
                 file.write(chunk)
-                if file.tell() > _MOST_BYTES:
-                    raise ConfigError(f"the lead's vocabulary has more than {_MOST_BYTES} bytes")
+                if file.tell() > _MAX_BYTES:
+                    raise ConfigError(f"the lead's vocabulary has more than {_MAX_BYTES} bytes")
         if content_digest(part) != digest:
             raise ConfigError("the lead's vocabulary is damaged")
     return path

@@ -36,13 +36,14 @@ class Memory:
 class Result:
     """What a campaign found. `n_left_running`: slots that are still busy although all clients are done.
 
-    `n_hostile_frames`: what hostile backs have sent, by attack.
+    `n_hostile`, `failures`: those of the site.
     """
 
     tally: Tally
     happened: Sequence[Happened]
     memory: Memory
-    n_hostile_frames: Mapping[str, int]
+    n_hostile: Mapping[str, int]
+    failures: Sequence[str]
     seconds: float
     n_left_running: int
     lead_log: str
@@ -105,7 +106,14 @@ async def run(
     n_left_running = await _settle(site)
     memory = Memory(start, site.memory())
     return Result(
-        tally, injector.happened, memory, site.n_hostile_frames, n_seconds, n_left_running, site.lead.log
+        tally,
+        injector.happened,
+        memory,
+        site.n_hostile,
+        site.failures,
+        n_seconds,
+        n_left_running,
+        site.lead.log,
     )
 
 

@@ -9,14 +9,17 @@ import heapq
 import random
 import resource
 import signal
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 
+import httpx
 import psutil
 
+from bench.faults.hostile_back import n_frames_sent
+from bench.faults.hostile_lead import HostileLead
+from bench.faults.hostile_requests import Operation, attack, hostile_request, operations
 from bench.faults.site import Site
-from bench.hostile import n_frames_sent
 from bench.link import Link
 from bench.processes import Program
 from shared.errors import ConfigError
@@ -28,6 +31,7 @@ _THROTTLED_BYTES_PER_SECOND = 2000.0
 _MOST_PIECE_BYTES, _MOST_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """What the kernel ends processes with, and what their native code makes them end with."""
+_N_HOSTILE_CLIENTS, _HOSTILE_PAUSE_SECONDS = 4, 0.02
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
 """Address space that is left to a process: the engine soon fails to allocate, the front has to make do."""
@@ -37,6 +41,8 @@ _PAUSES = {
     "tokenizer": (5.0, 15.0),
     "back": (3.0, 10.0),
     "hostile": (5.0, 15.0),
+    "client": (5.0, 15.0),
+    "other lead": (10.0, 30.0),
     "link": (1.0, 4.0),
     "lead": (5.0, 15.0),
 }
@@ -239,12 +245,61 @@ async def _lead_replaced(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _back_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
-    with Program("bench.hostile", "--lead", site.url, "--seed", str(fault.number)) as program:
+    with Program("bench.faults.hostile_back", "--lead", site.url, "--seed", str(fault.number)) as program:
         try:
             yield
         finally:
             program.process.kill()
-            site.n_hostile_frames += n_frames_sent(program.log)
+            site.n_hostile.update(n_frames_sent(program.log))
+
+
+@asynccontextmanager
+async def _client_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    async with httpx.AsyncClient(base_url=site.url, timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113 - each attack has its own
+        try:
+            described = operations((await http.get("/openapi.json")).raise_for_status().json())
+        except httpx.HTTPError as error:
+            raise NothingThereError from error
+        async with asyncio.TaskGroup() as group:
+            clients = [
+                group.create_task(_attack(site, http, described, f"{fault.number} {number}"))
+                for number in range(_N_HOSTILE_CLIENTS)
+            ]
+            yield
+            for client in clients:
+                client.cancel()
+
+
+async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Operation], seed: str) -> None:
+    """One hostile client, without end."""
+    rng = random.Random(seed)  # noqa: S311 - a seeded choice is wanted
+    while True:
+        (operation,) = rng.choices(described, [5 if each.places else 1 for each in described])
+        request = hostile_request(operation, rng)
+        if failure := await attack(http, request):
+            site.failures.append(failure)
+        site.n_hostile[f"{request.method} {request.path}"] += 1
+        await asyncio.sleep(_HOSTILE_PAUSE_SECONDS)
+
+
+@asynccontextmanager
+async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
+    """A back of its own dials it, and must outlive it."""
+    lead = HostileLead(random.Random(fault.number))  # noqa: S311 - as above
+    async with lead.serving() as url:
+        back = Program("back", "--lead", url, "--threads", "1", "--name", "victim")
+        try:
+            yield
+            status = back.process.poll()
+        finally:
+            await asyncio.to_thread(back.stop)
+    site.n_hostile["connections of a back to a hostile lead"] += lead.n_connections
+    site.failures += lead.wrong
+    if status is not None or "Traceback" in back.log:
+        site.failures.append(
+            f"a back ended with {status} by a hostile lead ({fault.number}):\n{back.log[-2000:]}"
+        )
 
 
 def _link_worse(change: Callable[[Link, Fault], None]) -> Action:
@@ -313,6 +368,8 @@ KINDS: Mapping[str, Kind] = {
     "back-stopped": Kind("back", _back_stopped, 0.5, 6.0),
     "back-flapping": Kind("back", _back_flapping),
     "back-hostile": Kind("hostile", _back_hostile, 2.0, 6.0),
+    "client-hostile": Kind("client", _client_hostile, 2.0, 6.0),
+    "lead-hostile": Kind("other lead", _lead_hostile, 4.0, 8.0),
     "link-cut": Kind("link", _link_worse(_cut)),
     "link-black-hole": Kind("link", _link_worse(_stop_flow), 0.5, 8.0),
     "link-300-ms": Kind("link", _link_worse(_slow), 2.0, 6.0),
@@ -325,10 +382,10 @@ KINDS: Mapping[str, Kind] = {
 
 
 def chosen_kinds(names: str) -> list[str]:
-    """The kinds that `names` lists, by name or by the word that they begin with; raises ConfigError."""
+    """The kinds that `names` lists, by name or by a word of it; raises ConfigError."""
     chosen: list[str] = []
     for name in (part.strip() for part in names.split(",")):
-        matching = [kind for kind in KINDS if name in {"all", kind, kind.partition("-")[0]}]
+        matching = [kind for kind in KINDS if name in {"all", kind, *kind.split("-")}]
         if not matching and name != "none":
             raise ConfigError(f"--faults {name}: all, none, or some of {', '.join(KINDS)}")
         chosen += [kind for kind in matching if kind not in chosen]

@@ -15,6 +15,7 @@ import random
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import get_args
 
 from bench import report
 from bench.faults import campaign, summary
@@ -24,7 +25,8 @@ from bench.faults.campaign import Result
 from bench.faults.injector import KINDS, Fault, chosen_kinds, faults
 from bench.faults.requests import NEXT_TURN, MixedRequest, draw, next_turn, with_logprobs
 from bench.faults.site import Site
-from bench.models import WEIGHTS, shipped_target
+from bench.models import shipped_target
+from shared.convert.gguf_file import Quantization
 from shared.models.builtin import builtin_draft
 
 _ENGINE_SECONDS = 2.0
@@ -45,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     command = (
         f"python -m bench faults --seed {settings.seed} --weights {settings.weights} --exact {settings.exact}"
     )
-    print(*summary.failure_lines(last.tally, last.happened, command), sep="\n")
+    print(*summary.failure_lines(last.tally, last.happened, command), *last.failures[:20], sep="\n")
     rows = [summary.outcome_row(name, result) for name, result in runs.items()]
     report.finish("faults", rows, settings)
     if not summary.holds(last):
@@ -146,7 +148,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--backs", type=int, default=2, metavar="N")
     parser.add_argument("--clients", type=int, default=12, metavar="N", help="requests at a time")
-    parser.add_argument("--weights", choices=WEIGHTS, default="f32", help="of the target")
+    parser.add_argument("--weights", choices=get_args(Quantization), default="f32", help="of the target")
     parser.add_argument("--target", type=Path, help="a GGUF file instead of the shipped target")
     parser.add_argument("--exact", choices=("on", "off"), default="off", help="mode of the leads")
     parser.add_argument("--lead", default="", help="further options of the leads, separated by spaces")

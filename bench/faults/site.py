@@ -38,8 +38,10 @@ class Site:
         """Whether another lead is taking over."""
         self.links: list[Link] = []
         self.backs: list[Program] = []
-        self.n_hostile_frames: Counter[str] = Counter()
-        """Sent by hostile backs, by attack."""
+        self.n_hostile: Counter[str] = Counter()
+        """Requests of hostile clients, frames of hostile backs, and so on, by what they were."""
+        self.failures: list[str] = []
+        """What hostility has done that it must not do."""
         self.restarting = [asyncio.Lock() for _ in drafts]
         """Held by whoever ends a back, until it has started the next one in its place."""
 

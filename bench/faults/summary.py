@@ -30,12 +30,13 @@ def outcome_row(name: str, result: Result) -> Row:
         "longest_pause": tally.longest_pause,
         "longest_answer": tally.longest_answer,
         "left_running": result.n_left_running,
+        "failures": len(result.failures),
     }
 
 
 def holds(result: Result) -> bool:
-    """Whether nothing was changed, lost or left without a terminal event, and no slot is busy."""
-    return not result.tally.failures and not result.n_left_running
+    """Whether nothing was changed, lost or left without an end, no slot is busy, and nothing else failed."""
+    return not (result.tally.failures or result.failures or result.n_left_running)
 
 
 def show(runs: Mapping[str, Result]) -> None:
@@ -44,7 +45,7 @@ def show(runs: Mapping[str, Result]) -> None:
     last = list(runs.values())[-1]
     _show_counts("Requests by kind", last.tally.kinds)
     _show_counts("Faults", Counter(happened.fault.kind for happened in last.happened))
-    _show_counts("Frames of hostile backs", last.n_hostile_frames)
+    _show_counts("Hostility", last.n_hostile)
     _show_counts("Errors that clients saw", last.tally.errors)
     memory = [
         {"process": name, "start": last.memory.start.get(name), "end": size}
@@ -97,5 +98,6 @@ _OUTCOMES = {
     "longest_pause": ("longest pause, s", ".1f"),
     "longest_answer": ("longest answer, s", ".1f"),
     "left_running": ("slots left busy", "d"),
+    "failures": ("other failures", "d"),
 }
 _MEMORY = {"process": ("process", ""), "start": ("start", ".1f"), "end": ("end", ".1f")}

@@ -18,7 +18,7 @@ from lead.simulation.cell import Cell
 from lead.simulation.hardware import H200_20GB
 from lead.simulation.machine import StepTable
 from lead.simulation.simulated_back import BackSpec
-from lead.simulation.text import CHAT_RECALL, DraftSkill
+from lead.simulation.text import DraftSkill
 from shared.errors import ConfigError
 
 
@@ -117,25 +117,6 @@ class Grid:
         for steps, acceptance, cost, rtt_ms, n_clients in axes:
             back = BackSpec(cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(acceptance))
             yield Cell(steps, (back,), n_clients, max(256, self.n_tokens // n_clients))
-
-
-RECALLS = {
-    "shipped": (0.28, 0.09),
-    "chat": CHAT_RECALL,
-    "code": (0.537, 0.147, 0.073, 0.033, *[0.0205] * 4, *[0.0058] * 8),
-}
-"""Shares of recovered tokens by runner-up: of the shipped pair; of SmolLM2 and its draft model in chats at
-temperature 0.8, and on HumanEval at 0, by `bench acceptance`."""
-WIDE_SLOPE = 0.02
-"""How much longer a decode takes for each further token, relative to one, where decodes are nearly flat."""
-
-
-def best_synchronous(steps: StepTable, draft_s: float, acceptance: float) -> float:
-    """Tokens per second of a program that drafts so many tokens before each step, at its best depth."""
-    return max(
-        sum(acceptance**i for i in range(depth + 1)) / (steps.seconds(depth + 1) + depth * draft_s)
-        for depth in range(13)
-    )
 
 
 def useless_backs(steps: StepTable, n_tokens: int) -> dict[str, Cell]:

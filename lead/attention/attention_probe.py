@@ -48,7 +48,7 @@ _WIDTHS = {1: 1.0, 4: 2.5}
 _TIE = 1.05
 """Measured twice, times differ by so much."""
 _N_TIMED = 8
-_MOST_SECONDS = 3.0
+_MAX_SECONDS = 3.0
 """For all of it, which takes .2 to .5 on an idle machine. Beside programs that compute on all cores, threads
 wait for each other many times longer, and what they measure is chance."""
 _LATENT = "attention.kv_lora_rank"
@@ -130,7 +130,7 @@ def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> Atte
     or measuring takes too long.
     """
     library.start()
-    end = time.perf_counter() + _MOST_SECONDS
+    end = time.perf_counter() + _MAX_SECONDS
     lengths = sorted({min(length, shape.n_window or length) for length in _LENGTHS})
     try:
         with _stand_in(shape, max(lengths) + _N_BATCH) as model:

@@ -14,6 +14,6 @@ def choose_attention(load: Load) -> Load:
     """With flash attention chosen by measurement, unless results must not depend on the cache (--exact)."""
     if not load.calibrate or load.options.exact != "off":
         return load
-    n_threads = load.most_threads or load.options.threads
+    n_threads = load.max_threads or load.options.threads
     options = choose_flash_attention(load.model, load.options, n_threads)
     return load.model_copy(update={"options": options})

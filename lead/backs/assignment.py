@@ -13,13 +13,13 @@ from lead.backs.back import TRIAL_UPDATES, Back
 from shared.pace import Bucket
 from shared.protocol import BranchPart
 
-MOST_ASKED = 4
+MAX_ASKED = 4
 """Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update to a back and a draft in reply: `bench backs` at dbf6226."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
 """The share of a step's time for updates to the backs that are asked, and of all time for those on trial."""
-_LEAST_GAIN = 0.02
+_MIN_GAIN = 0.02
 """Right tokens per update; a back with fewer is worth no verification."""
 _PROMOTING = 3
 """Right tokens with which a trial ends early if another back is wanted."""
@@ -28,7 +28,7 @@ _INCUMBENT = 1.25
 _PART_GAIN = 0.5
 """The gain, relative to the best back's, from which a back is trusted with a part of the side branches."""
 _REVIEW_STEPS = 16
-_MOST_REVIEWED = 16
+_MAX_REVIEWED = 16
 """Sequences for which backs are chosen when one joins or is free again; many may be waiting for a slot."""
 _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
@@ -178,7 +178,7 @@ class Assignment:
     def _review_wanting(self, now: float) -> None:
         """The oldest sequences that have fewer backs than they might."""
         wanting = (name for name, each in self._sequences.items() if each.n_chosen < self._n_places)
-        for sequence in list(itertools.islice(wanting, _MOST_REVIEWED)):
+        for sequence in list(itertools.islice(wanting, _MAX_REVIEWED)):
             self._review(sequence, now)
 
     def _review(self, sequence: str, now: float) -> None:
@@ -197,8 +197,8 @@ class Assignment:
             back.ask(sequence)
 
     def _may_follow(self, back: Back, sequence: str) -> bool:
-        followed, most = back.followed, back.hello.n_sequences
-        return sequence in followed or len(followed) < most or self._n_followed(back) < most
+        followed, maximum = back.followed, back.hello.n_sequences
+        return sequence in followed or len(followed) < maximum or self._n_followed(back) < maximum
 
     def _n_followed(self, back: Back) -> int:
         """Without those that have ended and are still to be closed."""
@@ -207,11 +207,11 @@ class Assignment:
     @property
     def _n_places(self) -> int:
         n = int(_COST_SHARE * self._step_seconds / UPDATE_SECONDS)
-        return min(max(1, n), MOST_ASKED)
+        return min(max(1, n), MAX_ASKED)
 
     def _best(self, ready: Sequence[Back], asked_backs: _AskedBacks) -> list[Back]:
         """Those worth their updates, the best first."""
-        worth = max(_LEAST_GAIN, UPDATE_SECONDS / self._step_seconds)
+        worth = max(_MIN_GAIN, UPDATE_SECONDS / self._step_seconds)
         good = [back for back in ready if back.gain >= worth and self._is_known(back, asked_backs)]
 
         def rank(back: Back) -> tuple[bool, float]:
@@ -225,7 +225,7 @@ class Assignment:
         """Whether it may be chosen without a trial: among few backs there is no choice to make."""
         if back is asked_backs.trial and asked_backs.has_passed:
             return True
-        return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MOST_ASKED
+        return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MAX_ASKED
 
     def _begin_trial(self, asked_backs: _AskedBacks, others: Sequence[Back], now: float) -> None:
         """Try the back whose last trial is the longest ago, or that has had none."""

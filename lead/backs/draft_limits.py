@@ -66,9 +66,9 @@ class DraftLimits:
         self._drafts = _Allowance(limits.max_drafts_per_second, 1, "drafts", now)
         self._bytes = _Allowance(limits.max_draft_bytes_per_second, MAX_BACK_MESSAGE_BYTES, "bytes", now)
         self._stale_rate = rate = limits.max_drafts_per_second / STALE_PART
-        most = max(1.0, rate * _TOLERATED_SECONDS)
-        self._stale = Bucket(rate, most, now)
-        self._skims_below = most - max(1.0, rate * _SKIMMED_SECONDS)
+        maximum = max(1.0, rate * _TOLERATED_SECONDS)
+        self._stale = Bucket(rate, maximum, now)
+        self._skims_below = maximum - max(1.0, rate * _SKIMMED_SECONDS)
         self._n_skimmed = 0
         self._reads_again_at = now
         self._is_stale = False
@@ -140,12 +140,12 @@ class DraftLimits:
 class _Allowance:
     """A rate limit, and how much may be dropped for exceeding it before the back is disconnected."""
 
-    def __init__(self, rate: float, least_burst: float, unit: str, now: float) -> None:
+    def __init__(self, rate: float, min_burst: float, unit: str, now: float) -> None:
         """`rate` is per second, of a `unit` with an option of its own."""
         self._rate = rate
         self._unit = unit
-        self._accepted = Bucket(rate, max(least_burst, rate), now)
-        n_tolerated = max(least_burst, rate * _TOLERATED_SECONDS)
+        self._accepted = Bucket(rate, max(min_burst, rate), now)
+        n_tolerated = max(min_burst, rate * _TOLERATED_SECONDS)
         self._dropped = Bucket(rate * (ABUSE_FACTOR - 1), n_tolerated, now)
 
     def allow(self, amount: float, now: float) -> bool:

@@ -19,7 +19,7 @@ _JOIN_BURST = 64
 _IMPATIENCE = 8
 """For how many an attempt of a name that has to wait counts, so that its peer soon has to wait for each
 attempt, before it is asked for its name."""
-REFUSAL_SECONDS, MOST_HELD_REFUSALS = 1.0, 64
+REFUSAL_SECONDS, MAX_HELD_REFUSALS = 1.0, 64
 """How long a refusal is held back, so that a peer that tries again at once does so once a second; and how
 many are held back at the same time, because each takes a descriptor."""
 _MAX_RECORDS = 2048
@@ -94,7 +94,7 @@ class JoinLimits:
     @contextmanager
     def held_refusal(self) -> Iterator[float]:
         """For how many seconds to hold a refusal back, within this context."""
-        seconds = REFUSAL_SECONDS if self._n_held < MOST_HELD_REFUSALS else 0.0
+        seconds = REFUSAL_SECONDS if self._n_held < MAX_HELD_REFUSALS else 0.0
         self._n_held += 1
         try:
             yield seconds

@@ -61,15 +61,6 @@ def rounds_of(sources: Sequence[str], n_each: int, n_repeats: int, seed: int) ->
     return rounds
 
 
-def preamble(n_words: int, seed: int) -> str:
-    """A common beginning of many requests, like the instructions of an agent."""
-    rng = random.Random(f"{seed} preamble")  # noqa: S311 - a seeded choice is wanted
-    words: list[str] = []
-    while len(words) < n_words:
-        words += _sentence(rng).split()
-    return " ".join(words[:n_words])
-
-
 def _story(rng: random.Random) -> str:
     hero, name, trouble = rng.choice(_HEROES), rng.choice(_NAMES), rng.choice(_TROUBLES)
     opening = rng.choice(("Tell me a story about", "Write a short story about", "Make up a story about"))

@@ -61,9 +61,9 @@ class ControlTexts:
         for token in self._special.occurring(text):
             if token.control and len(token.text) >= _SHORTEST:
                 found |= {at + 1 for at in _occurrences(text, token.text)}
-        n_most = min(self._longest, len(text) + 1)
-        found |= {len(text) - n + 1 for n in range(1, n_most) if text[-n:] in self._beginnings}
-        found |= {n - 1 for n in range(1, n_most) if text[:n] in self._ends}
+        n_max = min(self._longest, len(text) + 1)
+        found |= {len(text) - n + 1 for n in range(1, n_max) if text[-n:] in self._beginnings}
+        found |= {n - 1 for n in range(1, n_max) if text[:n] in self._ends}
         return sorted(found)
 
 

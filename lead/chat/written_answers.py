@@ -18,7 +18,7 @@ from lead.chat.output_format import ParserConfig
 from lead.chat.parser import OutputParser
 from lead.chat.request_parts import ChatMessage, FunctionCallParam, TemplateInput, ToolCallParam
 
-_MOST_PARTS = 2
+_MAX_PARTS = 2
 _CALL_ID = "call00001"
 """Mistral's templates require nine letters and digits."""
 
@@ -62,7 +62,7 @@ def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Itera
     text, parts = prompt.text, list[Range]()
     before = max((text.rfind(each, 0, start) for each in marks.ends), default=-1)
     begins = text[before:start] if before >= 0 else ""
-    for _ in range(_MOST_PARTS):
+    for _ in range(_MAX_PARTS):
         end, mark = min(
             ((at, each) for each in marks.ends if (at := prompt.find(each, start)) >= 0), default=(start, "")
         )

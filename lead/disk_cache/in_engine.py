@@ -13,7 +13,7 @@ from shared.llama.start_key import StoredKind, start_key
 
 log = logging.getLogger("engine")
 
-_VERSION = 1
+_VERSION = 2
 """Raise this when texts on disk would be understood otherwise."""
 
 

@@ -1,54 +1,106 @@
-"""The files of texts on disk: written, read and checked, and deleted when they are too many.
+"""The files of texts: written, read and checked, and deleted when they are too many.
 
-In `FOLDER/texts/KEY/`, a KEY for each way to compute them (`shared.llama.start_key`), each text has a
-manifest (NAME.json: a digest, then a `SavedText`) and a file for each part. A part is written once, under a
-name that is used once, before the manifest that names it; so whoever dies, or shares the folder, leaves whole
-texts. Nothing is believed that does not have its digest.
+The file of a text begins with three lines: the format and what computes the text (`shared.llama.start_key`),
+a digest of the manifest, and the manifest (a `SavedText`). Its parts follow, in order, or are files of their
+own. Nothing is believed that does not have its digest.
+
+A text that a client saves under a name (`--slot-save-path`) is one file. Those of `--cache-disk` grow: in
+`FOLDER/texts/KEY/`, a KEY for each way to compute them, each has NAME.text and a file for each part. A part
+is written once, under a name that is used once, before the manifest that names it; so whoever dies, or shares
+the folder, leaves whole texts.
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from shared.cache_edits import Snapshot
-from shared.cached_files import ABANDONED_SECONDS, write_private
-from shared.saved_text import SavedPart, SavedText, text_hash
+from shared.cached_files import ABANDONED_SECONDS, write_private, written_whole
+from shared.saved_text import SavedPart, SavedText
 
 log = logging.getLogger("engine")
 
-_OURS = re.compile(r"([0-9a-f]{24})(\.json|-[0-9a-f]{12}\.kv|\.json\.[0-9a-f]{8}\.part)")
-_MANIFEST = ".json"
+_FORMAT, _EARLIER = b"llama-duo text 2 ", b"llama-duo slot 1 "
+_MOST_LINE_BYTES = 1 << 30
+_MANIFEST, _EARLIER_MANIFEST = ".text", ".json"
+_OURS = re.compile(r"([0-9a-f]{24})(\.text|\.json|-[0-9a-f]{12}\.kv|\.(?:text|json)\.[0-9a-f]{8}\.part)")
 _CHUNK = 1 << 20
+_DIGEST_BYTES = 16
 _TICK_SECONDS = 0.02
 """What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
 
+TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
+"""All snapshots of a text, with their bytes, or with where they are on disk already."""
+
 
 class DamagedTextError(Exception):
-    """A file is not what was written."""
+    """A file is not what a start like this one has written; in words that follow its name."""
 
 
-class TextToSave(NamedTuple):
-    """As in `SavedText`. pieces: its snapshots, with their bytes where those are not on disk yet."""
+def _head(text: SavedText, key: str) -> bytes:
+    manifest = f"{text.model_dump_json()}\n".encode()
+    return b"%s%s\n%s\n%s" % (_FORMAT, key.encode(), _digest(manifest).encode(), manifest)
 
-    name: str
-    owner: str
-    tokens: list[int]
-    n_prefill: int
-    pieces: Sequence[tuple[Snapshot, memoryview | SavedPart]]
 
-    @property
-    def n_new_bytes(self) -> int:
-        return sum(len(piece) for _, piece in self.pieces if isinstance(piece, memoryview))
+def _read_head(file: BinaryIO, key: str) -> SavedText:
+    """Raises OSError, DamagedTextError."""
+    first = file.readline(len(_FORMAT) + 64)
+    if first.startswith(_EARLIER):
+        raise DamagedTextError("was saved by an earlier version: its text has to be read anew")
+    if not first.startswith(_FORMAT):
+        raise DamagedTextError("is no saved text")
+    if first[len(_FORMAT) :] != f"{key}\n".encode():
+        raise DamagedTextError("was saved with another model, other options, or another version of llama.cpp")
+    digest, manifest = file.readline(64), file.readline(_MOST_LINE_BYTES)
+    if digest != f"{_digest(manifest)}\n".encode():
+        raise _damaged()
+    try:
+        text = SavedText.model_validate_json(manifest)
+    except ValueError as error:
+        raise _damaged() from error
+    n_after = sum(part.size for part in text.parts if not part.file)
+    if file.tell() + n_after != os.fstat(file.fileno()).st_size:
+        raise _damaged()
+    return text
 
-    @property
-    def n_bytes(self) -> int:
-        return self.n_new_bytes + sum(piece.size for _, piece in self.pieces if isinstance(piece, SavedPart))
+
+def read_manifest(path: Path, key: str) -> SavedText:
+    """What a file says of a text; raises OSError, DamagedTextError."""
+    with path.open("rb") as file:
+        return _read_head(file, key)
+
+
+def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> int:
+    """Write `text`, whose parts are `pieces`, as one file, whole or not at all; its size.
+
+    All of them have their bytes. Raises OSError.
+    """
+    views = [piece for _, piece in pieces if isinstance(piece, memoryview)]
+    parts = tuple(
+        SavedPart.of(each, "", len(view), _digest(view))
+        for (each, _), view in zip(pieces, views, strict=True)
+    )
+    with written_whole(path) as part:
+        with _new_file(part) as file:
+            _write(file, _head(text.model_copy(update={"parts": parts}), key))
+            for view in views:
+                _write(file, view)
+        return part.stat().st_size
+
+
+def read_named(path: Path, key: str, into: TextPieces) -> int:
+    """Fill `into`, one for each part of the manifest; the file's size. Raises OSError, DamagedTextError."""
+    with path.open("rb") as file:
+        for part, view in _each(_read_head(file, key), into):
+            _read_part(file, part, view)
+        return file.tell()
 
 
 class FolderNews(NamedTuple):
@@ -78,6 +130,16 @@ class TextFiles:
         self._writing = ""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.folder.mkdir(mode=0o700, exist_ok=True)
+        self._delete_earlier()
+
+    def _delete_earlier(self) -> None:
+        """Texts whose files are of an earlier format will be read anew."""
+        earlier = [path for path in self._root.glob(f"*/*{_EARLIER_MANIFEST}") if _OURS.fullmatch(path.name)]
+        for path in earlier:
+            for each in (path, *path.parent.glob(f"{path.stem}-*")):
+                each.unlink(missing_ok=True)
+        if earlier:
+            log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
 
     def look(self) -> FolderNews:
         """What has happened since the last call, of which there is one at a time.
@@ -100,11 +162,11 @@ class TextFiles:
                 continue
             self._seen[name] = used_at
             try:
-                texts.append(self._read_manifest(self._manifest(name)))
+                texts.append(read_manifest(self._manifest(name), self._key))
             except FileNotFoundError:  # another lead has deleted it
                 continue
-            except (OSError, ValueError, DamagedTextError) as error:
-                log.warning("a text on disk is damaged, and deleted: %s: %s", self._manifest(name), error)
+            except (OSError, DamagedTextError) as error:
+                log.warning("a text on disk is deleted: %s %s", self._manifest(name), error)
                 self.delete(name)
         return FolderNews(texts, gone)
 
@@ -118,58 +180,49 @@ class TextFiles:
                         found[ours[1]] = entry.stat().st_mtime
         return found
 
-    def write(self, text: TextToSave, pace: Callable[[int], None]) -> SavedText:
-        """Raises OSError, after which nothing has changed: FileNotFoundError if earlier parts are gone.
+    def write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
+        """Write `text`, whose parts are `pieces`; pace: is told how many bytes are to be written.
 
-        pace: is told how many bytes are to be written.
+        Raises OSError, after which nothing has changed: FileNotFoundError if earlier parts are gone.
         """
         self._writing = text.name
         try:
-            return self._write(text, pace)
+            return self._write(text, pieces, pace)
         finally:
             self._writing = ""
 
-    def _write(self, text: TextToSave, pace: Callable[[int], None]) -> SavedText:
+    def _write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
         self.touch(text.name)
-        self.shrink(text.n_new_bytes)
+        self.shrink(sum(len(piece) for _, piece in pieces if isinstance(piece, memoryview)))
         parts: list[SavedPart] = []
         new: list[Path] = []
         try:
-            for snapshot, piece in text.pieces:
+            for snapshot, piece in pieces:
                 if isinstance(piece, memoryview):
-                    path = self.folder / f"{text.name}-{secrets.token_hex(6)}.kv"
-                    new.append(path)
-                    parts.append(_write_part(path, snapshot, piece, pace))
+                    new.append(self.folder / f"{text.name}-{secrets.token_hex(6)}.kv")
+                    with _new_file(new[-1]) as file:
+                        digest = _write(file, piece, pace)
+                    parts.append(SavedPart.of(snapshot, new[-1].name, len(piece), digest))
                 else:
                     (self.folder / piece.file).stat()
                     parts.append(piece)
-            saved = SavedText(
-                name=text.name,
-                owner=text.owner,
-                tokens=text.tokens,
-                n_prefill=text.n_prefill,
-                parts=tuple(parts),
-            )
-            body = saved.model_dump_json().encode()
-            write_private(self._manifest(text.name), self._digest(body) + b"\n" + body)
+            text = text.model_copy(update={"parts": tuple(parts)})
+            write_private(self._manifest(text.name), _head(text, self._key))
             self._seen[text.name] = _used_at(self._manifest(text.name))
         except BaseException:
             for path in new:
                 path.unlink(missing_ok=True)
             raise
         self._delete_parts(text.name, {part.file for part in parts})
-        return saved
+        return text
 
-    def read(self, part: SavedPart, into: memoryview) -> None:
+    def read(self, text: SavedText, into: TextPieces) -> None:
         """Raises OSError, DamagedTextError."""
-        digest, n_read = text_hash(), 0
-        with (self.folder / part.file).open("rb", buffering=0) as file:
-            while n := file.readinto(into[n_read : n_read + _CHUNK]):
-                digest.update(into[n_read : n_read + n])
-                n_read += n
-            is_longer = bool(file.read(1))
-        if is_longer or n_read != part.size or digest.hexdigest() != part.digest:
-            raise DamagedTextError(f"{part.file} is not what was written")
+        for part, view in _each(text, into):
+            with (self.folder / part.file).open("rb", buffering=0) as file:
+                _read_part(file, part, view)
+                if file.read(1):
+                    raise _damaged()
 
     def touch(self, name: str) -> None:
         """A text was used."""
@@ -189,28 +242,19 @@ class TextFiles:
             if ours := _OURS.fullmatch(path.name):
                 texts.setdefault(str(path.parent / ours[1]), []).append(path)
         sizes = {name: sum(_size(path) for path in paths) for name, paths in texts.items()}
-        used = {name: _used_at(Path(f"{name}.json")) for name in texts}
+        used = {name: _used_at(Path(f"{name}{_MANIFEST}")) for name in texts}
         n_bytes = n_more + sum(sizes.values())
         for name in sorted(texts, key=lambda each: used[each]):
             if not used[name] and time.time() - max(map(_used_at, texts[name])) < ABANDONED_SECONDS:
                 continue  # it is being written
             if used[name] and n_bytes <= self.n_most:
                 break
-            for path in sorted(texts[name], key=lambda each: each.suffix != ".json"):
+            for path in sorted(texts[name], key=lambda each: each.suffix != _MANIFEST):
                 path.unlink(missing_ok=True)
             n_bytes -= sizes[name]
 
-    def _read_manifest(self, path: Path) -> SavedText:
-        digest, _, body = path.read_bytes().partition(b"\n")
-        if digest != self._digest(body):
-            raise DamagedTextError("it is not what was written")
-        return SavedText.model_validate_json(body)
-
     def _manifest(self, name: str) -> Path:
         return self.folder / f"{name}{_MANIFEST}"
-
-    def _digest(self, body: bytes) -> bytes:
-        return text_hash(f"{self._key} ".encode() + body).hexdigest().encode()
 
     def _delete_parts(self, name: str, kept: set[str]) -> None:
         for path in self.folder.glob(f"{name}-*"):
@@ -218,16 +262,48 @@ class TextFiles:
                 path.unlink(missing_ok=True)
 
 
-def _write_part(path: Path, snapshot: Snapshot, piece: memoryview, pace: Callable[[int], None]) -> SavedPart:
-    digest = text_hash()
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0) as file:
-        for at in range(0, len(piece), _CHUNK):
-            chunk = piece[at : at + _CHUNK]
-            pace(len(chunk))
-            digest.update(chunk)
-            while len(chunk):
-                chunk = chunk[file.write(chunk) :]
-    return SavedPart.of(snapshot, path.name, len(piece), digest.hexdigest())
+def _new_file(path: Path) -> BinaryIO:
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb", buffering=0)
+
+
+def _write(file: BinaryIO, content: bytes | memoryview, pace: Callable[[int], None] = lambda _: None) -> str:
+    """In chunks, and its digest."""
+    digest, view = text_hash(), memoryview(content)
+    for at in range(0, len(view), _CHUNK):
+        chunk = view[at : at + _CHUNK]
+        pace(len(chunk))
+        digest.update(chunk)
+        while len(chunk):
+            chunk = chunk[file.write(chunk) :]
+    return digest.hexdigest()
+
+
+def _read_part(file: BinaryIO, part: SavedPart, into: memoryview) -> None:
+    digest, n_read = text_hash(), 0
+    while n := file.readinto(into[n_read : n_read + _CHUNK]):  # type: ignore[attr-defined]  # all binary files do
+        digest.update(into[n_read : n_read + n])
+        n_read += n
+    if n_read != part.size or digest.hexdigest() != part.digest:
+        raise _damaged()
+
+
+def _each(text: SavedText, into: TextPieces) -> list[tuple[SavedPart, memoryview]]:
+    return [
+        (part, view) for part, (_, view) in zip(text.parts, into, strict=True) if isinstance(view, memoryview)
+    ]
+
+
+def _damaged() -> DamagedTextError:
+    return DamagedTextError("is damaged or cut off")
+
+
+def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
+    """What digests are computed with."""
+    return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
+
+
+def _digest(content: bytes | memoryview) -> str:
+    return text_hash(content).hexdigest()
 
 
 def _used_at(path: Path) -> float:

@@ -13,13 +13,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
-from lead.disk_cache.text_files import FolderNews, TextFiles, TextToSave, new_name
+from lead.disk_cache.text_files import FolderNews, TextFiles, TextPieces, new_name
 from lead.engine.engine import Engine
-from shared.cache_edits import SlotMemory, Snapshot, apply_edits
+from shared.cache_edits import SlotMemory, apply_edits
 from shared.saved_text import SavedPart, SavedText
 from shared.slot_cache import StoredText
 
@@ -54,11 +54,37 @@ class TextMemory(SlotMemory, Protocol):
         """A new snapshot of `size` bytes, to be written."""
 
 
+def lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
+    """All of a text, of which `known` parts are on disk; None: the engine has not stored all of it yet."""
+    pieces: TextPieces = []
+    for snapshot in text.snapshots:
+        on_disk = next((part for part in known if part.holds(snapshot)), None)
+        piece = on_disk or memory.lend(snapshot.key)
+        if piece is None:
+            take_back(pieces, memory)
+            return None
+        pieces.append((snapshot, piece))
+    return pieces
+
+
+def reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
+    """Room for all of a text, which is to be read from `parts`."""
+    snapshots = zip(text.snapshots, parts, strict=True)
+    return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
+
+
+def take_back(pieces: TextPieces, memory: TextMemory) -> None:
+    """What was lent or reserved."""
+    for snapshot, piece in pieces:
+        if isinstance(piece, memoryview):
+            memory.take_back(snapshot.key)
+
+
 class _Job(NamedTuple, Generic[T]):
-    """What another thread does with the snapshots `lent` of `text`."""
+    """What another thread does with the `pieces` of `text`."""
 
     text: StoredText
-    lent: list[int]
+    pieces: TextPieces
     done: Future[T]
 
 
@@ -76,17 +102,20 @@ class TextKeeper:
         """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
         self._engine, self._files, self._memory, self._clock = engine, files, memory, clock
         self._reader = executor(1, "reads texts")
-        self._writer = executor(1, "writes texts")
+        self._writer = executor(1, "writes texts")  # deletes and looks, too
         self._saving: _Job[SavedText] | None = None
         self._reading: list[_Job[None]] = []
         self._looking: Future[FolderNews] | None = None
         self._names: set[str] = set()  # of the texts on disk that the engine has known
         self._left_out: set[StoredText] = set()  # no room for them on disk, until they are used again
-        self._idle_since: float | None = None
-        self._is_settled, self._has_more, self._was_idle = True, False, True
-        self._look_at = self._retry_at = 0.0
-        self._has_failed = False
-        self._hurry, self._stop = threading.Event(), threading.Event()
+        self._idle_since: float | None = 0.0  # None: somebody is served
+        self._is_settled = True  # what slots hold has been stored since
+        self._has_more = False  # to be written at the next look
+        self._look_at = 0.0
+        self._retry_at = 0.0  # not written before
+        self._has_failed = False  # which is said once
+        self._hurry = threading.Event()  # the engine ends: at no pace
+        self._stop = threading.Event()  # not at all any more
         self._take_in(files.look())
         log.info("cache on disk: %d found in %s", len(self._names), files.folder)
 
@@ -108,13 +137,12 @@ class TextKeeper:
         self._finish_saving(now)
         self._finish_looking()
         if not idle:
-            if self._was_idle and not self._looking:  # nobody has looked meanwhile; and nothing else runs
+            if self._idle_since is not None and not self._looking:  # nobody has looked meanwhile
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
             self._idle_since, self._is_settled = None, False
         elif self._idle_since is None:
             self._idle_since = now
-        self._was_idle = idle
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
             self._mark_used()
@@ -150,9 +178,8 @@ class TextKeeper:
                 self._take_in(done.result())
 
     def _take_in(self, news: FolderNews) -> None:
-        for saved in news.texts:
-            self._engine.slots.texts.adopt(saved)
-            self._names.add(saved.name)
+        self._engine.slots.texts.adopt(*news.texts)
+        self._names.update(saved.name for saved in news.texts)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
@@ -162,22 +189,14 @@ class TextKeeper:
     def _start_reading(self) -> None:
         for text in self._engine.slots.texts.pop_wanted():
             assert text.saved
-            keys = [snapshot.key for snapshot in text.snapshots]
-            views = [
-                self._memory.reserve(key, part.size) for key, part in zip(keys, text.saved.parts, strict=True)
-            ]
-            done = self._reader.submit(self._read, text.saved, views)
-            self._reading.append(_Job(text, keys, done))
-
-    def _read(self, saved: SavedText, views: list[memoryview]) -> None:
-        """In the thread that reads; raises OSError, DamagedTextError."""
-        for part, view in zip(saved.parts, views, strict=True):
-            self._files.read(part, view)
+            pieces = reserve(text, text.saved.parts, self._memory)
+            done = self._reader.submit(self._files.read, text.saved, pieces)
+            self._reading.append(_Job(text, pieces, done))
 
     def _finish_reading(self) -> None:
         for job in [job for job in self._reading if job.done.done()]:
             self._reading.remove(job)
-            self._take_back(job.lent)
+            take_back(job.pieces, self._memory)
             error = job.done.exception()
             if error:
                 log.warning("a text on disk is lost, and will be read anew: %s", error)
@@ -191,30 +210,21 @@ class TextKeeper:
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
-        pieces, lent = self._pieces(text)
-        if len(pieces) == len(text.snapshots):
-            name = text.saved.name if text.saved else new_name()
-            order = TextToSave(name, text.owner or "", list(text.tokens), text.n_prefill, pieces)
-            if order.n_bytes <= self._files.n_most:
-                self._names.add(name)
-                self._saving = _Job(text, lent, self._writer.submit(self._files.write, order, self._pace))
-                return True
+        pieces = lend(text, text.saved.parts if text.saved else (), self._memory)
+        if pieces is None:
+            return False
+        if (
+            sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
+            > self._files.n_most
+        ):
+            take_back(pieces, self._memory)
             self._left_out.add(text)
-        self._take_back(lent)  # the engine has not stored all of it yet
-        return False
-
-    def _pieces(self, text: StoredText) -> tuple[list[tuple[Snapshot, memoryview | SavedPart]], list[int]]:
-        """What is on disk of a text, or can be lent, and the keys of what is lent."""
-        known = text.saved.parts if text.saved else ()
-        pieces: list[tuple[Snapshot, memoryview | SavedPart]] = []
-        lent: list[int] = []
-        for snapshot in text.snapshots:
-            if part := next((part for part in known if part.holds(snapshot)), None):
-                pieces.append((snapshot, part))
-            elif (view := self._memory.lend(snapshot.key)) is not None:
-                pieces.append((snapshot, view))
-                lent.append(snapshot.key)
-        return pieces, lent
+            return False
+        saved = text.to_save(text.saved.name if text.saved else new_name())
+        self._names.add(saved.name)
+        done = self._writer.submit(self._files.write, saved, pieces, self._pace)
+        self._saving = _Job(text, pieces, done)
+        return True
 
     def _pace(self, n_bytes: int) -> None:
         """In the thread that writes; raises InterruptedError."""
@@ -226,7 +236,7 @@ class TextKeeper:
         if not self._saving or not self._saving.done.done():
             return
         job, self._saving = self._saving, None
-        self._take_back(job.lent)
+        take_back(job.pieces, self._memory)
         error = job.done.exception()
         if error is None:
             self._engine.slots.texts.mark_saved(job.text, job.done.result())
@@ -269,7 +279,3 @@ class TextKeeper:
                 self._finish_saving(self._clock())
             elif not self._start_saving(self._clock()):
                 break
-
-    def _take_back(self, keys: list[int]) -> None:
-        for key in keys:
-            self._memory.take_back(key)

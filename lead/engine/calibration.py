@@ -31,7 +31,7 @@ _AFTER_SECONDS = (3.0, 10.0, 30.0)
 """Since the engine was ready. So many samples of each size replace those of the start."""
 _SAME, _N_CHECKED = 1.25, 3
 """A step that takes this many times as long, or as short, each time says that T(n) is another now."""
-_RETRY_SECONDS, _MOST_RETRIES = 3.0, 5
+_RETRY_SECONDS, _MAX_RETRIES = 3.0, 5
 """After an attempt that was interrupted, or made while the machine was busy, which takes a step or two; each
 time twice as long, because a model may just be slow."""
 
@@ -205,7 +205,7 @@ class Recalibration:
             is_due = True
         if is_due and (place := self._find_place(max(BATCH_SIZES))) and not self._measure(place):
             again_at = now + _RETRY_SECONDS * 2**self._n_retries
-            if self._n_retries < _MOST_RETRIES and (not self._due or again_at < self._due[0]):
+            if self._n_retries < _MAX_RETRIES and (not self._due or again_at < self._due[0]):
                 self._n_retries += 1
                 self._due.appendleft(again_at)
 

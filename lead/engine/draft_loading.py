@@ -12,7 +12,7 @@ from lead.engine.drafters.model_drafter import ModelDrafter, ThreadChoice
 from lead.engine.inline_sources import InlineSource, PlannedSource, calibrate, planned_source
 from lead.engine.load import Load, LoadDraft
 from lead.rings.table import RINGS
-from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, most_ahead
+from shared.drafting.drafter_maker import DrafterMaker, drafter_maker, max_ahead
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.errors import ModelLoadError
 from shared.llama import devices
@@ -58,9 +58,9 @@ class InlineModel:
         stores = model.traits.can_trim and not self.maker.translates
         stored = describe_prompt_cache(model.prompt_cache if stores else NO_PROMPT_CACHE)
         log.info("prompt cache of the draft model: %s", stored)
-        n_most = most_ahead(model, load.n_most)
-        drafter = self.maker.make(grammars, budget, n_slots=load.options.parallel, n_ahead=n_most)
-        return ModelDrafter(self.source, drafter, n_most, self._thread_choice())
+        n_max = max_ahead(model, load.n_max)
+        drafter = self.maker.make(grammars, budget, n_slots=load.options.parallel, n_ahead=n_max)
+        return ModelDrafter(self.source, drafter, n_max, self._thread_choice())
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
         model = self.model
@@ -121,7 +121,7 @@ def place_draft_model(load: Load) -> Load:
     with ModelOutline.load(load.model, load.options.on_cpu()) as target:
         n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)
     options = draft.options.model_copy(update={"ctx_size": n_ctx})
-    plan = plan_memory(draft.model, options, n_step_checkpoints=draft.n_most + N_FURTHER_STATES)
+    plan = plan_memory(draft.model, options, n_step_checkpoints=draft.n_max + N_FURTHER_STATES)
     placement = plan.placement
     if placement is None:
         return load
@@ -134,10 +134,10 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     """Raises ModelLoadError."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
-    n_states = load.n_most + N_FURTHER_STATES
+    n_states = load.n_max + N_FURTHER_STATES
     model = Model(plan_memory(load.model, options, n_step_checkpoints=n_states, taken=taken))
     maker = drafter_maker(model, target.vocabulary, RINGS, log)
-    if most_ahead(model, load.n_most) < 1:
+    if max_ahead(model, load.n_max) < 1:
         raise ModelLoadError(
             f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
             "tokens back; try a smaller --parallel"
@@ -150,12 +150,12 @@ def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = t
 
     A small model's step is over before several threads have met at its barriers.
     """
-    n_most = load.options.threads
-    if load.fixed_threads or n_most == 1:
-        return n_most
+    n_max = load.options.threads
+    if load.fixed_threads or n_max == 1:
+        return n_max
     timer = StepTimer.of_target(model, model.n_vocab, clock)
-    seconds: dict[int, list[float]] = {1: [], n_most: []}
-    for n_threads in [1, n_most] * _REPEATS:
+    seconds: dict[int, list[float]] = {1: [], n_max: []}
+    for n_threads in [1, n_max] * _REPEATS:
         model.use_threads(n_threads)
         seconds[n_threads].append(timer.seconds(1))
     best = min(seconds, key=lambda n_threads: median(seconds[n_threads]))

@@ -42,7 +42,7 @@ _MIN_CHECKPOINT = 64
 """Shorter prompts are decoded again as quickly as a checkpoint is stored."""
 _GRAMMAR_SHARE = 0.25
 """How much longer a step may take because of grammars."""
-_LEAST_GRAMMAR_SECONDS = 0.001
+_MIN_GRAMMAR_SECONDS = 0.001
 """The least of that: a usual answer takes a tenth of it."""
 _ALONE_GRAMMAR_SECONDS = 0.005
 """Where nothing else runs: until commands are looked at again."""
@@ -135,8 +135,8 @@ class Engine:
             n_committed += self._commit_entry(entry, rows, now, can_roll_back=entry.slot in can_roll_back)
         is_usual = True
         if waiting := [entry.slot_state for entry in plan.entries if entry.slot_state.is_waiting]:
-            most_seconds = max(_LEAST_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds)
-            n_committed += self._verify_waiting(waiting, most_seconds, now)
+            max_seconds = max(_MIN_GRAMMAR_SECONDS, _GRAMMAR_SHARE * seconds)
+            n_committed += self._verify_waiting(waiting, max_seconds, now)
             for slot in waiting:
                 if slot.sequence and (verification := slot.sequence.verification):
                     is_usual = False
@@ -234,6 +234,8 @@ class Engine:
             )
         if inline and inline.drafter.source == MTP:
             return "images need a lead with --mtp off: heads that draft cannot read the rows of an image"
+        if request.images[-1].end == (request.n_prompt or len(request.tokens)):
+            return "nothing follows the last image: a prompt has to end with text"
         n_rows = max((image.n_rows for image in request.images if image.whole), default=0)
         if n_rows > n_ubatch:
             return f"an image takes {n_rows} rows at once: images need a lead with --ubatch-size {n_rows}"

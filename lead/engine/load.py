@@ -16,14 +16,14 @@ MtpMode = Literal["auto", "on", "off"]
 
 
 class LoadDraft(BaseModel, frozen=True):
-    """A draft model to load with the target; it drafts at most `n_most` tokens for a step.
+    """A draft model to load with the target; it drafts at most `n_max` tokens for a step.
 
     Without `fixed_threads`, what is faster of one thread and those of `options`.
     """
 
     model: Path
     options: ModelOptions
-    n_most: int
+    n_max: int
     fixed_threads: bool = False
 
 
@@ -79,10 +79,10 @@ class Load(EngineOptions, DiskCacheOptions):
     """The first line to an engine process: what to run.
 
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
-    measures them. `mtp`: draft with the heads of the model, at most `n_most_mtp` tokens for a step;
+    measures them. `mtp`: draft with the heads of the model, at most `max_mtp` tokens for a step;
     not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
     `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
-    `most_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
+    `max_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
     `images`: where the embeddings of images are; None: requests have none.
     """
 
@@ -90,11 +90,11 @@ class Load(EngineOptions, DiskCacheOptions):
     options: ModelOptions
     draft: LoadDraft | None = None
     mtp: MtpMode = "off"
-    n_most_mtp: int = 16
+    max_mtp: int = 16
     heartbeat_seconds: float = 0.0  # between signs of life; 0: none
     exactness: Exactness | None = None
     rpc: tuple[str, ...] = ()
     rpc_timeout: float = 0.0
     taken: Mapping[str, int] = {}
-    most_threads: int = 0
+    max_threads: int = 0
     images: ImageMemory | None = None

@@ -24,9 +24,9 @@ _DRAFT_SECONDS = 0.001
 _CHECK_EVERY_S = 1.0
 """The records are checked when the engine becomes idle, but not more often than this."""
 
-MOST_SECONDS = 29.0
+STALL_SECONDS = 29.0
 """A wait for drafts ends after a second, a grammar takes three: whoever waits for longer waits for ever."""
-_MOST_SECONDS_COUNTED = 5.0
+_MAX_SECONDS_COUNTED = 5.0
 """Between two looks: the process may have been stopped for any time (Ctrl-Z), or a step may take long."""
 
 
@@ -47,9 +47,9 @@ class ProgressWatch:
 
     def has_stalled(self, now: float) -> bool:
         """Whether there was none for too long; to be asked before each step."""
-        self._seconds += min(now - self._now, _MOST_SECONDS_COUNTED)
+        self._seconds += min(now - self._now, _MAX_SECONDS_COUNTED)
         self._now = now
-        return self._seconds >= MOST_SECONDS
+        return self._seconds >= STALL_SECONDS
 
 
 class Pipe(Protocol):
@@ -182,7 +182,7 @@ class Loop:
         self._take_commands()
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
-            self._fail(f"for {MOST_SECONDS:g} s nothing was decoded, admitted or ended")
+            self._fail(f"for {STALL_SECONDS:g} s nothing was decoded, admitted or ended")
         awaited = [seconds for chore in self._chores if (seconds := chore.turn(now, idle=self._engine.idle))]
         if awaited:
             self._progress.made()

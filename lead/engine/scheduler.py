@@ -88,11 +88,11 @@ class PromptChunk:
 
     Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
     where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
-    at least `n_least` tokens, at most `n_most`, learned from the times of the steps that decoded prompts.
+    at least `n_min` tokens, at most `n_max`, learned from the times of the steps that decoded prompts.
     """
 
-    def __init__(self, n_least: int, n_most: int, step_seconds: float = STEP_SECONDS) -> None:
-        self._n_least, self._n_most = min(n_least, n_most), n_most
+    def __init__(self, n_min: int, n_max: int, step_seconds: float = STEP_SECONDS) -> None:
+        self._n_min, self._n_max = min(n_min, n_max), n_max
         self._step_seconds = step_seconds
         self.seconds: float | None = None
         """For each token of a prompt; None: unknown."""
@@ -101,13 +101,13 @@ class PromptChunk:
     def n_tokens(self) -> int:
         """How many tokens of prompts the next step may take."""
         if self.seconds is None:
-            return self._n_least
+            return self._n_min
         n = int(self._step_seconds / self.seconds) // TILE * TILE
-        return min(self._n_most, max(self._n_least, n))
+        return min(self._n_max, max(self._n_min, n))
 
     def learn(self, n_tokens: int, seconds: float) -> None:
         """A step with `n_tokens` tokens of prompts took `seconds`; short ones say nothing about long ones."""
-        if n_tokens < self._n_least or seconds <= 0:
+        if n_tokens < self._n_min or seconds <= 0:
             return
         each = seconds / n_tokens
         self.seconds = each if self.seconds is None else (1 - _WEIGHT) * self.seconds + _WEIGHT * each

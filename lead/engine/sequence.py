@@ -21,7 +21,7 @@ from shared.sampling.top_k import top_k
 
 log = logging.getLogger("engine")
 
-_LEAST = -1e9
+_MIN_LOGPROB = -1e9
 """JSON has no infinity."""
 
 
@@ -51,7 +51,7 @@ def filtered_probabilities(
 
 
 def _finite(value: Any) -> float:
-    return max(float(value), _LEAST)
+    return max(float(value), _MIN_LOGPROB)
 
 
 def verify(
@@ -155,7 +155,7 @@ class EngineSequence:
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
         self.checkpoints = checkpoints
         n, max_tokens = MAX_TEXT_TOKENS, request.max_tokens  # whatever the context takes
-        self._n_most = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
+        self._n_max = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
         self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
         self.verification: Verification | None = None
@@ -244,12 +244,12 @@ class EngineSequence:
     @property
     def n_left(self) -> int:
         """How many more tokens it may get before it ends, or its context has to be shifted."""
-        return min(self.n_ctx - len(self.context), self._n_most - len(self.tokens))
+        return min(self.n_ctx - len(self.context), self._n_max - len(self.tokens))
 
     @property
     def is_complete(self) -> bool:
         is_context_full = self.shift is None and len(self.context) >= self.n_ctx
-        return is_context_full or len(self.tokens) >= self._n_most
+        return is_context_full or len(self.tokens) >= self._n_max
 
     @property
     def n_useful(self) -> int:

@@ -13,25 +13,25 @@ log = logging.getLogger("engine")
 
 _N_TIMED = 3
 """Steps with each number, in turns."""
-_MOST_SECONDS = 6.0
+_MAX_SECONDS = 6.0
 """After that it is decided by what has been timed."""
 _MARGIN = 0.95
 """All cores are too many only if a step with fewer takes less than this part of the other's."""
 
 
 class TargetThreads:
-    """`most`, unless they were measured not to be faster, or backs compute on the same cores: then `few`."""
+    """`many`, unless they were measured not to be faster, or backs compute on the same cores: then `few`."""
 
     def __init__(
         self,
         use: Callable[[int], None],
         few: int,
-        most: int,
+        many: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`use` sets the number of threads; `few` are set already. With equal numbers there is no choice."""
         self._use = use
-        self._few, self._most = few, max(few, most)
+        self._few, self._many = few, max(few, many)
         self._clock = clock
         self._are_faster: bool | None = None  # not measured
         self.are_shared = False
@@ -39,13 +39,13 @@ class TargetThreads:
         self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Whether `most` are faster, while nothing else computes; again, if it was `interrupted`.
+        """Whether `many` are faster, while nothing else computes; again, if it was `interrupted`.
 
         `step` decodes one token and returns the seconds that it took.
         """
-        if self._few == self._most or self._are_faster or self.are_shared:
+        if self._few == self._many or self._are_faster or self.are_shared:
             return
-        seconds: dict[int, list[float]] = {self._few: [], self._most: []}
+        seconds: dict[int, list[float]] = {self._few: [], self._many: []}
         began = self._clock()
         for _ in range(_N_TIMED):
             for n, timed in seconds.items():
@@ -55,35 +55,35 @@ class TargetThreads:
                 self._use(n)
                 step()  # this one starts the threads
                 timed.append(step())
-            if self._clock() - began > _MOST_SECONDS:
+            if self._clock() - began > _MAX_SECONDS:
                 break
-        self._decide(median(seconds[self._few]), median(seconds[self._most]))
+        self._decide(median(seconds[self._few]), median(seconds[self._many]))
         self._apply()
 
     def choose(self, n: int) -> None:
         """As an earlier process has found; 0: nothing is known, as at first."""
-        self._are_faster = {self._few: False, self._most: True}.get(n)
+        self._are_faster = {self._few: False, self._many: True}.get(n)
         self._apply()
 
     @property
     def used(self) -> int:
-        return self._few if self._are_faster is False or self.are_shared else self._most
+        return self._few if self._are_faster is False or self.are_shared else self._many
 
     def share(self, *, with_backs: bool) -> None:
         """Whether backs compute on this machine, too."""
         self.are_shared = with_backs
         self._apply()
 
-    def _decide(self, of_few: float, of_most: float) -> None:
-        self._are_faster = of_few >= _MARGIN * of_most
+    def _decide(self, of_few: float, of_many: float) -> None:
+        self._are_faster = of_few >= _MARGIN * of_many
         log.info(
             "%d threads from now on: a token takes %.1f ms, with %d %.1f ms",
             self.used,
-            1000 * (of_most if self._are_faster else of_few),
-            self._few if self._are_faster else self._most,
-            1000 * (of_few if self._are_faster else of_most),
+            1000 * (of_many if self._are_faster else of_few),
+            self._few if self._are_faster else self._many,
+            1000 * (of_few if self._are_faster else of_many),
         )
 
     def _apply(self) -> None:
-        if self._few < self._most:
+        if self._few < self._many:
             self._use(self.used)

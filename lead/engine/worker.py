@@ -182,7 +182,7 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
         with_heads=inline is not None and inline.reads_target,
         batch_sizes=model.batch_sizes,
         rpc=load.rpc,
-        most_threads=load.most_threads,
+        max_threads=load.max_threads,
         cores=sorted(cpus.usable()),
     )
 
@@ -191,7 +191,7 @@ def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
     """With --exact there is no choice: another number might compute other bits."""
     n = load.options.threads
     return TargetThreads(
-        model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.most_threads
+        model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.max_threads
     )
 
 

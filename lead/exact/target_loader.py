@@ -23,7 +23,7 @@ from shared.settings.model_options import ModelOptions
 
 log = logging.getLogger("engine")
 
-_MOST_SECONDS = 2.5
+_MAX_SECONDS = 2.5
 """A model that needs longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
 """With --exact: to measure more than is needed."""
@@ -123,9 +123,9 @@ def _price(model: Model) -> ExactMode:
     """What --exact would cost."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
-    report = estimate_sizes(model, _MOST_SECONDS)
+    report = estimate_sizes(model, _MAX_SECONDS)
     if report is None:
-        return ExactMode(reason=f"the model is too large to measure that within {_MOST_SECONDS:g} s")
+        return ExactMode(reason=f"the model is too large to measure that within {_MAX_SECONDS:g} s")
     batch_sizes = report.batch_sizes()
     return ExactMode(cost=report.price(batch_sizes)) if batch_sizes else ExactMode(reason=_NO_SIZES)
 

@@ -36,7 +36,7 @@ from shared.supervisor import Supervisor
 
 log = logging.getLogger("lead")
 
-_MOST_UNSENT_BYTES = 1 << 16
+_MAX_UNSENT_BYTES = 1 << 16
 """While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
 _BEATS = 10
 """How often the engine gives a sign of life within --engine-timeout."""
@@ -157,7 +157,7 @@ class EngineClient:
         """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
         if self.state is not EngineState.READY or self._process is None:
             return
-        if self._process.n_unsent_bytes > _MOST_UNSENT_BYTES:
+        if self._process.n_unsent_bytes > _MAX_UNSENT_BYTES:
             if sequence := self._sequences.get(draft.sequence):
                 sequence.held_drafts[draft.source] = draft
                 self._holds_drafts = True

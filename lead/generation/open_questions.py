@@ -10,7 +10,7 @@ from lead.engine.events import Answer
 from lead.engine.question import EngineQuestion
 from shared.errors import UnavailableError
 
-_MOST_OPEN = 64
+_MAX_OPEN = 64
 """So that no client can fill the pipe; the engine replies between two steps."""
 
 
@@ -44,7 +44,7 @@ class OpenQuestions:
         return next((answer for asked, answer in self._open.values() if asked == question), None)
 
     def _begin(self, question: EngineQuestion[Any]) -> asyncio.Future[Answer]:
-        if len(self._open) >= _MOST_OPEN:
+        if len(self._open) >= _MAX_OPEN:
             raise UnavailableError("the engine has too many questions to answer: try again in a moment")
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._open[number] = question, answer

@@ -16,7 +16,7 @@ from shared.terminal import sanitize, wants_colour
 ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
 RESET = "\x1b[0m"
-_MOST_WAITING = 4096
+_MAX_WAITING = 4096
 """Pieces of text that wait for a stopped terminal before further ones are dropped."""
 
 
@@ -64,7 +64,7 @@ class _TerminalWriter:
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._queue: queue.Queue[str] = queue.Queue(_MOST_WAITING)
+        self._queue: queue.Queue[str] = queue.Queue(_MAX_WAITING)
         threading.Thread(target=self._run, name="printer", daemon=True).start()
 
     def put(self, text: str) -> None:

@@ -194,16 +194,16 @@ class _Converter:
         return repetition
 
     def _braces(self, inside: str) -> str:
-        least, comma, most = (part.strip() for part in inside.partition(","))
-        if int(least) > _MAX_REPEATS:
+        minimum, comma, maximum = (part.strip() for part in inside.partition(","))
+        if int(minimum) > _MAX_REPEATS:
             raise self._error(f"more than {_MAX_REPEATS} repetitions")
         if not comma:
-            return f"{{{int(least)}}}"
-        if not most or int(most) > _MAX_REPEATS:  # llama.cpp's reading, too
-            return f"{{{int(least)},}}"
-        if int(most) < int(least):
+            return f"{{{int(minimum)}}}"
+        if not maximum or int(maximum) > _MAX_REPEATS:  # llama.cpp's reading, too
+            return f"{{{int(minimum)},}}"
+        if int(maximum) < int(minimum):
             raise self._error("a repetition whose numbers are out of order")
-        return f"{{{int(least)},{int(most)}}}"
+        return f"{{{int(minimum)},{int(maximum)}}}"
 
     def _error(self, message: str) -> _GbnfError:
         near = self._text[max(0, self._at - 20) : self._at + 20]

@@ -38,12 +38,12 @@ _PLAIN = {
 }
 """Keywords of what is written here."""
 _SCALARS = {"string", "integer", "boolean", "null"}
-_MOST = 10**16
+_MAX_NUMBER = 10**16
 _MAX_OPTIONAL = 1000
 """Properties in all that may be missing: each is a rule that refers to the next, and llguidance recurses."""
-_MOST_DIGITS = 16
+_MAX_DIGITS = 16
 """Before and after the point of a bound that is read here."""
-_LEAST_STEP = 1e-9
+_MIN_STEP = 1e-9
 """Of numbers in what is not plain: `multipleOf` bounds their digits, to few that llguidance can count."""
 
 
@@ -131,13 +131,13 @@ class JsonRules:
         )
 
     def _array(self, schema: Schema) -> str:
-        least, most, item = schema.get("minItems", 0), schema.get("maxItems"), schema.get("items", True)
-        if most == 0 or item is False:
-            return "" if least else '"[" "]"'
+        minimum, maximum, item = schema.get("minItems", 0), schema.get("maxItems"), schema.get("items", True)
+        if maximum == 0 or item is False:
+            return "" if minimum else '"[" "]"'
         value = self._value(item)
-        more = f"({_COMMA} {value}){{{max(least - 1, 0)},{'' if most is None else most - 1}}}"
-        items = value if most == 1 else f"{value} {more}"
-        return f'"[" {items if least else f"({items})?"} "]"'
+        more = f"({_COMMA} {value}){{{max(minimum - 1, 0)},{'' if maximum is None else maximum - 1}}}"
+        items = value if maximum == 1 else f"{value} {more}"
+        return f'"[" {items if minimum else f"({items})?"} "]"'
 
     def _tuple(self, schema: Schema) -> str:
         items = schema["prefixItems"]
@@ -286,14 +286,14 @@ def _number(schema: Schema) -> str:
         return ""
     lower = [(bound, keyword != "minimum") for keyword, bound in given if keyword.endswith("inimum")]
     upper = [(bound, keyword == "maximum") for keyword, bound in given if keyword.endswith("aximum")]
-    least, over = max(lower, default=(None, False))
-    most, within = min(upper, default=(None, True))
-    return number_between(least, most, over=over, under=not within)
+    minimum, over = max(lower, default=(None, False))
+    maximum, within = min(upper, default=(None, True))
+    return number_between(minimum, maximum, over=over, under=not within)
 
 
 def _bound(value: object) -> Decimal | None:
     bound = decimal_of(value)
-    return bound if bound is not None and -_MOST_DIGITS <= bound.adjusted() <= _MOST_DIGITS else None
+    return bound if bound is not None and -_MAX_DIGITS <= bound.adjusted() <= _MAX_DIGITS else None
 
 
 def _with_short_numbers(schema: Schema) -> Schema:
@@ -308,9 +308,9 @@ def _shorten(schema: Any) -> Any:
     types = schema.get("type")
     if types != "number" and not (isinstance(types, list) and "number" in types):
         return copy
-    lower = {} if schema.keys() & {"minimum", "exclusiveMinimum"} else {"minimum": -_MOST}
-    upper = {} if schema.keys() & {"maximum", "exclusiveMaximum"} else {"maximum": _MOST}
-    return {**copy, **lower, **upper, "multipleOf": _LEAST_STEP}
+    lower = {} if schema.keys() & {"minimum", "exclusiveMinimum"} else {"minimum": -_MAX_NUMBER}
+    upper = {} if schema.keys() & {"maximum", "exclusiveMaximum"} else {"maximum": _MAX_NUMBER}
+    return {**copy, **lower, **upper, "multipleOf": _MIN_STEP}
 
 
 def _shorten_inside(keyword: str, value: Any) -> Any:

@@ -318,15 +318,15 @@ def _bounds(schema: Schema, path: str) -> Schema:
     if multiple is not None:
         _check_multiple(multiple, path)
     is_integer = "integer" in (types if isinstance(types, list) else [types])
-    most = _MAX_NUMBER if multiple is None else _MAX_MULTIPLIED
+    maximum = _MAX_NUMBER if multiple is None else _MAX_MULTIPLIED
     bounds = {}
     for keywords, sign in ((_LOWER, 1), (_UPPER, -1)):
         given = [keyword for keyword in keywords if keyword in schema]
         for keyword in given:
             if _is_too_large(schema[keyword], keyword, sign, path):
-                bounds[keyword] = -sign * most
+                bounds[keyword] = -sign * maximum
         if not given and (is_integer or multiple is not None):
-            bounds[keywords[0]] = -sign * most
+            bounds[keywords[0]] = -sign * maximum
     return bounds
 
 

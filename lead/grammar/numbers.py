@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from decimal import Decimal
 
-_MOST_DIGITS = 16
-_WHOLE = f"(0|[1-9][0-9]{{0,{_MOST_DIGITS - 1}}})"
-_PART = rf"(\.[0-9]{{1,{_MOST_DIGITS}}})?"
+_MAX_DIGITS = 16
+_WHOLE = f"(0|[1-9][0-9]{{0,{_MAX_DIGITS - 1}}})"
+_PART = rf"(\.[0-9]{{1,{_MAX_DIGITS}}})?"
 ANY_NUMBER = rf"-?{_WHOLE}{_PART}([eE][+-]?[0-9]{{1,2}})?"
 """The exponents leave every number finite."""
 

@@ -34,7 +34,7 @@ class InlineMtp:
     model: Model
     heads: MtpHeads
     states: HiddenStates
-    n_most: int
+    n_max: int
     n_slots: int
     reads_target = True
 
@@ -47,11 +47,11 @@ class InlineMtp:
         return self.heads.title
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """Drafts up to `n_most` tokens."""
+        """Drafts up to `n_max` tokens."""
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         return MtpDrafter(
-            self.heads, self.states, make_sampler, vocabulary.end_tokens, n_most=self.n_most, budget=budget
+            self.heads, self.states, make_sampler, vocabulary.end_tokens, n_max=self.n_max, budget=budget
         )
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
@@ -92,7 +92,7 @@ class PlannedMtp:
     def open(self, target: Model) -> InlineMtp:
         assert self._states
         heads = open_heads(target, self._path)
-        return InlineMtp(target, heads, self._states, self._load.n_most_mtp, self._load.options.parallel)
+        return InlineMtp(target, heads, self._states, self._load.max_mtp, self._load.options.parallel)
 
 
 class PlannedEagle:
@@ -109,7 +109,7 @@ class PlannedEagle:
 
     def open(self, target: Model) -> InlineMtp:
         heads, states = open_eagle(target, self._path)
-        return InlineMtp(target, heads, states, self._load.n_most_mtp, self._load.options.parallel)
+        return InlineMtp(target, heads, states, self._load.max_mtp, self._load.options.parallel)
 
 
 def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:

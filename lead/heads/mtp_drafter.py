@@ -138,12 +138,12 @@ class MtpDrafter:
         make_sampler: MakeSampler,
         end_tokens: frozenset[int],
         *,
-        n_most: int,
+        n_max: int,
         budget: GrammarBudget | None = None,
     ) -> None:
-        """`states` is filled by the target's model. `n_most`: the longest draft."""
+        """`states` is filled by the target's model. `n_max`: the longest draft."""
         self.source = heads.source
-        self.n_most = n_most
+        self.n_max = n_max
         self._heads = heads
         self._states = states
         self._make_sampler = make_sampler
@@ -173,16 +173,16 @@ class MtpDrafter:
             return None
         self._sync(draft, draft.slot)
         has_ended = bool(draft.drafted) and draft.drafted[-1] in self._end_tokens
-        if has_ended or len(draft.drafted) >= self.n_most:
+        if has_ended or len(draft.drafted) >= self.n_max:
             return None
         if draft.unranked is not None:
             return 1
         start = self._start(draft, draft.slot)
         return None if start is None else draft.end - start
 
-    def draft(self, drafts: Sequence[MtpDraft], n_most: int) -> tuple[int, Sequence[MtpDraft]]:
+    def draft(self, drafts: Sequence[MtpDraft], n_max: int) -> tuple[int, Sequence[MtpDraft]]:
         work = [each for each in drafts if self.n_pending(each)]
-        n_spare = min(n_most, self._heads.n_batch) - len(work)
+        n_spare = min(n_max, self._heads.n_batch) - len(work)
         spans: list[MtpSpan] = []
         for draft in work:
             if draft.unranked is None:

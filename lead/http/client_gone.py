@@ -9,7 +9,7 @@ from fastapi import Request, WebSocket, WebSocketDisconnect
 
 T = TypeVar("T")
 
-_MOST_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
+_MAX_REASON_BYTES = 123  # RFC 6455: control frames have at most 125 bytes, two of them the code
 
 
 class ClientGoneError(Exception):
@@ -38,7 +38,7 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
 
 async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
     """As far as that is still possible: the client may have been faster."""
-    cut = reason.encode("utf-8", "replace")[:_MOST_REASON_BYTES].decode("utf-8", "ignore")
+    cut = reason.encode("utf-8", "replace")[:_MAX_REASON_BYTES].decode("utf-8", "ignore")
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await socket.close(code, cut)
 

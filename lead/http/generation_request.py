@@ -39,7 +39,7 @@ from shared.sampling.parameters import MAX_SEED
 
 log = logging.getLogger("lead")
 
-_LEAST_SHIFTED = 4
+_MIN_SHIFTED = 4
 """The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
 
 P = ParamSpec("P")
@@ -156,7 +156,7 @@ def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
     vocabulary = services.vocabulary
     n_bos = int(vocabulary.adds_bos and prompt[:1] == [vocabulary.bos])
     n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
-    return min(n_kept, services.n_ctx - _LEAST_SHIFTED)
+    return min(n_kept, services.n_ctx - _MIN_SHIFTED)
 
 
 async def read_text_request(
@@ -233,10 +233,10 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
     """Raises RequestError for a prompt that is empty, too long, or leaves no room for an answer."""
-    most = services.settings.limits.max_prompt_tokens
+    maximum = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
-        if most and len(prompt) > most:
-            raise ContextExceededError(len(prompt), most + 1, "--max-prompt-tokens")
+        if maximum and len(prompt) > maximum:
+            raise ContextExceededError(len(prompt), maximum + 1, "--max-prompt-tokens")
         if not prompt:
             raise RequestError("the prompt is empty", "prompt")
         if len(prompt) >= services.n_ctx:

@@ -44,12 +44,12 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """Possessive, and it may be unclosed: linear in the size of any bytes."""
 _MAX_INLINE_BYTES = 64 << 10
 """Smaller bodies take less time than changing threads would save others."""
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """The size of all bodies together that arrive or wait to be parsed. If they are larger, the newest of whoever
 has the most is refused (see `Client`)."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
-_MOST_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
+_MAX_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
 """Instead of --max-body-bytes; to join needs no key."""
 
 
@@ -74,7 +74,7 @@ class BodyReader:
         # Each level of a schema is two levels of JSON ({"properties": {"a": …}}) inside the body's own.
         self._max_nesting = 2 * limits.max_schema_depth + 16
         self._max_containers = max(_MIN_CONTAINERS, limits.max_body_bytes // _BYTES_PER_CONTAINER)
-        self._arriving = FairQueue[_ArrivingBody](sys.maxsize, max(_MOST_BYTES, 2 * limits.max_body_bytes))
+        self._arriving = FairQueue[_ArrivingBody](sys.maxsize, max(_MAX_BYTES, 2 * limits.max_body_bytes))
         self._turns = Turns()
         self._thread = ThreadPoolExecutor(1, "json")
 
@@ -113,7 +113,7 @@ class BodyReader:
 
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
         """The whole body; if it is large, its turn has come, which lasts as long as `turn`."""
-        max_bytes = _MOST_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
+        max_bytes = _MAX_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
         client, seconds, arriving = client_of(request), self._limits.body_seconds, _ArrivingBody()
 
         def count(n_bytes: int) -> None:

@@ -93,26 +93,26 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         if self.lora:
             raise RequestError("lora: adapters are the same for all requests: --lora FILE:SCALE", "lora")
 
-    def n_answers(self, most: int) -> int:
+    def n_answers(self, maximum: int) -> int:
         for name in ("n", "n_cmpl"):
             value = getattr(self, name)
             if value is not None:
-                if not 1 <= value <= most:
-                    raise RequestError(f"{name}: {value} is not between 1 and {most}", name)
+                if not 1 <= value <= maximum:
+                    raise RequestError(f"{name}: {value} is not between 1 and {maximum}", name)
                 return int(value)
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
         """How many of the most likely tokens to report; 0: only the chosen one; None: no probabilities."""
-        most = limits.max_top_logprobs
-        n_top = _within("top_logprobs", self.top_logprobs, most)
+        maximum = limits.max_top_logprobs
+        n_top = _within("top_logprobs", self.top_logprobs, maximum)
         if n_top and self.logprobs is not True:
             raise RequestError("top_logprobs: logprobs must be true", "top_logprobs")
         if self.n_probs:
-            return _within("n_probs", self.n_probs, most)
+            return _within("n_probs", self.n_probs, maximum)
         if isinstance(self.logprobs, bool) or self.logprobs is None:
             return n_top if self.logprobs else None
-        return _within("logprobs", self.logprobs, most)
+        return _within("logprobs", self.logprobs, maximum)
 
     def n_draft(self) -> int | None:
         """The most draft tokens to verify per step; None: the planner decides."""
@@ -192,11 +192,11 @@ def _is_id(key: str) -> bool:
     return key.isascii() and key.isdecimal()
 
 
-def _within(name: str, value: int | None, most: int) -> int:
-    """`value`, or 0 for None; raises RequestError unless it is between 0 and `most`."""
+def _within(name: str, value: int | None, maximum: int) -> int:
+    """`value`, or 0 for None; raises RequestError unless it is between 0 and `maximum`."""
     value = value or 0
-    if not 0 <= value <= most:
-        raise RequestError(f"{name}: {value} is not between 0 and {most}", name)
+    if not 0 <= value <= maximum:
+        raise RequestError(f"{name}: {value} is not between 0 and {maximum}", name)
     return value
 
 
@@ -254,11 +254,11 @@ def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
 
 
 def _biases_within(
-    fields: GenerationFields, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]], most: int
+    fields: GenerationFields, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]], maximum: int
 ) -> dict[int, float]:
     biases = dict(_biases(fields, vocabulary, biased))
-    if len(biases) > most:
-        raise RequestError(f"logit_bias: at most {most} tokens are accepted", "logit_bias")
+    if len(biases) > maximum:
+        raise RequestError(f"logit_bias: at most {maximum} tokens are accepted", "logit_bias")
     return biases
 
 

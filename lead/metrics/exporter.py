@@ -136,7 +136,7 @@ def _gauges(occupancy: Occupancy) -> Iterator[Metric]:
     )
 
 
-MOST_NAMES = 256
+MAX_NAMES = 256
 """Backs choose their names, and each name is a set of time series: further names are summed under OTHERS."""
 OTHERS = "others"
 
@@ -186,7 +186,7 @@ class BackMetrics(Collector):
             yield family
 
     def _label(self, name: str) -> str:
-        if name not in self._names and len(self._names) >= MOST_NAMES:
+        if name not in self._names and len(self._names) >= MAX_NAMES:
             return OTHERS
         self._names.add(name)
         return name

@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from lead.http.middleware.auth import OWN_KEYS
 from lead.pairing.certificate import server_context
 from lead.pairing.members import INVITATION_SECONDS, JoinedMachine, Members
+from lead.server.accepting import Acceptor
 from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
@@ -31,7 +32,7 @@ from shared.pairing.invitation import Invitation, MemberRole, fingerprint
 log = logging.getLogger("lead")
 
 _FILE = "members.json"
-_MOST_ADDRESSES = 4
+_MAX_ADDRESSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class Door:
         self._announcing: contextlib.ExitStack | None = None
         self._announced_until: asyncio.TimerHandle | None = None
         self.read()
-        self._listening: asyncio.Server | None = None
+        self._listening: Acceptor | None = None
         self._certificate = ""
 
     def read(self) -> None:
@@ -84,13 +85,13 @@ class Door:
     def is_open(self) -> bool:
         return self._listening is not None
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Let members in, now and after each start; raises ConfigError. Does nothing if it is open."""
         if self.is_open:
             return
         tls, self._certificate = server_context(self._folder)
         listener = self._listen("0.0.0.0", self.port)
-        self._listening = await self._server.listen_also(listener, tls, {OWN_KEYS: self})
+        self._listening = self._server.listen_also(listener, tls, {OWN_KEYS: self})
         self._save()
         log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
 
@@ -99,7 +100,7 @@ class Door:
         try:
             self.read()  # who has joined that one since this one began to start
             if self.was_open:
-                await self.open()
+                self.open()
         except ConfigError as error:
             log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - a sentence for a person
 
@@ -141,7 +142,7 @@ class Door:
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
         """host:port of `others`, or else of this machine, the likeliest first."""
-        hosts = list(others) or list(self._own_addresses())[:_MOST_ADDRESSES] or ["127.0.0.1"]
+        hosts = list(others) or list(self._own_addresses())[:_MAX_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:

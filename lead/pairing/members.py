@@ -15,7 +15,7 @@ from shared.errors import DuoError, UnavailableError
 from shared.pairing.invitation import SECRET_BYTES
 
 INVITATION_SECONDS = 600.0
-_MOST_INVITATIONS = 64
+_MAX_INVITATIONS = 64
 _FIRST_NUMBER = 1 << 20
 """Of members' principals: more than there are keys in files."""
 _KEY_BYTES = 24
@@ -73,7 +73,7 @@ class Members:
         Whoever joins with it has this role.
         """
         self._drop_old()
-        while len(self._invited) >= _MOST_INVITATIONS:
+        while len(self._invited) >= _MAX_INVITATIONS:
             del self._invited[next(iter(self._invited))]
         secret = secrets.token_bytes(SECRET_BYTES)
         self._invited[_digest(secret)] = role, self._clock() + INVITATION_SECONDS

@@ -49,7 +49,7 @@ async def invite(body: InvitationRequest, door: Annotated[Door, Depends(get_door
 
     if body.open:
         try:
-            await door.open()
+            door.open()
         except ConfigError as error:
             raise RequestError(str(error), "open") from error
     if not door.is_open:

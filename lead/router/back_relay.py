@@ -26,7 +26,7 @@ log = logging.getLogger("models")
 
 _HELLO_SECONDS = 10.0
 _CLOSE_SECONDS = 1.0
-_MOST_PEERS = 1024
+_MAX_PEERS = 1024
 _POLICY, _RESTART = 1008, 1012  # RFC 6455, IANA
 _NextMessage = asyncio.Future[Message]
 """What the back sends next."""
@@ -112,7 +112,7 @@ class BackRelay:
         peers = self._of_peers
         peers.pop(_peer(link.socket), None)
         peers[_peer(link.socket)] = link.model
-        while len(peers) > _MOST_PEERS:
+        while len(peers) > _MAX_PEERS:
             del peers[next(iter(peers))]
         self._links.add(link)
         try:

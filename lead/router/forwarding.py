@@ -20,7 +20,7 @@ from shared.next_hop import BegunAnswer, NextHop, passed_on, target_of
 
 log = logging.getLogger("models")
 
-_MOST_ATTEMPTS = 5
+_MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
 """Until a request is sent again that a model did not serve although its process goes on."""
 _CONNECT_SECONDS = 10.0
@@ -81,7 +81,7 @@ class Forwarder:
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
         """An answer of which something has arrived; what it holds is released by `held`."""
-        for _ in range(_MOST_ATTEMPTS):
+        for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
                 try:
@@ -95,7 +95,7 @@ class Forwarder:
                 else:
                     held.push_async_callback(attempt.pop_all().aclose)
                     return ForwardedAnswer(answer)
-        raise UnavailableError(f"{name} has ended {_MOST_ATTEMPTS} times before it answered this request")
+        raise UnavailableError(f"{name} has ended {_MAX_ATTEMPTS} times before it answered this request")
 
     def _ask(
         self, process: ModelProcess, request: Request, body: bytes

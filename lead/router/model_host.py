@@ -36,8 +36,8 @@ class ModelHost:
         self,
         models: Iterable[ServedModel],
         *,
-        most: int = 0,
-        most_waiting: int = 128,
+        maximum: int = 0,
+        max_waiting: int = 128,
         idle_seconds: float = math.inf,
         host_room: Callable[[int], int],
         spawn: Callable[[], Awaitable[ModelProcess]] = ModelProcess.spawn,
@@ -45,17 +45,17 @@ class ModelHost:
         prepares: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """most: models in memory; 0: any number. most_waiting: requests that wait for a model.
+        """maximum: models in memory; 0: any number. max_waiting: requests that wait for a model.
 
         host_room: host memory for all models together, given how much of it the running ones hold, in bytes.
         prepares: whether to have a process ready for the next model. clock: seconds.
         """
         self.models: dict[str, ServedModel] = {}
         self.needs: dict[str, MemoryNeed] = {}
-        self.residency = Residency(most)
+        self.residency = Residency(maximum)
         self.on_change: Callable[[], None] = lambda: None
         """Called when a model has been loaded or has ended."""
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._idle_seconds = idle_seconds
         self._host_room = host_room
         self._spawn = spawn
@@ -127,7 +127,7 @@ class ModelHost:
             raise NotServingError("the server is shutting down")
         if name not in self.models:
             raise UnavailableError(f"{name} is not served any more")
-        if self.residency.n_waiting >= self._most_waiting:
+        if self.residency.n_waiting >= self._max_waiting:
             raise QueueFullError("too many requests wait for a model: try again in a moment")
         ticket = object()
         admission = self._admissions[ticket] = asyncio.get_running_loop().create_future()

@@ -31,7 +31,7 @@ _FINAL = {1, 2}
 """Statuses after which starting it again does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
 """What the log has before a message (`shared.logs`)."""
-_MOST_LINE_BYTES = 1 << 16
+_MAX_LINE_BYTES = 1 << 16
 
 
 class ModelEndedError(DuoError):
@@ -147,8 +147,8 @@ class ModelProcess(Child):
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(stream), self.stderr
         )
-        while chunk := await stream.read(_MOST_LINE_BYTES):
-            *lines, rest = (rest + chunk)[-_MOST_LINE_BYTES:].split(b"\n")
+        while chunk := await stream.read(_MAX_LINE_BYTES):
+            *lines, rest = (rest + chunk)[-_MAX_LINE_BYTES:].split(b"\n")
             for line in lines:
                 text = sanitize(line.decode("utf-8", "replace"))
                 say(prefix + text)

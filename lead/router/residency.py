@@ -20,7 +20,7 @@ MemorySizes = Mapping[str, int]
 
 RoomGauge = Callable[[], MemorySizes]
 
-_MOST_DEATHS = 8
+_MAX_DEATHS = 8
 """A model that dies more often than this, in a row, while it is being loaded is given up: requests fail."""
 
 
@@ -102,9 +102,9 @@ ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
 
 @dataclass(slots=True)
 class Residency:
-    """At most `most` models are in memory at the same time; 0: any number."""
+    """At most `maximum` models are in memory at the same time; 0: any number."""
 
-    most: int = 0
+    maximum: int = 0
     residents: dict[str, Resident] = field(default_factory=dict)
     _waiting: dict[WaitingFor, str] = field(default_factory=dict)
     """The model of each request, in the order in which they came."""
@@ -183,7 +183,7 @@ class Residency:
         if not was_loading or not failure:
             return
         model.n_deaths += 1
-        if is_final or model.n_deaths > _MOST_DEATHS:
+        if is_final or model.n_deaths > _MAX_DEATHS:
             model.failure, model.n_deaths = failure, 0
             yield from self._refuse(name, failure)
 
@@ -284,7 +284,7 @@ class Residency:
         others = list(others)
         if not others:
             return True
-        if self.most and len(others) >= self.most:
+        if self.maximum and len(others) >= self.maximum:
             return False
         needs = [model.need or {} for model in (wanted, *others)]
         return all(sum(need.get(place, 0) for need in needs) <= n_bytes for place, n_bytes in room().items())

@@ -39,8 +39,8 @@ class Router:
         self._cache_mib = room(0) // _CACHE_SHARE // _MIB
         self._host = ModelHost(
             self._find().values(),
-            most=settings.served.models_max,
-            most_waiting=settings.limits.max_queue,
+            maximum=settings.served.models_max,
+            max_waiting=settings.limits.max_queue,
             idle_seconds=settings.sleep_idle_seconds if settings.sleep_idle_seconds > 0 else math.inf,
             host_room=room,
         )

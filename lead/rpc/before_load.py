@@ -8,7 +8,7 @@ from lead.engine.load import Load
 from lead.rpc.rpc_workers import wait_for_workers
 from shared.rpc import rpc_backend
 
-_LEAST_SECONDS = 0.001
+_MIN_SECONDS = 0.001
 """CPU time between two looks that counts as computing: more than a sign of life takes, less than loading a
 part of a model."""
 
@@ -24,7 +24,7 @@ class Computing:
     def has_proceeded(self) -> bool:
         """Whether it has computed since it was asked last."""
         before, self._before = self._before, self._clock()
-        return self._before - before > _LEAST_SECONDS
+        return self._before - before > _MIN_SECONDS
 
 
 def before_load(load: Load, heartbeat: Heartbeat | None) -> Load:

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from uvicorn.server import ServerState
 
 from lead.http.middleware.timeouts import HttpProtocol, ServerConfig, WebSocketProtocol
+from lead.server.accepting import Acceptor
 from lead.settings.lead_settings import LeadSettings
 from shared.tls import check_certificate
 
@@ -75,7 +76,8 @@ class DrainingServer(uvicorn.Server):
         self._ending = asyncio.Event()
         super().__init__(_config(app, settings))
         self.server_state = _DatedState()
-        self.servers = []  # before `startup`, too: `listen_also` may come first
+        self.servers = []  # uvicorn's: it has none
+        self._acceptors: list[Acceptor] = []
         self.accepting = asyncio.Event()
         """Set when connections are accepted."""
         self._settings = settings
@@ -102,17 +104,24 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
-        self.servers += [await self._accept(each, self.config.ssl, {}) for each in sockets or []]
+        for listener in sockets or []:
+            self.listen_also(listener, self.config.ssl, {})
         self.started = True
         self.accepting.set()
 
-    async def listen_also(
-        self, listener: socket.socket, tls: ssl.SSLContext, state: dict[str, Any]
-    ) -> asyncio.Server:
+    def listen_also(
+        self, listener: socket.socket, tls: ssl.SSLContext | None, state: dict[str, Any]
+    ) -> Acceptor:
         """Accept connections on another socket, too; `state` is that of each request there."""
-        server = await self._accept(listener, tls, state)
-        self.servers.append(server)
-        return server
+        listener.listen(self.config.backlog)
+        acceptor = Acceptor(
+            listener,
+            lambda: HttpProtocol(self.config, self.server_state, app_state=state),
+            tls,
+            self._settings.limits.header_seconds if tls else None,
+        )
+        self._acceptors.append(acceptor)
+        return acceptor
 
     def disconnect(self, number: int) -> None:
         """Cut the connections whose last request was of the principal with this number."""
@@ -124,8 +133,7 @@ class DrainingServer(uvicorn.Server):
 
     def replace(self) -> None:
         """Another process accepts the connections from now on; end when all answers have."""
-        for server in self.servers:
-            server.close()
+        self._stop_accepting()
         self._is_replaced = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -137,7 +145,7 @@ class DrainingServer(uvicorn.Server):
         else:
             await self._give_notice()
         self._on_drain()
-        self._close_to_newcomers(sockets or [])
+        self._close_to_newcomers()
         await self._drain()
         self._answers.fail_all("the server is shutting down")
         await self._on_drained()
@@ -166,26 +174,16 @@ class DrainingServer(uvicorn.Server):
         self._is_hurried = self.should_exit
         self.should_exit = True
 
-    def _close_to_newcomers(self, sockets: list[socket.socket]) -> None:
+    def _stop_accepting(self) -> None:
+        for acceptor in self._acceptors:
+            acceptor.close()
+
+    def _close_to_newcomers(self) -> None:
         """No new connections, and no further request on those that are there. Backs stay."""
-        for server in self.servers:
-            server.close()
-        for listener in sockets:
-            listener.close()
+        self._stop_accepting()
         for connection in list(self.server_state.connections):
             if not isinstance(connection, WebSocketProtocol):
                 connection.shutdown()
-
-    async def _accept(
-        self, listener: socket.socket, tls: ssl.SSLContext | None, state: dict[str, Any]
-    ) -> asyncio.Server:
-        return await asyncio.get_running_loop().create_server(
-            lambda: HttpProtocol(self.config, self.server_state, app_state=state),
-            sock=listener,
-            ssl=tls,
-            backlog=self.config.backlog,
-            ssl_handshake_timeout=self._settings.limits.header_seconds if tls else None,
-        )
 
     async def _drain(self) -> None:
         if self._answers and not self._is_hurried:
@@ -211,7 +209,9 @@ class DrainingServer(uvicorn.Server):
                     await asyncio.sleep(_LOOK_SECONDS)
 
     def _is_answering(self) -> bool:
-        return any(not isinstance(each, WebSocketProtocol) for each in self.server_state.connections)
+        return any(each.is_connecting for each in self._acceptors) or any(
+            not isinstance(each, WebSocketProtocol) for each in self.server_state.connections
+        )
 
     def _abort(self) -> None:
         for connection in list(self.server_state.connections):

@@ -28,7 +28,9 @@ _READY = b"r"
 _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """How long the old lead may take to hand over its socket, or to stop accepting."""
-_MOST_PATH_BYTES = 100
+_PAUSE_SECONDS = 0.1
+"""After which a successor that could not be let in is, if there is a descriptor now."""
+_MAX_PATH_BYTES = 100
 """The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
@@ -164,7 +166,11 @@ async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callabl
     loop = asyncio.get_running_loop()
     try:
         while True:
-            successor, _ = await loop.sock_accept(meeting)
+            try:
+                successor, _ = await loop.sock_accept(meeting)
+            except OSError:  # no descriptors: there may be some later
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
             with successor, contextlib.suppress(OSError):
                 successor.setblocking(False)
                 socket.send_fds(successor, [_READY], [listener.fileno()])
@@ -188,7 +194,7 @@ def _remove(path: Path) -> None:
 
 def _listen(path: Path) -> socket.socket | None:
     """None where there can be no such socket."""
-    if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MOST_PATH_BYTES:
+    if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MAX_PATH_BYTES:
         return None
     meeting = socket.socket(socket.AF_UNIX)
     try:

@@ -12,7 +12,7 @@ from shared.service.systemd_unit import ServiceFacts
 
 _END_SECONDS = 45.0
 """After the drain; the lead itself ends at most 30 s later."""
-_MOST_FILES = 16_384
+_MAX_FILES = 16_384
 """As many as the lead uses: an idle connection is closed for a new one beyond that (`shared.descriptors`)."""
 
 
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     facts = ServiceFacts(
         "lead",
         settings.drain_notice_seconds + settings.drain_seconds + _END_SECONDS,
-        _MOST_FILES,
+        _MAX_FILES,
         has_engine=True,
         listen=(settings.host, settings.port) if settings.socket else None,
     )

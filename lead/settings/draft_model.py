@@ -21,7 +21,7 @@ from shared.settings.options import (
 )
 
 _BUILTIN = Path("builtin")
-_MOST_DRAFTED = 32
+_MAX_DRAFTED = 32
 
 
 def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
@@ -79,7 +79,7 @@ class DraftModelOptions(OptionGroup):
         "auto (if the file has them, and there is no --draft-model)",
     )
     draft_max: int = Field(
-        16, ge=1, le=_MOST_DRAFTED, description="the most tokens to draft inside the engine for one step"
+        16, ge=1, le=_MAX_DRAFTED, description="the most tokens to draft inside the engine for one step"
     )
 
     @model_validator(mode="after")

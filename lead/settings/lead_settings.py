@@ -35,7 +35,7 @@ log = logging.getLogger("lead")
 
 _BODY_WITH_IMAGES = 48 << 20
 """Bytes: an agent sends all screenshots of a conversation again in each request."""
-_MOST_WORKERS = 16
+_MAX_WORKERS = 16
 """GGML_RPC_MAX_SERVERS in ggml-rpc.h."""
 
 
@@ -66,8 +66,8 @@ class RpcOptions(OptionGroup):
 
     @model_validator(mode="after")
     def _check_number(self) -> Self:
-        if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MOST_WORKERS:
-            raise OptionError("rpc", f"at most {_MOST_WORKERS} workers, each named once")
+        if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MAX_WORKERS:
+            raise OptionError("rpc", f"at most {_MAX_WORKERS} workers, each named once")
         return self
 
     def check_built(self) -> None:
@@ -336,7 +336,7 @@ class LeadSettings(FileSettings):
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
-    def _most_threads(self) -> int:
+    def _max_threads(self) -> int:
         """What may be used instead, if nobody has said how many; else 0."""
         said = self.compute.threads or self.compute.threads_batch or self.cpus
         return 0 if said else cpus.n_physical()
@@ -365,8 +365,8 @@ class LeadSettings(FileSettings):
             options=options if cache_ram is None else options.model_copy(update={"cache_ram": cache_ram}),
             draft=self.load_draft(draft_cache_ram),
             mtp=self.drafting.mtp,
-            n_most_mtp=self.drafting.draft_max,
-            most_threads=self._most_threads,
+            max_mtp=self.drafting.draft_max,
+            max_threads=self._max_threads,
             **dict(self.workers),
             **dict(self.disk),
             **dict(self.engine) | {"suffix_memory": self.suffix_mib},
@@ -381,7 +381,7 @@ class LeadSettings(FileSettings):
         return LoadDraft(
             model=drafting.draft_model,
             options=options,
-            n_most=drafting.draft_max,
+            n_max=drafting.draft_max,
             fixed_threads=drafting.threads_draft > 0,
         )
 

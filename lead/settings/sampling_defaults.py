@@ -12,9 +12,9 @@ from pydantic.fields import FieldInfo
 from shared.sampling.asked_fields import with_sampling_fields
 from shared.sampling.parameters import (
     DEFAULT_SAMPLERS,
+    MAX_REMEMBERED,
     MAX_SEED,
     MAX_TEXT_TOKENS,
-    MOST_REMEMBERED,
     Asked,
     Breaker,
     SamplerName,
@@ -105,8 +105,8 @@ def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
     if name in _AS_TEXT:
         option.annotation, how = _AS_TEXT[name]
         option.description = f"{field.description}{how}"
-    if asked.least is not None:
-        option.metadata = [Ge(asked.least) if isinstance(each, Ge) else each for each in field.metadata]
+    if asked.minimum is not None:
+        option.metadata = [Ge(asked.minimum) if isinstance(each, Ge) else each for each in field.metadata]
     return option
 
 
@@ -133,5 +133,5 @@ class SamplingDefaults(OptionGroup):
         """The parameters of a request that sets nothing but its seed."""
         given = self.parameters()
         if given.get("repeat_last_n") == -1:
-            given["repeat_last_n"] = MOST_REMEMBERED
+            given["repeat_last_n"] = MAX_REMEMBERED
         return SamplingParameters(seed=seed, **given)

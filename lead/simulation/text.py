@@ -21,7 +21,7 @@ _NOISE = 0.8
 _RECALL = (0.28, 0.09)
 """Shares of recovered tokens that are the draft model's second and third choice, as with the shipped pair."""
 CHAT_RECALL = (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8)
-"""The same for SmolLM2 and its draft model in chats at temperature 0.8, by `bench acceptance`."""
+"""The same for SmolLM2 and its draft model in chats at temperature 0.8, by `models/smollm2/acceptance.py`."""
 _ALIKE = 0.8
 """How much draft models agree on which positions are hard."""
 _STRIDE = 1024

@@ -20,10 +20,10 @@ class FairQueue(Generic[T]):
     The next item comes from the key whose turn is longest ago, and there from the address whose turn is.
     """
 
-    def __init__(self, most: int, most_bytes: int) -> None:
-        """Holds at most `most` items that have `most_bytes` together."""
-        self._most = most
-        self._most_bytes = most_bytes
+    def __init__(self, maximum: int, max_bytes: int) -> None:
+        """Holds at most `maximum` items that have `max_bytes` together."""
+        self._max = maximum
+        self._max_bytes = max_bytes
         self._clients: OrderedDict[Client, dict[T, int]] = OrderedDict()
         """The bytes of each item, the oldest first."""
         self._keys: OrderedDict[str, tuple[int, int]] = OrderedDict()
@@ -51,7 +51,7 @@ class FairQueue(Generic[T]):
         waiting[item] += n_bytes
         self._count(client.key, 0, n_bytes)
         removed = []
-        while self._n > self._most or self._n_bytes > self._most_bytes:
+        while self._n > self._max or self._n_bytes > self._max_bytes:
             removed.append(self._take(self._largest(), newest=True))
         return removed
 

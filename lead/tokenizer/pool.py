@@ -28,9 +28,9 @@ R = TypeVar("R")
 
 _QUICK_BYTES = 64 << 10
 _QUICK_SECONDS = 0.25
-_MOST_WAITING = 256
-_MOST_WAITING_BYTES = 64 << 20
-_MOST_TRIES = 3
+_MAX_WAITING = 256
+_MAX_WAITING_BYTES = 64 << 20
+_MAX_TRIES = 3
 _GRACE_SECONDS = 0.05
 """A job whose client has left may take this long to end by itself: that is cheaper than another fork."""
 _HUNG_SECONDS = 5.0
@@ -63,7 +63,7 @@ class _Lane:
     slice_seconds: float = 0.0
     needs_grammars: bool = False
     rests: bool = False
-    queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MOST_WAITING, _MOST_WAITING_BYTES))
+    queue: FairQueue[_Ticket] = field(default_factory=lambda: FairQueue(_MAX_WAITING, _MAX_WAITING_BYTES))
     has_some: asyncio.Event = field(default_factory=asyncio.Event)
 
     def push(self, ticket: _Ticket) -> None:
@@ -108,7 +108,7 @@ class _Lane:
         ticket.n_tries += 1
         if ticket.answer.done():
             return
-        if ticket.n_tries < _MOST_TRIES:
+        if ticket.n_tries < _MAX_TRIES:
             self.push(ticket)
         else:
             ticket.fail(UnavailableError(_TRY_AGAIN))

@@ -192,5 +192,5 @@ def _whole(pattern: str) -> str:
 
 def _length(schema: Mapping[str, Any]) -> str:
     """How often a character may occur, in a regular expression; empty: as often as one likes."""
-    least, most = schema.get("minLength", 0), schema.get("maxLength", "")
-    return f"{{{int(least)},{most}}}" if least or most != "" else ""
+    minimum, maximum = schema.get("minLength", 0), schema.get("maxLength", "")
+    return f"{{{int(minimum)},{maximum}}}" if minimum or maximum != "" else ""

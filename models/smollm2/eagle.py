@@ -186,8 +186,8 @@ class Lessons:
         if self._waiting:
             self._all.append(Lesson(self._waiting.pop(self._rng.integers(len(self._waiting))), self._target))
             return self._all[-1]
-        least = min(each.n_used for each in self._all)
-        fresh = [each for each in self._all if each.n_used == least]
+        minimum = min(each.n_used for each in self._all)
+        fresh = [each for each in self._all if each.n_used == minimum]
         return fresh[self._rng.integers(len(fresh))]
 
 

@@ -161,10 +161,10 @@ def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
     `block` is the number of values that the quantization packs together.
     """
     for field in fields(Shape):
-        wanted, least = getattr(shape, field.name), getattr(source.shape, field.name)
-        if wanted < least:
+        wanted, minimum = getattr(shape, field.name), getattr(source.shape, field.name)
+        if wanted < minimum:
             raise ConfigError(
-                f"{field.name} {wanted} is smaller than the source's {least}: a model can only grow"
+                f"{field.name} {wanted} is smaller than the source's {minimum}: a model can only grow"
             )
     group = source.heads_per_group
     if shape.n_heads % group:

@@ -126,24 +126,24 @@ class Drafter:
             self._close(state)
         self._tuned.pop(group, None)
 
-    def step(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
+    def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
         """One decode; the sequences whose drafts have grown, once for each new token.
 
-        only: of these sequences; None: of all. n_most: tokens in the batch, at least one for each of them;
+        only: of these sequences; None: of all. n_max: tokens in the batch, at least one for each of them;
         None: as many as it holds.
         """
-        grown = self.begin(only, n_most)
+        grown = self.begin(only, n_max)
         return grown + self.finish()
 
-    def begin(self, only: Collection[str] | None = None, n_most: int | None = None) -> list[SequenceState]:
+    def begin(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
         """The first part of `step`: choose what to decode."""
         if self._interrupt:
             self._interrupt.clear()
         self._budget.set(0.0)
         grown = self._rank_again()
         work = self._choose_work(only)
-        n_most = self._model.n_batch if n_most is None else min(n_most, self._model.n_batch)
-        spans = spans_of(work, n_most, self._options.n_chunk)
+        n_max = self._model.n_batch if n_max is None else min(n_max, self._model.n_batch)
+        spans = spans_of(work, n_max, self._options.n_chunk)
         self._under_way = work, spans
         self.n_decoded.clear()
         for (state, _), span in zip(work, spans, strict=True):

@@ -44,7 +44,7 @@ class DrafterMaker:
             model.n_ctx,
             n_slots=n_slots,
             n_train=model.vocabulary.info.n_ctx_train,
-            n_ahead=most_ahead(model, n_ahead),
+            n_ahead=max_ahead(model, n_ahead),
             n_branches=n_branches,
             prompt_cache=model.prompt_cache,
         )
@@ -75,7 +75,7 @@ def drafter_maker(
     )
 
 
-def most_ahead(model: Model, n_wanted: int) -> int:
+def max_ahead(model: Model, n_wanted: int) -> int:
     """How many tokens it can draft ahead: each draft token of a recurrent model needs a kept state."""
     traits = model.traits
     return n_wanted if traits.can_trim else min(n_wanted, traits.n_step_checkpoints - N_FURTHER_STATES)

@@ -8,7 +8,10 @@ from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 N_FURTHER_STATES = 2
 """A recurrent draft model keeps a state after each draft token, and those before the first ones."""
 _RUNNERS_UP = 15
-"""Of recovered tokens 25 to 54 % are the first runner-up, 73 to 92 % one of sixteen (`bench acceptance`)."""
+"""Of recovered tokens 25 to 54 % are the first runner-up, 73 to 92 % one of sixteen.
+
+Measured with models/smollm2/acceptance.py.
+"""
 _BRANCH_TOKENS = 6
 """About as many as the lead verifies in one step after it has left the main path."""
 

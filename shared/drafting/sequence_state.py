@@ -371,12 +371,12 @@ Work = Sequence[tuple[SequenceState, DraftPath]]
 """The paths to decode, those of more importance first."""
 
 
-def spans_of(work: Work, n_most: int, n_chunk: int) -> list[Span]:
-    """A span for each path: one token if it is drafting; prompts share the rest of `n_most` tokens.
+def spans_of(work: Work, n_max: int, n_chunk: int) -> list[Span]:
+    """A span for each path: one token if it is drafting; prompts share the rest of `n_max` tokens.
 
     n_chunk: tokens of prompts, at most, while a path is drafting.
     """
-    n_spare = max(0, n_most - len(work))
+    n_spare = max(0, n_max - len(work))
     if any(state.n_pending(path) == 1 for state, path in work):
         n_spare = min(n_spare, n_chunk)
     spans = []

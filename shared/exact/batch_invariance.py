@@ -44,7 +44,7 @@ class InvariantSizes:
         return self.answer[-1] - 1
 
     def n_padding(self, n_tokens: int) -> int:
-        return _least(self.answer, n_tokens) - n_tokens
+        return _smallest(self.answer, n_tokens) - n_tokens
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
         return invariant_passes(spans, self)
@@ -75,7 +75,7 @@ def _parts(number: int, span: Span, sizes: Sequence[int]) -> Iterator[SpanPart]:
         end = min(at + largest, n_tokens)
         n_logits = min(end - at, max(0, span.n_logits - (n_tokens - end)))
         part = Span(span.slot, span.start + at, span.tokens[at:end], n_logits, is_prompt=span.is_prompt)
-        yield SpanPart(number, part, _least(sizes, end - at) - (end - at))
+        yield SpanPart(number, part, _smallest(sizes, end - at) - (end - at))
 
 
 def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
@@ -120,11 +120,11 @@ def _with_outputs(together: Pass, sizes: InvariantSizes) -> Pass:
     return [part._replace(n_outputs=n_outputs) for part in together]
 
 
-def _size_of_each(sizes: Sequence[int], least: int, n_parts: int) -> int | None:
+def _size_of_each(sizes: Sequence[int], minimum: int, n_parts: int) -> int | None:
     """The least size of each of `n_parts` in one pass."""
-    return next((size for size in sizes if size >= least and size * n_parts in sizes), None)
+    return next((size for size in sizes if size >= minimum and size * n_parts in sizes), None)
 
 
-def _least(sizes: Sequence[int], n_tokens: int) -> int:
+def _smallest(sizes: Sequence[int], n_tokens: int) -> int:
     """The least size that holds them; they are at most the largest."""
     return next(size for size in sizes if size >= n_tokens)

@@ -35,7 +35,7 @@ _AT_ONCE = 5
 """Further sizes are measured in groups of this many; one that has begun is finished in any case."""
 _WIDE = (64, 128, 48, 96, 80, 112)
 """Sizes for prompts only: longer chunks are hardly faster."""
-_MOST_LOGITS = 1 << 24
+_MAX_LOGITS = 1 << 24
 """Numbers of all logits of a batch: 64 MB."""
 _CONTEXTS = (20, 233)
 """Numbers of tokens before the batch: in the second one it ends in the next block of 256 cells, by which
@@ -46,7 +46,7 @@ _LARGEST = 32
 """The widest that is needed; contexts are read in batches of it."""
 _ACTIVATIONS = 250_000
 """How many are compared of each size: tokens, times layers, times the size of a layer. None of size 1."""
-_MOST_TOKENS = 240
+_MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
 
 _N_PROMPT = 45
@@ -58,7 +58,7 @@ NEEDED_CONTEXT = 96 + RESERVE
 """Tokens that each slot must hold."""
 _PIECES = (13, 1, 40)
 """In which the prompt is read the second time, as far as it goes."""
-_MOST_OTHERS = 3
+_MAX_OTHERS = 3
 _OTHERS = 9
 """Tokens of the first other slot, and by how many each has more than the one before."""
 _WRONG = 2
@@ -149,7 +149,7 @@ class _Measurement:
         self._model = model
         self._clock = clock
         self._report = SizeReport()
-        n_compared = min(_MOST_TOKENS, _ACTIVATIONS // model.n_activations)
+        n_compared = min(_MAX_TOKENS, _ACTIVATIONS // model.n_activations)
         self._n_each = -(-n_compared // len(_CONTEXTS))  # after each context, and at least one batch
         n_tokens = min(max(_CONTEXTS) + self._n_each + max(_WIDE), model.n_ctx_slot - RESERVE)
         self._text = [(7919 * i + 31) % model.n_vocab for i in range(n_tokens)]
@@ -185,7 +185,7 @@ class _Measurement:
         for context in contexts:
             self._read_context(context)
             for size in batch_sizes:
-                if size <= min(self._model.n_ubatch, _MOST_LOGITS // self._model.n_vocab):
+                if size <= min(self._model.n_ubatch, _MAX_LOGITS // self._model.n_vocab):
                     self._model.trim(0, context)
                     self._measure_size(context, size)
 
@@ -304,7 +304,7 @@ def _answer_with_drafts(model: Model, slot: int, batch_sizes: InvariantSizes) ->
 
 
 def _other_slots(slot: int) -> range:
-    return range(max(0, slot - _MOST_OTHERS), slot)
+    return range(max(0, slot - _MAX_OTHERS), slot)
 
 
 def _others(model: Model, slot: int) -> list[Span]:
@@ -326,8 +326,8 @@ def _prompt(slot: int, at: int, tokens: Sequence[int]) -> Span:
 
 
 def _text(model: Model, number: int) -> list[int]:
-    least, most = _ANSWER_TOKENS
-    n_answer = min(max(least, _REHEARSED_ACTIVATIONS // model.n_activations), most)
+    minimum, maximum = _ANSWER_TOKENS
+    n_answer = min(max(minimum, _REHEARSED_ACTIVATIONS // model.n_activations), maximum)
     n_tokens = min(_N_PROMPT + n_answer, model.n_ctx_slot - RESERVE)
     return [(7919 * i + 101 * number + 31) % model.n_vocab for i in range(n_tokens)]
 

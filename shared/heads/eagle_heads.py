@@ -101,8 +101,8 @@ class EagleHeads(MtpHeads):
     def __init__(self, model: Any, target: Model, n_features: int) -> None:
         """model: freed by `close`. n_features: numbers in a state of the target. Raises ModelLoadError."""
         super().__init__(model, target, owns_model=True)
-        self._n_fused_most: int = llama_cpp.llama_n_ubatch(self._context)
-        self._features = MtpBatch(self._n_fused_most, n_features, with_tokens=False)
+        self._max_fused: int = llama_cpp.llama_n_ubatch(self._context)
+        self._features = MtpBatch(self._max_fused, n_features, with_tokens=False)
 
     def decode(self, spans: Sequence[MtpSpan]) -> list[MtpOutput]:
         return super().decode([span._replace(states=self._fused(span.states)) for span in spans])
@@ -111,8 +111,8 @@ class EagleHeads(MtpHeads):
         """`states`, those of the target fused to the size of the drafter's own."""
         fused = list(states)
         wide = [i for i, state in enumerate(states) if len(state) != self.n_embd]
-        for first in range(0, len(wide), self._n_fused_most):
-            part = wide[first : first + self._n_fused_most]
+        for first in range(0, len(wide), self._max_fused):
+            part = wide[first : first + self._max_fused]
             for i, state in zip(part, self._encode([states[i] for i in part]), strict=True):
                 fused[i] = state
         return fused

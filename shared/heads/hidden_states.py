@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from shared.llama.memory_traits import SlotPart
 from shared.llama.span import Pass
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 """The most that one slot takes: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
-_MOST_STATES = 2048
+_MAX_STATES = 2048
 
 
 class _SlotStates:
@@ -54,7 +54,7 @@ class HiddenStates(SlotPart):
     def __init__(self, n_slots: int, n_embd: int) -> None:
         """n_embd: numbers in a state."""
         self.token_bytes = 4 * n_embd
-        self.n_most = max(1, min(_MOST_STATES, _MOST_BYTES // (4 * n_embd)))
+        self.n_max = max(1, min(_MAX_STATES, _MAX_BYTES // (4 * n_embd)))
         self.nothing = np.zeros(n_embd, np.float32)
         """What stands before the first token of a text."""
         self._slots = [_SlotStates() for _ in range(n_slots)]
@@ -63,7 +63,7 @@ class HiddenStates(SlotPart):
     @property
     def n_bytes(self) -> int:
         """The most that one slot takes."""
-        return self.n_most * self.nothing.nbytes
+        return self.n_max * self.nothing.nbytes
 
     def read(self, n_tokens: int) -> NDArray[np.float32]:
         """What the last pass, of `n_tokens` tokens, has left; shape (n_tokens, n_embd)."""
@@ -85,7 +85,7 @@ class HiddenStates(SlotPart):
         kept.cut(start)
         kept.tokens += tokens
         kept.states += list(states.copy())
-        kept.forget(max(0, len(kept.tokens) - self.n_most))
+        kept.forget(max(0, len(kept.tokens) - self.n_max))
 
     def trimmed(self, slot: int, n_keep: int) -> None:
         self._slots[slot].cut(n_keep)
@@ -107,7 +107,7 @@ class HiddenStates(SlotPart):
             return
         kept.tokens += part.tokens
         kept.states += part.states
-        kept.forget(max(0, len(kept.tokens) - self.n_most))
+        kept.forget(max(0, len(kept.tokens) - self.n_max))
 
     def forget(self, key: int) -> None:
         self._stored.pop(key, None)

@@ -200,13 +200,13 @@ def _describe(device: int) -> Device:
 
 def _max_tensor(device: int, n_total: int) -> int:
     """The largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
-    least, most = 0, n_total // _MIB
-    if _can_hold(device, most):
+    minimum, maximum = 0, n_total // _MIB
+    if _can_hold(device, maximum):
         return n_total
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if _can_hold(device, middle) else (least, middle)
-    return least * _MIB
+    while maximum - minimum > 1:
+        middle = (minimum + maximum) // 2
+        minimum, maximum = (middle, maximum) if _can_hold(device, middle) else (minimum, middle)
+    return minimum * _MIB
 
 
 def _can_hold(device: int, n_mib: int) -> bool:

@@ -15,9 +15,9 @@ from shared.llama.unbound import function
 
 log = logging.getLogger("llama")
 
-_LEAST_BYTES = 4 << 20
+_MIN_BYTES = 4 << 20
 """Less is copied quickly from anywhere."""
-_MOST_BLOCKS = 2048
+_MAX_BLOCKS = 2048
 """Some Vulkan drivers allow 4096 allocations in all."""
 _SLACK = 8
 """A block is used again for what is smaller by at most this part: an eighth."""
@@ -47,19 +47,19 @@ class HostBlock:
 class HostMemory:
     """Gives out blocks, and takes them back."""
 
-    def __init__(self, pinned: int | None, n_most: int) -> None:
+    def __init__(self, pinned: int | None, n_max: int) -> None:
         """pinned: a ggml_backend_buffer_type_t; None: there is none.
 
-        n_most: bytes; what is kept for later is freed if all would be more.
+        n_max: bytes; what is kept for later is freed if all would be more.
         """
         self._pinned = pinned
-        self._n_most = n_most
+        self._n_max = n_max
         self._n_bytes = self._n_blocks = 0  # pinned
         self._spare: list[HostBlock] = []  # the longest unused first
 
     def take(self, size: int) -> HostBlock:
         """A block with undefined content."""
-        if self._pinned and size >= _LEAST_BYTES and (block := self._reused(size) or self._allocated(size)):
+        if self._pinned and size >= _MIN_BYTES and (block := self._reused(size) or self._allocated(size)):
             return block
         array = np.empty(size, np.uint8)
         return HostBlock(array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), size, size, array)
@@ -87,7 +87,7 @@ class HostMemory:
     def _allocated(self, size: int) -> HostBlock | None:
         """None: the device refuses, or there are too many blocks."""
         self._free_spare(size)
-        if self._n_blocks == _MOST_BLOCKS:
+        if self._n_blocks == _MAX_BLOCKS:
             return None
         buffer: int | None = function("ggml_backend_buft_alloc_buffer")(self._pinned, size)
         if not buffer:
@@ -101,7 +101,7 @@ class HostMemory:
     def _free_spare(self, n_more: int) -> None:
         """As far as `n_more` bytes in another block need it."""
         while self._spare and (
-            self._n_bytes + n_more > self._n_most or self._n_blocks + (n_more > 0) > _MOST_BLOCKS
+            self._n_bytes + n_more > self._n_max or self._n_blocks + (n_more > 0) > _MAX_BLOCKS
         ):
             self._free()
 

@@ -19,7 +19,7 @@ from shared.settings.model_options import (
 
 _GGML_TYPE_BF16 = 30
 """ggml.h; llama_cpp has no name for it."""
-_MOST_LAYERS = 512
+_MAX_LAYERS = 512
 """LLAMA_MAX_LAYERS."""
 _NO_TENSOR = ("^$", CPU)
 """Placing it has one effect: devices do not compute different ubatches of a batch at the same time."""
@@ -62,7 +62,7 @@ def _overrides(options: ModelOptions, chosen: Sequence[int]) -> Any:
     if options.cpu_moe:
         placed.append((EXPERTS_PATTERN, CPU))
     elif options.n_cpu_moe:
-        layers = "|".join(map(str, range(min(options.n_cpu_moe, _MOST_LAYERS))))
+        layers = "|".join(map(str, range(min(options.n_cpu_moe, _MAX_LAYERS))))
         placed.append((rf"^blk\.({layers}){EXPERTS_PATTERN}", CPU))
     if len(chosen) > 1 and any(device.name.startswith("Vulkan") for device in devices.describe(chosen)):
         placed.append(_NO_TENSOR)
@@ -99,12 +99,12 @@ def make_room(parameters: Any, n_sequences: int, n_rollback: int, *, one_ubatch:
     one_ubatch: a batch must not be larger than an ubatch.
     """
     # llama.cpp aborts the process if a batch cannot hold one token of each sequence, or 2 + n_rs_seq tokens.
-    least = max(n_sequences, MIN_BATCH if one_ubatch else 0)
+    minimum = max(n_sequences, MIN_BATCH if one_ubatch else 0)
     if n_rollback:  # all drafts in one ubatch
-        least = max(least, parameters.n_seq_max * (n_rollback + 1) + 1)
+        minimum = max(minimum, parameters.n_seq_max * (n_rollback + 1) + 1)
     parameters.n_seq_max = n_sequences
     parameters.n_rs_seq = n_rollback
-    parameters.n_ubatch = max(parameters.n_ubatch, least)
+    parameters.n_ubatch = max(parameters.n_ubatch, minimum)
     parameters.n_batch = parameters.n_ubatch if one_ubatch else max(parameters.n_batch, parameters.n_ubatch)
 
 

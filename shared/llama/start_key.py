@@ -71,7 +71,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "version": _ALL,  # of what is measured or written
         "with_heads": _MEASURED,  # they have a cache of their own
         "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # texts are not stored then
-        "most_threads": StoredKind.STEP_TIMES,
+        "max_threads": StoredKind.STEP_TIMES,
         "cores": StoredKind.STEP_TIMES | StoredKind.ATTENTION,
         "batch_sizes": StoredKind.TEXTS | StoredKind.STEP_TIMES,
         "traits": StoredKind.TEXTS,

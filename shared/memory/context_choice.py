@@ -29,10 +29,10 @@ def refuse_several_slots(path: Path, n_slots: int) -> None:
 
 def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
     """Each slot needs a second sequence (`WindowGuard`)."""
-    n_most, n_slots = MAX_SLOTS // 2, context.n_slots
-    if context.is_guarded and n_slots > n_most:
+    n_max, n_slots = MAX_SLOTS // 2, context.n_slots
+    if context.is_guarded and n_slots > n_max:
         raise ModelLoadError(
-            f"{path}: a model with a sliding window has at most {n_most} slots in one KV cache, not "
+            f"{path}: a model with a sliding window has at most {n_max} slots in one KV cache, not "
             f"{n_slots}: lower --parallel, or use --no-kv-unified"
         )
 

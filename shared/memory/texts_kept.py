@@ -35,14 +35,12 @@ def size_prompt_cache(
     return PromptCacheSize(n_bytes, token_bytes, 0, _part(max(1, _PART_BYTES // max(1, token_bytes)), probe))
 
 
-def _part(n_most: int, probe: MemoryProbe) -> int:
+def _part(n_max: int, probe: MemoryProbe) -> int:
     """Tokens in a part. None begins in one window and ends in the next (Llama 4's begin at multiples)."""
     n_window = probe.n_window
     if n_window == 0:
-        return n_most
-    return n_window // next(
-        n for n in range(1, n_window + 1) if n_window % n == 0 and n_window // n <= n_most
-    )
+        return n_max
+    return n_window // next(n for n in range(1, n_window + 1) if n_window % n == 0 and n_window // n <= n_max)
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:

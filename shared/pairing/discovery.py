@@ -31,7 +31,7 @@ _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 2.5
 """How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
-_MOST_NAME_BYTES = 200
+_MAX_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
@@ -232,7 +232,7 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
         parsed_addresses=addresses,
         properties={
             "protocol": str(PROTOCOL_VERSION),
-            "model": name.encode("utf-8", "replace")[:_MOST_NAME_BYTES],
+            "model": name.encode("utf-8", "replace")[:_MAX_NAME_BYTES],
             "scheme": scheme,
         },
     )
@@ -249,7 +249,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
     port, addresses = info.port or 0, info.parsed_addresses()[:_MAX_ADDRESSES]
     address = next((each for each in addresses if reaches(each, port)), addresses[0])
     host = f"[{address}]" if ":" in address else address
-    return FoundLead(f"{scheme}://{host}:{port}", one_line(model[:_MOST_NAME_BYTES]))
+    return FoundLead(f"{scheme}://{host}:{port}", one_line(model[:_MAX_NAME_BYTES]))
 
 
 def answers(address: str, port: int) -> bool:

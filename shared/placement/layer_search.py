@@ -82,7 +82,7 @@ def place(
     asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
     if asked == AUTO_LAYERS and is_fitted:
         return next(filter(None, search.candidates()))
-    found = search.at(search.n_most if asked < 0 else asked)
+    found = search.at(search.n_max if asked < 0 else asked)
     return replace(found, problem=search.problem(found)) if is_fitted else found
 
 
@@ -101,9 +101,9 @@ class _Search:
         self._options = options
         self._computing = computing
         self._weights = _grouped(sizes, [place.partition("=")[::2] for place in options.override_tensor])
-        self.n_most = sizes.n_layers + 1
+        self.n_max = sizes.n_layers + 1
         self._n_with_experts = sizes.n_layers if sizes.is_mixture else 0
-        self._n_cpu_moe = min(self.n_most if options.cpu_moe else options.n_cpu_moe, self._n_with_experts)
+        self._n_cpu_moe = min(self.n_max if options.cpu_moe else options.n_cpu_moe, self._n_with_experts)
         margins = [min(options.fit_target * _MIB, device.total // _MARGIN_SHARE) for device in devices]
         self._rooms = [max(0, device.free - margin) for device, margin in zip(devices, margins, strict=True)]
         is_split = len(devices) > 1 and options.split_mode == "layer"
@@ -114,15 +114,15 @@ class _Search:
     def candidates(self) -> Iterator[Placement | None]:
         """From the best one on; None: it does not fit. The last one fits."""
         n_moved = self._n_with_experts
-        yield from (self._fitting(self.n_most, n) for n in range(self._n_cpu_moe, n_moved + 1))
-        yield from (self._fitting(n, n_moved) for n in range(self.n_most - 1, 0, -1))
+        yield from (self._fitting(self.n_max, n) for n in range(self._n_cpu_moe, n_moved + 1))
+        yield from (self._fitting(n, n_moved) for n in range(self.n_max - 1, 0, -1))
         yield self.at(0)
 
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
         """With this number of layers on the devices, in these shares, or as asked, or by free memory."""
-        n_gpu_layers = min(n_gpu_layers, self.n_most) if self._devices else 0
+        n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._shares
         places = self._places(n_gpu_layers, shares)
@@ -132,7 +132,7 @@ class _Search:
                 place: self._computing.get(place, 0) for place in {CPU, *(place for _, place in parts)}
             }
             parts += Counter({(COMPUTING, place): n_bytes for place, n_bytes in computing.items()})
-        return Placement(self._devices, self.n_most, n_gpu_layers, n_cpu_moe, shares, parts)
+        return Placement(self._devices, self.n_max, n_gpu_layers, n_cpu_moe, shares, parts)
 
     def problem(self, found: Placement) -> str:
         """Why llama.cpp cannot load it; empty: it can."""
@@ -181,14 +181,14 @@ class _Search:
 
     def _filled(self, n_gpu_layers: int, n_cpu_moe: int) -> tuple[float, ...]:
         """Layers on each device if the first ones are filled first."""
-        first = self.n_most - n_gpu_layers
-        places = [str(i) for i in range(self.n_most)]  # each layer on a device of its own
+        first = self.n_max - n_gpu_layers
+        places = [str(i) for i in range(self.n_max)]  # each layer on a device of its own
         alone = Counter[str]()
         for (_, place), n_bytes in self._parts(places, n_cpu_moe).items():
             alone[place] += n_bytes
         counts = [0] * len(self._devices)
         index, room = 0, self._room(0)
-        for i in range(first, self.n_most):
+        for i in range(first, self.n_max):
             while alone[str(i)] > room and index < len(counts) - 1:
                 index += 1
                 room = self._room(index)
@@ -201,7 +201,7 @@ class _Search:
 
     def _places(self, n_gpu_layers: int, shares: Sequence[float]) -> list[str]:
         """Of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
-        on_cpu = [CPU] * (self.n_most - n_gpu_layers)
+        on_cpu = [CPU] * (self.n_max - n_gpu_layers)
         if not n_gpu_layers:
             return on_cpu
         given = [*shares, *[0.0] * (len(self._devices) - len(shares))]

@@ -14,13 +14,13 @@ MAX_TEXT_TOKENS = 1 << 24
 BANNED = -1e9
 """A logit bias that no logit and no noise can compensate; finite, because JSON has no infinity."""
 
-MOST_REMEMBERED = 1 << 16
+MAX_REMEMBERED = 1 << 16
 """The maximum number of last tokens that penalties and DRY consider."""
 
-_MOST_XTC = 0.5
+_MAX_XTC = 0.5
 """Above this threshold at most one candidate can reach it, so XTC never removes any."""
 
-_MOST_BREAKERS = 256
+_MAX_BREAKERS = 256
 """Characters of all breakers together; llama.cpp searches every token of the vocabulary for each."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -48,7 +48,7 @@ class Asked:
     option: bool = True
     spellings: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    least: int | None = None
+    minimum: int | None = None
     in_chat: bool = False
 
 
@@ -83,7 +83,7 @@ class SamplingParameters(BaseModel):
     repeat_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_REPEAT_PENALTY",), in_chat=True)] = Field(
         1.0, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled"
     )
-    repeat_last_n: Annotated[int, Asked(least=-1)] = Field(
+    repeat_last_n: Annotated[int, Asked(minimum=-1)] = Field(
         64,
         ge=0,
         le=MAX_TEXT_TOKENS,
@@ -110,7 +110,7 @@ class SamplingParameters(BaseModel):
         le=1e6,
         description="DRY sampling multiplier, which penalizes repeated sequences; 0: disabled",
     )
-    dry_base: Annotated[Finite, Asked(least=1)] = Field(
+    dry_base: Annotated[Finite, Asked(minimum=1)] = Field(
         1.75,
         ge=0,
         le=1e6,
@@ -180,16 +180,14 @@ class SamplingParameters(BaseModel):
         None, description="grammars of calls in an answer that is free otherwise; not sent to backs"
     )
     grammar_start: int = Field(
-        0,
-        ge=0,
-        description="the position of the first token that the grammar applies to, images left out",
+        0, ge=0, description="the position of the first token that the grammar applies to"
     )
 
     @field_validator("dry_sequence_breakers")
     @classmethod
     def _within_reason(cls, breakers: tuple[str, ...]) -> tuple[str, ...]:
-        if sum(map(len, breakers)) > _MOST_BREAKERS:
-            raise ValueError(f"at most {_MOST_BREAKERS} characters together")
+        if sum(map(len, breakers)) > _MAX_BREAKERS:
+            raise ValueError(f"at most {_MAX_BREAKERS} characters together")
         return breakers
 
     def biases(self, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:
@@ -199,12 +197,12 @@ class SamplingParameters(BaseModel):
 
     @property
     def penalties_window(self) -> int:
-        return min(self.repeat_last_n, MOST_REMEMBERED)
+        return min(self.repeat_last_n, MAX_REMEMBERED)
 
     @property
     def dry_window(self) -> int:
         n = self.dry_penalty_last_n
-        return MOST_REMEMBERED if n == -1 else min(n, MOST_REMEMBERED)
+        return MAX_REMEMBERED if n == -1 else min(n, MAX_REMEMBERED)
 
     @property
     def penalizes(self) -> bool:
@@ -258,5 +256,5 @@ class SamplingParameters(BaseModel):
         idle |= {"typ_p"} if self.typical_p >= 1 else set()
         idle |= {"top_p"} if self.top_p >= 1 else set()
         idle |= {"min_p"} if self.min_p <= 0 else set()
-        idle |= {"xtc"} if self.xtc_probability <= 0 or self.xtc_threshold > _MOST_XTC else set()
+        idle |= {"xtc"} if self.xtc_probability <= 0 or self.xtc_threshold > _MAX_XTC else set()
         return tuple(name for name in self.samplers if name not in idle)

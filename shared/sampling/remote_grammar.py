@@ -28,7 +28,7 @@ from shared.sandbox import FOLLOW, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
-_MOST_OPENED = 3
+_MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
 """The news of the fork server usually come within microseconds of the end of the connection."""
 _NO_START = "the process that follows grammars does not start"
@@ -96,7 +96,7 @@ class _Channel:
         self._open()
 
     def _open(self) -> None:
-        if self._n_opened == _MOST_OPENED:
+        if self._n_opened == _MAX_OPENED:
             raise RequestError(_NO_START, "grammar")
         try:
             task = self._sandbox.open(FOLLOW)

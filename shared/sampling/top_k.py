@@ -44,11 +44,11 @@ def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None =
     return candidates[(-left).argsort(kind="stable")[:k]]
 
 
-def _kth_largest(values: NDArray[np.floating[Any]], least: float, k: int) -> float:
-    """The k-th largest of at least `k` values, none of which is below `least`."""
-    above = values[values > least]
+def _kth_largest(values: NDArray[np.floating[Any]], minimum: float, k: int) -> float:
+    """The k-th largest of at least `k` values, none of which is below `minimum`."""
+    above = values[values > minimum]
     # Where most values are equal, such as those of tokens that cannot follow, they are not moved.
-    return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else least
+    return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else minimum
 
 
 def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.intp], float]:
@@ -77,8 +77,8 @@ def _grouped(
 @functools.lru_cache(maxsize=64)
 def _n_rows(n: int, k: int) -> int:
     """The number of values in a group; one that leaves no values over, if that is about as good."""
-    most = math.isqrt(n // k)
-    return next((n_rows for n_rows in range(most, most // 2, -1) if n % n_rows == 0), most)
+    bound = math.isqrt(n // k)
+    return next((n_rows for n_rows in range(bound, bound // 2, -1) if n % n_rows == 0), bound)
 
 
 def _alone(

@@ -249,7 +249,7 @@ class _Service:
                 "RunAtLoad": True,
                 "KeepAlive": {"SuccessfulExit": False},
                 "ExitTimeOut": int(self._facts.stop_seconds),
-                "SoftResourceLimits": {"NumberOfFiles": self._facts.most_files},
+                "SoftResourceLimits": {"NumberOfFiles": self._facts.max_files},
                 "StandardErrorPath": log,
                 "StandardOutPath": log,
             }

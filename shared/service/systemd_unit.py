@@ -76,7 +76,7 @@ class ServiceFacts:
 
     program: str
     stop_seconds: float
-    most_files: int
+    max_files: int
     has_engine: bool = False
     listen: tuple[str, int] | None = None
 
@@ -116,7 +116,7 @@ class SystemdService:
         if self.is_system:
             yield f"CacheDirectory={self.name}\nEnvironment=XDG_CACHE_HOME=%C/{self.name}"
             yield f"StateDirectory={self.name}\nEnvironment=XDG_DATA_HOME=%S/{self.name}"
-        yield f"TimeoutStopSec={facts.stop_seconds:.0f}\nLimitNOFILE={facts.most_files}"
+        yield f"TimeoutStopSec={facts.stop_seconds:.0f}\nLimitNOFILE={facts.max_files}"
         yield _RUNNING + _ENGINE * facts.has_engine + _SYSTEM_RIGHTS * self.is_system
         if self.is_system and self.groups:
             yield f"SupplementaryGroups={' '.join(self.groups)}\n"

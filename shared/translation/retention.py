@@ -14,7 +14,7 @@ from shared.translation.translating_model import TranslatingModel
 
 _PROMPT = b"Once upon a time there was a fox"
 _N_DRAFT_TOKENS = 96
-_N_LEAST = 16
+_MIN_TOKENS = 16
 """Fewer tokens than this say nothing."""
 
 N_CONTEXT = 192
@@ -36,7 +36,7 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
     text = _PROMPT + _written(model, projection, prefix)
     tokens = projection.target.encode(text)[:-1]  # the last one may be cut off
     n_first = len(projection.target.encode(_PROMPT))
-    if len(tokens) - n_first < _N_LEAST:
+    if len(tokens) - n_first < _MIN_TOKENS:
         return None
     translating = TranslatingModel(model, projection, prefix)
     n_right = n_followed(translating, tokens, n_first)

@@ -240,15 +240,13 @@ HAPPENED = [happened("link-cut", 0, 0), happened("engine-stopped", 2, 4), happen
 
 
 def test_a_campaign_holds_only_if_nothing_failed_and_nothing_runs_on():
-    def result(text="Hi", n_left_running=0):
+    def result(text="Hi", n_left_running=0, failures=()):
         memory = Memory({"front": 100.0}, {"front": 110.0})
-        return Result(tallied(outcome(text)), HAPPENED, memory, {}, 12.0, n_left_running, "")
+        return Result(tallied(outcome(text)), HAPPENED, memory, {}, failures, 12.0, n_left_running, "")
 
-    assert [holds(each) for each in (result(), result("Ho"), result(n_left_running=1))] == [
-        True,
-        False,
-        False,
-    ]
+    assert holds(result())
+    for each in (result("Ho"), result(n_left_running=1), result(failures=["status 500"])):
+        assert not holds(each)
 
 
 def test_a_failure_names_what_is_needed_to_ask_it_again():

@@ -1,46 +1,28 @@
-"""What the figures of concurrent clients mean, and how llama-server is told to draft."""
+"""What several clients measure together, and how llama-server is told to draft."""
 
-from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 import pytest
 
 from bench import peer
-from bench.load import Load, digest
-from bench.serve import compare
-from lead.benchmark.measured_answer import StreamedAnswer
-
-# Several clients
-
-
-def test_the_digest_is_of_all_clients_together():
-    answers = [StreamedAnswer(0.0, [0.1, 0.2], n_tokens=2), StreamedAnswer(0.0, [0.3, 0.6, 0.7], n_tokens=3)]
-    got = digest("lead", 2, answers, 2.0)
-    assert (got.tokens_per_second, got.n_answers) == (2.5, 2)
-    assert (got.first_ms_p50, got.first_ms_p95, got.first_ms_max) == pytest.approx((100, 300, 300))
-    assert (got.between_ms_p50, got.between_ms_p95) == pytest.approx((100, 300))
+from bench.ways import at_once
+from lead.benchmark.contest import Way
+from lead.benchmark.measured_answer import MeasuredAnswer
+from lead.benchmark.questions import ChatQuestion
 
 
-def test_prompts_are_read_until_the_first_text_of_the_last_answer():
-    answers = [
-        StreamedAnswer(1.0, [2.0, 9.0], n_tokens=2, n_read=30),
-        StreamedAnswer(1.5, [5.0, 6.0], n_tokens=2, n_read=50),
-        StreamedAnswer(2.0),
-    ]
-    assert digest("lead", 3, answers, 8.0).read_per_second == pytest.approx(80 / 4)
+def test_what_clients_get_at_once_is_measured_together():
+    asked = []
 
+    def ask(question):
+        asked.append(question.text)
+        return MeasuredAnswer("a", 5, 9.0, 4, 3, first_seconds=len(asked))
 
-# llama-server
-
-
-def test_the_lead_is_compared_with_llama_server_under_the_same_load():
-    def load(server, n_clients, speed, read):
-        return Load(server, n_clients, 1, speed, read, 1.0, 1.0, 1.0, 1.0, 1.0)
-
-    loads = [load("lead", 8, 19.0, 900.0), load("llama-server", 8, 20.0, 1000.0)]
-    lead, server, alone = compare([*loads, load("llama-server", 1, 5.0, 1.0)])
-    assert (lead["against_peer"], lead["read_against_peer"]) == pytest.approx((0.95, 0.9))
-    assert (server["against_peer"], alone["against_peer"]) == (None, None)
+    measured = at_once(Way("lead", ask), 3).ask(ChatQuestion("chat", "Hi", 1))
+    assert sorted(asked) == ["0. Hi", "1. Hi", "2. Hi"]
+    assert (measured.n_timed, measured.n_drafted, measured.n_accepted) == (15, 12, 9)
+    assert (measured.text, measured.first_seconds) == ("a\na\na", 3)
+    assert measured.seconds < 9
 
 
 @pytest.mark.parametrize(
@@ -56,13 +38,3 @@ def test_the_lead_is_compared_with_llama_server_under_the_same_load():
 def test_each_version_is_told_in_its_own_words_to_use_the_draft_model(help_text, options):
     arguments = peer.draft_arguments(help_text, Path("d.gguf"), 5)
     assert arguments == ["-md", "d.gguf", *options.split()]
-
-
-def test_each_server_accepts_a_token_as_often_as_all_up_to_it_are_right(monkeypatch):
-    started = []
-    monkeypatch.setattr(peer, "help_text", lambda _binary: "--draft-max N")
-    monkeypatch.setattr(peer, "Peer", lambda *_, extra: started.append(extra) or nullcontext())
-    with ExitStack() as stack:
-        paths = (Path("llama-server"), Path("t.gguf"), Path("d.gguf"))
-        peer.start_peers(stack, *paths, "0", depths=[1, 3], rate=0.8)
-    assert [extra[-1] if extra else None for extra in started] == [None, "0.8000", "0.8000,0.6400,0.5120"]

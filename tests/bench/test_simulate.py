@@ -1,13 +1,12 @@
 """The command: its tables and its last line."""
 
 import json
-from itertools import product
 
 import pytest
 
 from bench import simulate
 from bench.simulation.contest import ADAPTIVE, BOUND, contest
-from bench.simulation.scenarios import RECALLS, read_table
+from bench.simulation.scenarios import read_table
 from lead.engine.speculation.constants import DEFAULTS
 from lead.simulation.cell import Cell
 from lead.simulation.hardware import H200_8B, OFFLOADED
@@ -48,18 +47,6 @@ def test_a_draft_model_in_the_engine_is_compared_with_the_best_depth():
     rows = simulate._inline(quick=True, run=simulate._Run(48, 1, DEFAULTS))
     assert {row["cost"] for row in rows} == {0.02, 0.3}
     assert all(row["to_best"] > 0.7 and row["useless"] > 0.7 for row in rows)
-
-
-def test_equal_backs_are_compared_with_a_synchronous_program_and_with_a_free_drafter():
-    rows = simulate._outcomes(quick=True, run=simulate._Run(48, 1, DEFAULTS))
-    assert {(row["recall"], row["backs"]) for row in rows} == set(product(RECALLS, (1, 4)))
-    assert all(0.7 < row["to_sync"] < 1.1 * row["bound"] for row in rows)
-
-
-def test_a_back_on_the_lead_s_machine_is_compared_with_the_best_depth():
-    (row,) = simulate._contention(quick=True, run=simulate._Run(48, 1, DEFAULTS))
-    assert (row["cost"], row["rtt_ms"]) == (0.3, 0.2)
-    assert row["to_best"] > 0.7
 
 
 @pytest.mark.parametrize("wrap", [lambda table: table, lambda table: {"step_ms": table, "policy": "off"}])

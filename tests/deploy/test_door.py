@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from bench.processes import free_port
-from bench.routers import haproxy, start_haproxy
 from tests.certificates import make_certificate
 from tests.http_server import HttpServer, QuietHandler
+from tests.routers import haproxy, start_haproxy
 
 KEY = "key-of-alice"
 HEADERS = {"Authorization": f"Bearer {KEY}"}

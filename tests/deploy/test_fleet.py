@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from bench.routers import haproxy
 from tests.deploy.test_systemd import SMG, lines_of
 from tests.docker.compose import FLEET as COMPOSE
 from tests.docker.compose import ROOT, load, seconds
+from tests.routers import haproxy
 
 FOLDER = ROOT / "deploy/fleet"
 SMG_GRACE = 180.0

@@ -92,14 +92,14 @@ def test_caches_and_data_lie_where_the_service_may_write(units):
 
 # Rights
 
-MOST_EXPOSED = 2.0
+MAX_EXPOSED = 2.0
 """The exposure by `systemd-analyze security`, at most 10. The network is half, GPUs are most of the rest."""
 FILTER = Path(__file__).with_name("system_call_filter.py")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
 
 def test_systemd_finds_little_that_a_service_could_do_without(systemd_analyze, units):
-    command = [systemd_analyze, "security", "--offline=true", f"--threshold={MOST_EXPOSED * 10:.0f}"]
+    command = [systemd_analyze, "security", "--offline=true", f"--threshold={MAX_EXPOSED * 10:.0f}"]
     for path in units.values():
         if path.suffix == ".socket":
             continue

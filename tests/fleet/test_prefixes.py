@@ -57,7 +57,7 @@ def test_a_lead_has_what_was_sent_to_it():
 
 
 def test_the_oldest_is_forgotten_first():
-    prefixes = SentPrefixes(n_most=2)
+    prefixes = SentPrefixes(n_max=2)
     prefixes.note((b"1", b"2"), "a")
     prefixes.note((b"1",), "a")
     prefixes.note((b"3",), "a")

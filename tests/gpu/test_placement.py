@@ -6,7 +6,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bench.tiny_models import TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.llama import devices, library
 from shared.llama.model import Model
@@ -14,6 +13,7 @@ from shared.llama.placement import CACHE, COMPUTING, CPU, EXPERTS
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
+from tests.tiny_models import TinyModel, write_tiny_model
 
 pytestmark = pytest.mark.gpu
 

@@ -5,7 +5,7 @@ Traffic reuses, copies, cuts back, stores in host memory and loads, in each kind
 
 import pytest
 
-from bench.traffic import Traffic, TrafficRun
+from tests.traffic import Traffic, TrafficRun
 
 pytestmark = pytest.mark.gpu
 

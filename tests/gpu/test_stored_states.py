@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bench.traffic import Traffic, compare
 from shared.cache_edits import Snapshot
 from shared.llama import host_memory
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.shared.llama.conftest import read
+from tests.traffic import Traffic, compare
 
 pytestmark = pytest.mark.gpu
 
@@ -28,7 +28,7 @@ def taken(monkeypatch):
         blocks.append(take(memory, size))
         return blocks[-1]
 
-    monkeypatch.setattr(host_memory, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(host_memory, "_MIN_BYTES", 1)
     monkeypatch.setattr(host_memory.HostMemory, "take", note)
     return blocks
 

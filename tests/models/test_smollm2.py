@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gguf import GGMLQuantizationType, GGUFReader, quants
 
-from bench.acceptance import positions
+from models.smollm2.acceptance import positions
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
 from shared.sampling.parameters import SamplingParameters
@@ -101,12 +101,12 @@ def test_the_trained_file_is_as_described() -> None:
 
 
 @pytest.mark.models
-@pytest.mark.parametrize(("temperature", "least"), [(0.0, 0.5), (0.8, 0.4)])
-def test_it_is_often_right(smollm2: Path, temperature: float, least: float) -> None:
-    """`bench acceptance` measures it with more prompts."""
+@pytest.mark.parametrize(("temperature", "minimum"), [(0.0, 0.5), (0.8, 0.4)])
+def test_it_is_often_right(smollm2: Path, temperature: float, minimum: float) -> None:
+    """`models/smollm2/acceptance.py` measures it with more prompts."""
     options = ModelOptions(ctx_size=512, parallel=1, threads=1)
     pair = (Model(plan_memory(smollm2, options)), Model(plan_memory(DRAFT, options)))
     parameters = SamplingParameters(seed=1, temperature=temperature, top_k=0, top_p=1, min_p=0)
     prompts = ("How do bees make honey?", "Write a Python function that reverses the words of a sentence.")
     drafted = [each.coupled for prompt in prompts for each in positions(*pair, prompt, parameters, 80)]
-    assert sum(drafted) / len(drafted) > least
+    assert sum(drafted) / len(drafted) > minimum

@@ -15,7 +15,7 @@ from contextlib import suppress
 
 _TUNSETIFF = 0x400454CA  # linux/if_tun.h, as the constants below
 _IFF_TAP, _IFF_NO_PI = 0x0002, 0x1000
-_MOST_FRAME_BYTES = 1 << 16
+_MAX_FRAME_BYTES = 1 << 16
 
 
 def open_tap(name: str) -> int:
@@ -62,7 +62,7 @@ class SlowCable:
 
     def _take(self, end: int) -> None:
         with suppress(OSError):  # the device is down
-            frame = os.read(end, _MOST_FRAME_BYTES)
+            frame = os.read(end, _MAX_FRAME_BYTES)
             if self._rng.random() >= self._loss:
                 self._under_way.append((time.monotonic() + self._delay_s, self._others[end], frame))
 

@@ -12,7 +12,7 @@ from tests.lead.server.test_listening import LEAD as LEAD_ALONE
 from tests.lead.server.test_listening import with_socket
 from tests.network.conftest import BACK_KEY, CLIENT_KEY, PORT
 from tests.real import client
-from tests.real.client import MOST_ANSWERS, TIMEOUT_S, repeat_until
+from tests.real.client import MAX_ANSWERS, TIMEOUT_S, repeat_until
 from tests.real.processes import BACK, LEAD
 
 pytestmark = pytest.mark.real
@@ -37,11 +37,11 @@ def ask_until_accepted(url, name):
     """Ask until tokens of this back have been accepted again; returns all texts."""
     before = accepted(url).get(name, 0)
     texts = set()
-    for _ in range(MOST_ANSWERS):
+    for _ in range(MAX_ANSWERS):
         texts.add(ask(url).text)
         if accepted(url).get(name, 0) > before:
             return texts
-    raise AssertionError(f"no token of {name} was accepted in {MOST_ANSWERS} answers")
+    raise AssertionError(f"no token of {name} was accepted in {MAX_ANSWERS} answers")
 
 
 def run_doctor(network, machine, *arguments):

@@ -18,7 +18,7 @@ ENDLESS = 2000
 """More tokens than any test waits for; fewer than the context has."""
 TIMEOUT_S = 240.0
 """How long a lead may be silent on a machine that is busy with other things; pytest's own limit is longer."""
-MOST_ANSWERS, LEAST_PATIENCE_S = 60, 150.0
+MAX_ANSWERS, MIN_PATIENCE_S = 60, 150.0
 """How many answers, or how long, a back on a busy machine gets to have a draft token accepted; usually one
 answer is enough."""
 
@@ -142,8 +142,8 @@ def text_of(response: httpx.Response) -> str:
 def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply]) -> Reply:
     """The first answer that is `enough`; the answers before it must have the same text."""
     first = reply = answer()
-    n_answers, until = 0, time.monotonic() + LEAST_PATIENCE_S
-    while n_answers < MOST_ANSWERS or time.monotonic() < until:
+    n_answers, until = 0, time.monotonic() + MIN_PATIENCE_S
+    while n_answers < MAX_ANSWERS or time.monotonic() < until:
         assert reply.text == first.text
         if enough(reply):
             return reply

@@ -7,9 +7,9 @@ import httpx
 import pytest
 
 from bench.processes import start_lead
-from bench.tiny_models import TinyModel, write_tiny_model
 from tests.lead.chat.cases import source
 from tests.real.client import CHAT
+from tests.tiny_models import TinyModel, write_tiny_model
 
 pytestmark = [pytest.mark.real, pytest.mark.models, pytest.mark.timeout(1800)]
 

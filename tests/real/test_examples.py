@@ -15,7 +15,7 @@ from tests.real.processes import LEAD
 
 pytestmark = pytest.mark.real
 
-MOST_RUNS = 10
+MAX_RUNS = 10
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +49,8 @@ def test_the_tiny_back_drafts_a_text_it_has_seen_before_and_the_lead_accepts(lea
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="it needs curl and jq")
 def test_a_draft_that_is_posted_with_curl_is_accepted(lead):
     """On a busy machine the text may be complete before its draft comes."""
-    for _ in range(MOST_RUNS):
+    for _ in range(MAX_RUNS):
         subprocess.run([BY_HAND, lead[1]], check=True, capture_output=True)
         if any(back["n_accepted_tokens"] for back in backs(lead[1])):
             return
-    raise AssertionError(f"no drafted token was accepted in {MOST_RUNS} runs")
+    raise AssertionError(f"no drafted token was accepted in {MAX_RUNS} runs")

@@ -9,10 +9,11 @@ import pytest
 pytestmark = pytest.mark.real
 
 
-def test_no_answer_is_lost_or_changed_whatever_fails():
+@pytest.mark.parametrize("kinds", ["all", "hostile"])
+def test_no_answer_is_lost_or_changed_whatever_fails(kinds):
     command = [sys.executable, "-m", "bench", "faults", "--quick", "--control", "0", "--seed", "8"]
     done = subprocess.run(
-        [*command, "--requests", "12", "--distinct", "6", "--pace", "6"],
+        [*command, "--requests", "12", "--distinct", "6", "--pace", "6", "--faults", kinds],
         capture_output=True,
         text=True,
         check=False,

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from bench.processes import Program, free_port, start_lead
-from bench.routers import haproxy, smg_python, start_haproxy, start_smg
 from shared.convert.grow import Shape, grow
 from shared.models.builtin import builtin_target
 from tests.real.client import chat, connect, post, stream, text_of
 from tests.real.processes import LEAD, kill
+from tests.routers import haproxy, smg_python, start_haproxy, start_smg
 
 pytestmark = [pytest.mark.real, pytest.mark.routers]
 

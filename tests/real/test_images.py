@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from bench.processes import Program, start_lead
-from bench.tiny_projectors import write_tiny_projector
 from shared.llama.native import FOLDER
 from tests.image_files import hostile, png
 from tests.real.client import CHAT, TIMEOUT_S, ask, chat
 from tests.real.processes import LEAD, back_of, encoder_of
+from tests.tiny_projectors import write_tiny_projector
 
 pytestmark = [
     pytest.mark.real,

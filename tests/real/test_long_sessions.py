@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from bench.processes import start_lead
-from bench.tiny_models import TinyModel, write_tiny_model
 from tests.clients import scripted_lead
 from tests.lead.chat.cases import source
+from tests.tiny_models import TinyModel, write_tiny_model
 
 pytestmark = pytest.mark.real
 
@@ -35,7 +35,7 @@ READ = {
 N_CALLS = 9
 N_SESSION = 16_000
 """Tokens at its end, at least."""
-MOST = 64
+MAX = 64
 """Tokens that may be read again beside those that are new."""
 
 
@@ -105,7 +105,7 @@ def test_each_turn_of_a_session_reads_what_is_new(memory, tmp_path, monkeypatch)
     lead, url = start_lead(*map(str, arguments), *more, command=SCRIPTED_LEAD)
     with lead:
         beyond = read_beyond_what_is_new(Agent(url))
-    assert {what: n for what, n in beyond.items() if n > MOST} == {}, beyond
+    assert {what: n for what, n in beyond.items() if n > MAX} == {}, beyond
 
 
 def read_beyond_what_is_new(agent):

@@ -21,7 +21,7 @@ OTHER = {"prompt": f"Another one. {LONG}", "max_tokens": 10}
 SECRET = {"prompt": f"Secret! {LONG}", "max_tokens": 1, "private": True}
 N_BEGINNING = 50
 """More tokens than the beginning that these have in common."""
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def lead(own_lead, tmp_path):
 
 def manifests(folder, n):
     """Those of the folder, once there are `n`."""
-    until = time.monotonic() + MOST_SECONDS
-    while len(found := list(folder.rglob("*.json"))) < n:
+    until = time.monotonic() + MAX_SECONDS
+    while len(found := list(folder.rglob("*.text"))) < n:
         assert time.monotonic() < until, f"{len(found)} texts on disk"
         time.sleep(0.01)
     return found
@@ -116,7 +116,7 @@ def test_leads_that_share_a_folder_at_the_same_time_do_not_harm_each_other(two_l
 
 
 def act(url, slot, action, **body):
-    answer = httpx.post(f"{url}/slots/{slot}", params={"action": action}, json=body, timeout=MOST_SECONDS)
+    answer = httpx.post(f"{url}/slots/{slot}", params={"action": action}, json=body, timeout=MAX_SECONDS)
     return answer.status_code, answer.json()
 
 

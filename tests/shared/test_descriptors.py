@@ -1,38 +1,12 @@
 """Descriptors: the limit is raised as far as it goes, and some are left when all others are in use."""
 
-import contextlib
 import os
-import resource
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from shared.descriptors import SpareDescriptors, n_open
-
-N_FREE = 32
-
-
-@pytest.fixture
-def all_in_use():
-    """Opens every descriptor below a low limit, which it returns; whatever other tests have left open."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
-    few = highest + N_FREE
-    resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
-    opened = []
-
-    def use_up():
-        with contextlib.suppress(OSError):
-            while True:
-                opened.append(os.open(os.devnull, os.O_RDONLY))
-        return few
-
-    yield use_up
-    for each in opened:
-        os.close(each)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+from shared.descriptors import SpareDescriptors, limit, n_open
 
 
 def raised_in_a_process(*limits):
@@ -61,8 +35,8 @@ def test_open_ones_are_counted():
 
 
 def test_when_none_is_left_to_count_with_all_are_open(all_in_use):
-    few = all_in_use()
-    assert n_open() == few
+    all_in_use()
+    assert n_open() == limit()
 
 
 def test_spare_ones_can_be_used_when_all_others_are_in_use(all_in_use):

@@ -21,10 +21,10 @@ class Groups:
     def __init__(self, path):
         self.root, self._own = path / "cgroup", path / "own"
 
-    def limit(self, folder, most, n_used=0, cache=0, names=V2):
+    def limit(self, folder, maximum, n_used=0, cache=0, names=V2):
         group = self.root / folder
         group.mkdir(parents=True, exist_ok=True)
-        for name, value in zip(names, (most, n_used, None), strict=True):
+        for name, value in zip(names, (maximum, n_used, None), strict=True):
             if value is not None:
                 (group / name).write_text(f"{value}\n")
         (group / "memory.stat").write_text(f"anon 1\n{names[2]} {cache}\n")

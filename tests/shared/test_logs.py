@@ -109,3 +109,11 @@ def test_a_pipe_that_nobody_reads_blocks_nothing_and_is_told_what_it_missed():
             f"lines lost here, as nobody read them: {2000 - n_kept}",
             "read again",
         ]
+
+
+@pytest.mark.usefixtures("restored")
+def test_a_connection_that_ends_during_a_ping_shows_no_traceback(capsys):
+    configure_logging("info")
+    error = ConnectionError("gone")
+    logging.getLogger("websockets.client").error("keepalive ping failed", exc_info=error)
+    assert capsys.readouterr().err == ""

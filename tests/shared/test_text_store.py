@@ -399,6 +399,12 @@ class TestOnDisk:
             prompts.adopt(saved)
         assert texts(prompts) == [longer.tokens]
 
+    def test_of_more_than_there_may_be_those_that_were_used_last_are_known(self, prompts, monkeypatch):
+        monkeypatch.setattr("shared.text_store._MOST_TEXTS", 3)
+        for n in range(5):
+            prompts.adopt(self.SAVED.model_copy(update={"name": str(n), "tokens": [n, *TEXT]}))
+        assert [text.saved.name for text in prompts.texts] == ["2", "3", "4"]
+
     def test_checkpoints_of_the_beginning_stay_with_what_goes_on_from_it(self):
         prompts = TextStore(1, MemoryTraits(n_rollback=0, n_step_checkpoints=1), PromptCacheSize(1000, 1, 10))
         (cache,) = prompts.caches

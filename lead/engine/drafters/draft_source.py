@@ -58,14 +58,14 @@ class InlineDrafter(Protocol[D]):
 
     source: str
     """What its drafts are called."""
-    n_most: int
+    n_max: int
     """The longest draft of a sequence."""
 
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> D:
         """A sequence begins. `tokens` are its committed ones, now and later: the list only grows."""
 
-    def draft(self, drafts: Sequence[D], n_most: int) -> tuple[int, Sequence[D]]:
-        """Go on with `drafts`, which it has opened, in one decode of about `n_most` tokens.
+    def draft(self, drafts: Sequence[D], n_max: int) -> tuple[int, Sequence[D]]:
+        """Go on with `drafts`, which it has opened, in one decode of about `n_max` tokens.
 
         Returns the number of tokens in the decode, and the drafts that have grown. A draft with many pending
         tokens may need several calls until it grows.

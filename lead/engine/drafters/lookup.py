@@ -28,7 +28,7 @@ _DISPUTED_POWER = 1.5
 
 _TRUST = 6
 """The length of the initial match: how far the client's prediction is trusted at first."""
-_MOST_PLACES = 8
+_MAX_PLACES = 8
 """The number of occurrences of the answer's last tokens to compare: the nearest ones."""
 
 
@@ -194,6 +194,6 @@ class PredictionDrafter(LookupDrafter):
         found = (self._array[:-1] == last[0]) & (self._array[1:] == last[1])
         places = SHORTEST_MATCH + np.flatnonzero(found)
         n_passed = int(np.searchsorted(places, self._left))
-        ahead = places[n_passed : n_passed + _MOST_PLACES]
-        passed = places[max(0, n_passed - _MOST_PLACES) : n_passed]
-        return [*ahead.tolist(), *passed[::-1].tolist()][:_MOST_PLACES]
+        ahead = places[n_passed : n_passed + _MAX_PLACES]
+        passed = places[max(0, n_passed - _MAX_PLACES) : n_passed]
+        return [*ahead.tolist(), *passed[::-1].tolist()][:_MAX_PLACES]

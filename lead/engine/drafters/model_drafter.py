@@ -21,9 +21,9 @@ _N_TIMED = 7
 """Rounds remembered for each number of threads, of which the median counts."""
 _TRIAL = 6
 """Rounds of a trial of the other number; the first one, which starts the threads, is not timed."""
-_LEAST_TIMED = 3
+_MIN_TIMED = 3
 """With fewer rounds of one token, because other sequences have joined, a trial decides nothing."""
-_FIRST_TRIAL, _MOST_BETWEEN = 16, 2048
+_FIRST_TRIAL, _MAX_BETWEEN = 16, 2048
 """Rounds before the first trial, and at most between two; trials that change nothing become rarer."""
 _MARGIN = 0.95
 """Only what takes less than this part of the other's time takes its place."""
@@ -93,14 +93,14 @@ class ModelDrafter:
     """An `InlineDrafter`."""
 
     def __init__(
-        self, source: str, drafter: Drafter, n_most: int, threads: "ThreadChoice | None" = None
+        self, source: str, drafter: Drafter, n_max: int, threads: "ThreadChoice | None" = None
     ) -> None:
         """`drafter` has room for the sequences of all slots, and no side branches.
 
         threads: of its model; None: always the same number.
         """
         self.source = source
-        self.n_most = n_most
+        self.n_max = n_max
         self._drafter = drafter
         self._threads = threads
         self._has_opened = False
@@ -108,14 +108,14 @@ class ModelDrafter:
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> ModelDraft:
         return ModelDraft(sequence, sampling, tokens, self._drafter)
 
-    def draft(self, drafts: Sequence[ModelDraft], n_most: int) -> tuple[int, Sequence[ModelDraft]]:
+    def draft(self, drafts: Sequence[ModelDraft], n_max: int) -> tuple[int, Sequence[ModelDraft]]:
         self._has_opened = not all(each.is_known for each in drafts)
         for draft in drafts:
             draft.bring_up_to_date()
         n_before = sum(each.n_pending_now for each in drafts)
         by_name = {each.name: each for each in drafts}
-        grown = [by_name[each.id] for each in self._drafter.step(list(by_name), n_most)]
-        return min(n_before, max(n_most, len(drafts))), grown
+        grown = [by_name[each.id] for each in self._drafter.step(list(by_name), n_max)]
+        return min(n_before, max(n_max, len(drafts))), grown
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
         if self._has_opened:  # texts may have been stored and loaded
@@ -165,7 +165,7 @@ class ThreadChoice:
             return
         self._n_tried = 0
         then = median(self._times[self._used])
-        if len(times) >= _LEAST_TIMED and (now := median(times)) < _MARGIN * then:
+        if len(times) >= _MIN_TIMED and (now := median(times)) < _MARGIN * then:
             self._used, self._other = self._other, self._used
             self._between = _FIRST_TRIAL
             log.info(
@@ -176,5 +176,5 @@ class ThreadChoice:
                 1000 * then,
             )
         else:
-            self._between = min(2 * self._between, _MOST_BETWEEN)
+            self._between = min(2 * self._between, _MAX_BETWEEN)
         self._use(self._used)

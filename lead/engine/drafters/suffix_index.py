@@ -25,7 +25,7 @@ _FACTORS = (
     0xD6E8FEB86659FD93,
     0xA0761D6478BD642F,
 )
-_MOST_ONE_BY_ONE = 24
+_MAX_ONE_BY_ONE = 24
 """Up to this many tokens a loop is faster than numpy."""
 
 
@@ -51,7 +51,7 @@ class SuffixIndex:
         n-grams that end with the last one are left out, and those that begin before `start`.
         """
         first = max(self.n_indexed - start, 0)
-        if len(tokens) - 1 - first > _MOST_ONE_BY_ONE:
+        if len(tokens) - 1 - first > _MAX_ONE_BY_ONE:
             self._extend_at_once(tokens, start)
         else:
             self._extend_one_by_one(tokens, first, start)

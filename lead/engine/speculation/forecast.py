@@ -178,8 +178,8 @@ class Forecast:
         arrival = self.arrivals.expected(drafts, source, now)
         if arrival is None:
             return None
-        n_most = min(n_useful, self._max_awaited)
-        return self.future(drafts, source, self.mean(source), n_useful, n_most, arrival)
+        n_max = min(n_useful, self._max_awaited)
+        return self.future(drafts, source, self.mean(source), n_useful, n_max, arrival)
 
     def future(  # noqa: PLR0917 - a draft, and what is known of its next tokens
         self,
@@ -187,10 +187,10 @@ class Forecast:
         source: str,
         mean: float,
         n_useful: int,
-        n_most: int,
+        n_max: int,
         arrival: Arrival = AT_ONCE,
     ) -> FutureDraft:
-        """A source's draft with its next tokens, which are right with probability `mean`, up to `n_most`.
+        """A source's draft with its next tokens, which are right with probability `mean`, up to `n_max`.
 
         Where others have proposed a token already, it shows how hard that place is: what makes theirs less
         likely than usual does so half as much to this source's.
@@ -202,9 +202,9 @@ class Forecast:
             min(1.0, max(0.0, mean + ((each.confidence or 0.0) - self.mean(each.source)) / 2))
             for each in following
         ]
-        n_most = max(n_drafted, n_most)
-        own += [mean] * (n_most - len(own))
-        return FutureDraft(tuple(accumulate(own[:n_most], mul)), n_drafted, arrival)
+        n_max = max(n_drafted, n_max)
+        own += [mean] * (n_max - len(own))
+        return FutureDraft(tuple(accumulate(own[:n_max], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
         """These backs are connected. Others are forgotten: another of the same name may be different."""

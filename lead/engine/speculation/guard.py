@@ -56,12 +56,12 @@ class Guard:
             self._plain += _PLAIN_GAIN * (min(ratio, 1 + _MAX_LOSS) - self._plain)
             self._pass(n_sequences, seconds)
             return
-        most = self._constants.guard_loss
+        maximum = self._constants.guard_loss
         gain = n_expected / n_sequences - ratio / self._plain
-        self._balance = min(most, self._balance + max(-_MAX_LOSS, gain))
-        if self._balance == most:
+        self._balance = min(maximum, self._balance + max(-_MAX_LOSS, gain))
+        if self._balance == maximum:
             self._last_pause = 0
-        elif self._balance < -most:
+        elif self._balance < -maximum:
             self._pause(n_sequences)
 
     def _pause(self, n_sequences: int) -> None:

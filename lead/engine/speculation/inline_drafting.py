@@ -102,8 +102,8 @@ class InlineDrafting:
         A sequence that has not is left alone until the next step, unless it is read `at_once`.
         """
         sequences = order.sequences
-        n_most = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
-        n_tokens, grown_drafts = self.drafter.draft([each.inline for each in sequences], n_most)
+        n_max = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
+        n_tokens, grown_drafts = self.drafter.draft([each.inline for each in sequences], n_max)
         grown = [each for each in sequences if each.inline in grown_drafts]
         for sequence in sequences:
             n_pending = sequence.n_pending

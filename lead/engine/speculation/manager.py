@@ -328,8 +328,8 @@ class SpeculationManager:
         source = self.inline.drafter.source
         # An optimism that has not paid for itself is given up.
         mean = self.forecast.mean(source) if self.guard.has_lost else self.forecast.upper_mean(source)
-        n_most = min(n_useful, self.inline.drafter.n_most)
-        future = self.forecast.future(drafts, source, mean, n_useful, n_most)
+        n_max = min(n_useful, self.inline.drafter.n_max)
+        future = self.forecast.future(drafts, source, mean, n_useful, n_max)
         return self.inline.offer(drafts, future, target.n_left)
 
     def _n_inline(self, chain: DraftChain) -> int:

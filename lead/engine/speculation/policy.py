@@ -19,7 +19,7 @@ from shared.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
 """How long `Sync` waits for a source that sends nothing."""
-_MOST_PLAIN_STEPS = 2.0 * MAX_DEPTH
+_MAX_PLAIN_STEPS = 2.0 * MAX_DEPTH
 """No step takes longer than so many without drafts: one that seems to was interrupted (the machine slept)."""
 _MIN_WAIT_S = 0.0005
 """The shortest wait: the pipe cannot wait more precisely. Anything that arrives ends it."""
@@ -119,7 +119,7 @@ class Adaptive:
         """A step without prompts committed `n_committed` tokens in `seconds`, the wait before it included."""
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))
-        self._speedup.learn(n_committed, n_sequences * min(n_plain_steps, _MOST_PLAIN_STEPS))
+        self._speedup.learn(n_committed, n_sequences * min(n_plain_steps, _MAX_PLAIN_STEPS))
 
     def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
         if not any(each.chain or each.awaited or each.inline for each in candidates):
@@ -263,14 +263,14 @@ class _NextStep(NamedTuple):
         best = (-math.inf, 0.0, 0)
         if not grown:
             return best
-        later, worth, most = list(self.drafts), max(self.worths), list(self.drafts)
+        later, worth, maximum = list(self.drafts), max(self.worths), list(self.drafts)
         for i, draft in grown:
-            most[i] = [max(each) for each in zip_longest(most[i], draft.probabilities, fillvalue=0.0)]
-        most_worth = self._worth(most)
-        horizon = (most_worth - worth) / self.rate  # whatever comes later does not pay
+            maximum[i] = [max(each) for each in zip_longest(maximum[i], draft.probabilities, fillvalue=0.0)]
+        max_worth = self._worth(maximum)
+        horizon = (max_worth - worth) / self.rate  # whatever comes later does not pay
         for seconds, i, n, probabilities in sorted(_growths(grown, horizon)):
             price = self.rate * seconds
-            if most_worth - price <= best[0]:
+            if max_worth - price <= best[0]:
                 break
             before, later[i] = later[i], probabilities
             now = self._worth(later)

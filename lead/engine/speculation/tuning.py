@@ -64,11 +64,11 @@ class BackTuning:
         rate = self._n_tokens / self._seconds if self._seconds else 0.0  # of all sequences together
         base = max(1, n_sequences)
         batch_sizes = range(base, base + _COST_SIZES)
-        least_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in batch_sizes)
+        min_cost = min(cost.seconds(n + 1) - cost.seconds(n) for n in batch_sizes)
         n_under_way = math.ceil(rate / base * answer_seconds)
         n_wanted = 2 * round(self._recent_depth) + constants.spare_ahead
         n_ahead = min(constants.max_ahead, n_wanted + n_under_way)
-        worthwhile = max(0.0, constants.confidence_share * rate * least_cost)
+        worthwhile = max(0.0, constants.confidence_share * rate * min_cost)
         min_confidence = min(constants.max_min_confidence, worthwhile)
         change = abs(min_confidence - self.min_confidence)
         if n_ahead != self.n_ahead or change > constants.min_confidence_change:

@@ -57,8 +57,8 @@ class Widths:
         if base != self._base:
             self._base, self._usual = base, base
             self._worths, self._changing = [0.0] * _N_WIDTHS, 0.0
-        most, decay = len(yields) - 1, self._decay
-        worths = [yields[min(n, most)] - rate * self._cost.seconds(base + n) for n in range(_N_WIDTHS)]
+        maximum, decay = len(yields) - 1, self._decay
+        worths = [yields[min(n, maximum)] - rate * self._cost.seconds(base + n) for n in range(_N_WIDTHS)]
         self._worths = [decay * past + worth for past, worth in zip(self._worths, worths, strict=True)]
         self._changing = decay * self._changing + max(worths) - rate * first
         best = max(self._worths)

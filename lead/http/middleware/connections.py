@@ -48,7 +48,7 @@ class ConnectionLimit:
 
         `count` returns how many are open; None: those of this process. `clock` returns seconds.
         """
-        self._most = n_descriptors - _N_FREE - _N_OVER
+        self._max = n_descriptors - _N_FREE - _N_OVER
         self._count = count or descriptors.n_open
         self._clock = clock
         self._n_others = 0
@@ -63,7 +63,7 @@ class ConnectionLimit:
         """Close the connections in whose place a new one comes; with it there are `n_connections`."""
         if (now := self._clock()) - self._counted_at >= _COUNT_SECONDS:
             self._n_others, self._counted_at = self._count() - n_connections, now
-        n_over = n_connections - len(self._aborted) + self._n_others - self._most
+        n_over = n_connections - len(self._aborted) + self._n_others - self._max
         while n_over > 0 and self._waiting:
             self._warn()
             self._abort_oldest()

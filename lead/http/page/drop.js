@@ -1,6 +1,6 @@
 // Text files that are dropped on the page become part of the question.
 
-const MOST_BYTES = 1 << 20;
+const MAX_BYTES = 1 << 20;
 
 /** `onText(text)` with what to add to the question, `onTrouble(sentence)` if a file is none. */
 export function takeDrops(target, onText, onTrouble) {
@@ -25,7 +25,7 @@ export function takeDrops(target, onText, onTrouble) {
 }
 
 async function textOf(file) {
-  if (file.size > MOST_BYTES) return null;
+  if (file.size > MAX_BYTES) return null;
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
     return text.includes("\0") ? null : text;

@@ -4,26 +4,26 @@
 import { copyButton } from "./copying.js";
 import { make } from "./dom.js";
 
-const MOST_DEPTH = 8; // of quotes and lists in one another; deeper ones stay text
-const MOST_SPAN = 1000; // characters between two marks of emphasis: no text takes quadratic time
+const MAX_DEPTH = 8; // of quotes and lists in one another; deeper ones stay text
+const MAX_SPAN = 1000; // characters between two marks of emphasis: no text takes quadratic time
 const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`]*)$/;
 const HEADING = /^ {0,3}(#{1,6})(?:[ \t]+|$)/;
 const QUOTE = /^ {0,3}> ?/;
 const ITEM = /^( *)([-*+]|(\d{1,9})[.)])(?: +|$)/;
 const RULE = /^([-*_])\1{2,}$/;
 const TABLE_RULE = /^\|?:?-+:?(\|:?-+:?)*\|?$/;
-const span = `(?=\\S)([^]{1,${MOST_SPAN}}?)(?<=\\S)`;
+const span = `(?=\\S)([^]{1,${MAX_SPAN}}?)(?<=\\S)`;
 const INLINE = new RegExp(
   [
     "\\\\([!-/:-@[-`{-~])", // 1: an escaped sign
-    `(?<!\`)(\`+)(?!\`)([^]{1,${MOST_SPAN}}?)(?<!\`)\\2(?!\`)`, // 2, 3: code
+    `(?<!\`)(\`+)(?!\`)([^]{1,${MAX_SPAN}}?)(?<!\`)\\2(?!\`)`, // 2, 3: code
     `\\*\\*${span}\\*\\*(?!\\*)`, // 4: strong
     `(?<!\\w)__${span}__(?!\\w)`, // 5: strong
     `\\*(?!\\*)${span}\\*(?!\\*)`, // 6: emphasis
     `(?<!\\w)_(?!_)${span}_(?!\\w)`, // 7: emphasis
     `~~${span}~~`, // 8: struck out
-    `!?\\[([^\\]\\n]{1,${MOST_SPAN}})\\]\\(<?([^\\s()<>]{1,${MOST_SPAN}})>?(?: "[^"\\n]{0,${MOST_SPAN}}")?\\)`, // 9, 10: link
-    `<?(https?://[^\\s<>"\`*]{1,${MOST_SPAN}}[^\\s<>"\`*.,;:!?)\\]])>?`, // 11: an address
+    `!?\\[([^\\]\\n]{1,${MAX_SPAN}})\\]\\(<?([^\\s()<>]{1,${MAX_SPAN}})>?(?: "[^"\\n]{0,${MAX_SPAN}}")?\\)`, // 9, 10: link
+    `<?(https?://[^\\s<>"\`*]{1,${MAX_SPAN}}[^\\s<>"\`*.,;:!?)\\]])>?`, // 11: an address
   ].join("|"),
   "gd",
 );
@@ -60,8 +60,8 @@ function block(lines, i, paint, depth) {
   if (heading) return [inline(make("h3", { className: `level-${heading[1].length}` }), [cut(lines[i], heading[0].length)], paint), 1];
   if (isRule(text)) return [make("hr"), 1];
   if (isTable(lines, i)) return table(lines, i, paint);
-  if (depth < MOST_DEPTH && QUOTE.test(text)) return quote(lines, i, paint, depth);
-  if (depth < MOST_DEPTH && ITEM.test(text)) return list(lines, i, paint, depth);
+  if (depth < MAX_DEPTH && QUOTE.test(text)) return quote(lines, i, paint, depth);
+  if (depth < MAX_DEPTH && ITEM.test(text)) return list(lines, i, paint, depth);
   let end = i + 1;
   while (end < lines.length && !isBlank(lines[end]) && !begins(lines, end)) end += 1;
   return [inline(make("p"), lines.slice(i, end), paint), end - i];
@@ -186,7 +186,7 @@ function inline(parent, lines, paint) {
 function fill(parent, text, places, paint, depth) {
   const put = (into, start, end) => start < end && paint(into, text.slice(start, end), places.slice(start, end));
   const within = (into, start, end) => {
-    if (depth < MOST_DEPTH) fill(into, text.slice(start, end), places.slice(start, end), paint, depth + 1);
+    if (depth < MAX_DEPTH) fill(into, text.slice(start, end), places.slice(start, end), paint, depth + 1);
     else put(into, start, end);
     return into;
   };

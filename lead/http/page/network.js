@@ -7,13 +7,13 @@ import { colourOf } from "./sources.js";
 const WIDTH = 300;
 const HEIGHT = 132;
 const BOX = { width: 84, height: 34 };
-const MOST_BACKS = 5; // more do not fit beside each other; the list below has all
+const MAX_BACKS = 5; // more do not fit beside each other; the list below has all
 const NAME_LENGTH = 11;
 const THICKEST = 7;
 
 /** Draw `rate` of the lead, all tokens per second, and its `backs`, {name, rate} with accepted ones per second. */
 export function drawNetwork(svg, rate, backs) {
-  const shown = backs.slice(0, MOST_BACKS);
+  const shown = backs.slice(0, MAX_BACKS);
   const top = { x: WIDTH / 2, y: BOX.height / 2 + 1 };
   const places = shown.map((_, i) => ({ x: (WIDTH * (i + 0.5)) / shown.length, y: HEIGHT - BOX.height / 2 - 1 }));
   const width = Math.min(BOX.width, WIDTH / (shown.length || 1) - 6);

@@ -8,7 +8,7 @@ import { OWN, colourOf } from "./sources.js";
 
 const N_SAMPLES = 120;
 const N_RECENT = 5; // samples in a mean that is not restless
-const MOST_WIDTH = 33; // the widest batch of one text: 32 draft tokens and one before them
+const MAX_WIDTH = 33; // the widest batch of one text: 32 draft tokens and one before them
 
 /** Counters that only grow, turned into rates. */
 class Rate {
@@ -126,7 +126,7 @@ class BackView {
 
 function showPlanner(planner) {
   showSums(planner);
-  const costs = Object.entries(planner.step_ms ?? {}).filter(([n]) => Number(n) <= MOST_WIDTH);
+  const costs = Object.entries(planner.step_ms ?? {}).filter(([n]) => Number(n) <= MAX_WIDTH);
   const single = planner.step_ms?.["1"];
   drawBars(
     byId("cost"),

@@ -91,7 +91,7 @@ def test_junk_is_not_kept(cache):
 
 
 def test_an_endless_file_is_not_kept(served, cache, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(module, "_MAX_BYTES", 1000)
     with pytest.raises(ConfigError, match="more than 1000 bytes"):
         download(Lead(*served))
     assert not [path for path in cache.rglob("*") if path.is_file()]

@@ -15,7 +15,7 @@ SHAPE = AttentionShape(n_heads=4, n_kv_heads=2, key_length=32, value_length=32, 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setattr("shared.llama.remembered.user_cache_path", lambda _: tmp_path)
-    monkeypatch.setattr(attention_probe, "_MOST_SECONDS", 600.0)
+    monkeypatch.setattr(attention_probe, "_MAX_SECONDS", 600.0)
 
 
 @pytest.fixture
@@ -118,5 +118,5 @@ def test_both_are_timed_with_the_heads_of_the_model(window, kind):
 
 
 def test_what_takes_too_long_is_not_measured(monkeypatch):
-    monkeypatch.setattr(attention_probe, "_MOST_SECONDS", -1.0)
+    monkeypatch.setattr(attention_probe, "_MAX_SECONDS", -1.0)
     assert measure(SHAPE, OPTIONS, 3) is None

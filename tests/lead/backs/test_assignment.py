@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lead.backs.assignment import MOST_ASKED, UPDATE_SECONDS, Assignment
+from lead.backs.assignment import MAX_ASKED, UPDATE_SECONDS, Assignment
 from lead.backs.back import TRIAL_UPDATES
 from tests.lead.backs.harness import connected
 
@@ -57,7 +57,7 @@ class Text:
 
 def test_a_few_backs_are_all_asked():
     text = Text()
-    text.join(0.7, n=MOST_ASKED)
+    text.join(0.7, n=MAX_ASKED)
     assert set(text.run(200).values()) == {1.0}
 
 
@@ -65,7 +65,7 @@ def test_of_many_backs_a_few_are_asked():
     text = Text()
     text.join(0.7, n=40)
     text.run(400)
-    assert len(text.assignment.asked("s0")) <= MOST_ASKED + 1
+    assert len(text.assignment.asked("s0")) <= MAX_ASKED + 1
 
 
 def test_the_best_back_is_found_among_many_useless_ones():
@@ -113,8 +113,8 @@ def test_many_backs_take_little_of_the_time(step_seconds, skill):
     text.join(skill, n=128)
     n_steps = 2000
     text.run(n_steps)
-    least = UPDATE_SECONDS / step_seconds if skill else 0.0  # of the one that is always asked
-    assert text.n_updates * UPDATE_SECONDS / (n_steps * step_seconds) < max(0.05, least + 0.02)
+    minimum = UPDATE_SECONDS / step_seconds if skill else 0.0  # of the one that is always asked
+    assert text.n_updates * UPDATE_SECONDS / (n_steps * step_seconds) < max(0.05, minimum + 0.02)
 
 
 def test_a_token_that_came_too_late_counts_for_less():

@@ -6,8 +6,8 @@ import pytest
 
 from lead.backs.join_limits import (
     FIRST_LOCKOUT_SECONDS,
+    MAX_HELD_REFUSALS,
     MAX_LOCKOUT_SECONDS,
-    MOST_HELD_REFUSALS,
     REFUSAL_SECONDS,
     JoinLimits,
 )
@@ -114,7 +114,7 @@ def test_only_so_many_are_remembered(limits):
 
 def test_refusals_are_held_back_but_only_so_many_at_once(limits):
     with ExitStack() as stack:
-        held = [stack.enter_context(limits.held_refusal()) for _ in range(MOST_HELD_REFUSALS + 5)]
-    assert held == [REFUSAL_SECONDS] * MOST_HELD_REFUSALS + [0.0] * 5
+        held = [stack.enter_context(limits.held_refusal()) for _ in range(MAX_HELD_REFUSALS + 5)]
+    assert held == [REFUSAL_SECONDS] * MAX_HELD_REFUSALS + [0.0] * 5
     with limits.held_refusal() as seconds:
         assert seconds == REFUSAL_SECONDS

@@ -10,7 +10,6 @@ import gguf
 import numpy as np
 import pytest
 
-from bench.tiny_models import WRITTEN, TinyModel, copy_fields, write_and_close, write_tiny_model
 from lead.disk_cache.in_engine import text_key
 from lead.engine.load import Load
 from shared.cache_edits import Snapshot
@@ -23,6 +22,7 @@ from shared.settings.model_options import ModelOptions
 from tests.conftest import more
 from tests.shared.llama.test_start_key import ANOTHER
 from tests.shared.lora.test_adapters import factors, write_adapter
+from tests.tiny_models import WRITTEN, TinyModel, copy_fields, write_and_close, write_tiny_model
 
 BOUND = 0.01
 """As in test_right_logits.py: far above the last bits of f32."""

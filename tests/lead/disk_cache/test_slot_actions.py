@@ -228,3 +228,14 @@ def test_one_slot_is_acted_on_at_a_time(tmp_path):
         machine.loop.step()
     assert machine.events[1].number == 1
     assert machine.act("erase").n_tokens == len(text_after()) - 1
+
+
+def test_what_cannot_be_opened_or_written_is_said(tmp_path):
+    machine = SlotMachine(tmp_path)
+    machine.ask()
+    for action, path, reason in (
+        ("restore", tmp_path / "b", "there is no b"),
+        ("restore", tmp_path, "cannot read"),
+        ("save", tmp_path / "nowhere" / "b", "cannot write b"),
+    ):
+        assert reason in machine.answer_to(action, path=path).reason

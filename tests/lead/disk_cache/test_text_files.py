@@ -1,6 +1,7 @@
 """The files of texts on disk: nothing is believed that was not written so, and no more is kept than may."""
 
 import contextlib
+import json
 import os
 import re
 import time
@@ -8,8 +9,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from lead.disk_cache.text_files import DamagedTextError, TextFiles, TextToSave, new_name
+from lead.disk_cache.text_files import (
+    DamagedTextError,
+    TextFiles,
+    new_name,
+    read_manifest,
+    read_named,
+    text_hash,
+    write_named,
+)
 from shared.cache_edits import Snapshot
+from shared.saved_text import SavedText
 
 KEY = "0123456789abcdef01234567"
 OTHER_KEY = KEY[::-1]
@@ -26,21 +36,18 @@ def files(tmp_path):
     return TextFiles(tmp_path, KEY, 1 << 30)
 
 
-def to_save(content=CONTENT, name=None, end=10, known=()):
+def written(files, content=CONTENT, name=None, end=10, known=(), *, pace=no_pace):
     start = known[-1].end if known else 0
     pieces = [(part.snapshot(0), part) for part in known]
     piece = (Snapshot("text", 1, end, start), memoryview(content))
-    return TextToSave(name or new_name(), "me", list(range(end)), 3, [*pieces, piece])
+    text = SavedText(name=name or new_name(), owner="me", tokens=list(range(end)), n_prefill=3, parts=())
+    return files.write(text, [*pieces, piece], pace)
 
 
-def written(files, **more):
-    return files.write(to_save(**more), no_pace)
-
-
-def content_of(files, part):
-    into = bytearray(part.size)
-    files.read(part, memoryview(into))
-    return bytes(into)
+def contents_of(files, text):
+    into = [(part.snapshot(0), memoryview(bytearray(part.size))) for part in text.parts]
+    files.read(text, into)
+    return [bytes(view) for _, view in into]
 
 
 def age(path, seconds):
@@ -55,14 +62,14 @@ def test_what_was_written_is_read_by_the_next_process(files, tmp_path):
     saved = written(files)
     again = TextFiles(tmp_path, KEY, 1 << 30)
     assert again.look().texts == [saved]
-    assert content_of(again, saved.parts[0]) == CONTENT
+    assert contents_of(again, saved) == [CONTENT]
 
 
 def test_what_is_new_of_a_text_is_written_beside_what_is_there(files):
     first = written(files)
     before = {path: path.stat().st_mtime_ns for path in files.folder.glob("*.kv")}
     second = written(files, content=b"more", name=first.name, end=20, known=first.parts)
-    assert [content_of(files, part) for part in second.parts] == [CONTENT, b"more"]
+    assert contents_of(files, second) == [CONTENT, b"more"]
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
@@ -86,7 +93,7 @@ def test_what_others_write_meanwhile_is_new(files, tmp_path):
 def test_whoever_has_deleted_a_text_it_is_said_once_that_it_is_gone(tmp_path):
     files = TextFiles(tmp_path, KEY, 2 * len(CONTENT))
     first = written(files)
-    age(files.folder / f"{first.name}.json", 50)
+    age(files.folder / f"{first.name}.text", 50)
     second = written(files)
     assert files.look().gone == {first.name}, "there was no room for it"
     TextFiles(tmp_path, KEY, 1).delete(second.name)
@@ -175,14 +182,14 @@ def test_a_damaged_part_is_not_believed(files, damage):
     saved = written(files)
     damage(files.folder / saved.parts[0].file)
     with pytest.raises(DamagedTextError):
-        content_of(files, saved.parts[0])
+        contents_of(files, saved)
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_manifest_is_logged_once_and_deleted_with_its_parts(files, tmp_path, caplog, damage):
     saved = written(files)
     whole = written(files)
-    damage(files.folder / f"{saved.name}.json")
+    damage(files.folder / f"{saved.name}.text")
     assert TextFiles(tmp_path, KEY, 1 << 30).look().texts == [whole]
     assert len(caplog.records) == 1
     assert {path.name.split("-")[0].split(".")[0] for path in all_files(tmp_path)} == {whole.name}
@@ -212,7 +219,7 @@ def test_after_an_error_everything_is_as_before(files):
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        files.write(to_save(content=b"more", name=first.name, end=20, known=first.parts), fail)
+        written(files, content=b"more", name=first.name, end=20, known=first.parts, pace=fail)
     assert all_files(files.folder) == before
 
 
@@ -220,7 +227,7 @@ def test_the_texts_that_were_used_least_recently_give_way_whatever_their_model(t
     files, other = (TextFiles(tmp_path, key, 4_000_000) for key in (KEY, OTHER_KEY))
     old, older, used = written(files), written(other), written(files)
     for saved, folder, seconds in ((old, files, 50), (older, other, 60), (used, files, 70)):
-        age(folder.folder / f"{saved.name}.json", seconds)
+        age(folder.folder / f"{saved.name}.text", seconds)
     files.touch(used.name)
     new = written(files)
     assert not list(other.folder.iterdir())
@@ -258,6 +265,97 @@ def test_a_deleted_text_is_gone_and_may_be_deleted_twice(files):
     assert not all_files(files.folder)
 
 
+def test_texts_of_an_earlier_format_are_deleted_with_a_line_in_the_log(files, tmp_path, caplog):
+    kept = written(files)
+    folder, name = files.folder.parent / OTHER_KEY, new_name()
+    folder.mkdir()
+    for path in (folder / f"{name}.json", folder / f"{name}-0123456789ab.kv"):
+        path.write_text("of another format")
+    with caplog.at_level("INFO"):
+        assert TextFiles(tmp_path, KEY, 1 << 30).look().texts == [kept]
+    assert [record.getMessage() for record in caplog.records] == [
+        "cache on disk: 1 texts of an earlier format are deleted"
+    ]
+    assert not list(folder.iterdir())
+    assert contents_of(files, kept) == [CONTENT]
+
+
 def test_names_of_texts_say_nothing_of_them():
     assert re.fullmatch(r"[0-9a-f]{24}", new_name())
     assert new_name() != new_name()
+
+
+class TestNamed:
+    """One file for a text that a client saves: nothing is believed that was not written so."""
+
+    TEXT = SavedText(name="", owner="", tokens=list(range(10)), n_prefill=3, parts=())
+    PIECES = (
+        (Snapshot("text", 1, 10, 0), memoryview(bytes(range(200)))),
+        (Snapshot("state", 2, 5), memoryview(b"a state")),
+    )
+
+    @pytest.fixture
+    def path(self, tmp_path):
+        path = tmp_path / "a"
+        assert write_named(path, KEY, self.TEXT, self.PIECES) == path.stat().st_size
+        return path
+
+    def read(self, path):
+        saved = read_manifest(path, KEY)
+        into = [(part.snapshot(1), memoryview(bytearray(part.size))) for part in saved.parts]
+        assert read_named(path, KEY, into) == path.stat().st_size
+        return saved, [bytes(view) for _, view in into]
+
+    def test_what_was_written_is_read(self, path):
+        saved, contents = self.read(path)
+        assert (saved.tokens, saved.n_prefill) == (self.TEXT.tokens, self.TEXT.n_prefill)
+        assert [part.snapshot(key) for key, part in enumerate(saved.parts, 1)] == [
+            each for each, _ in self.PIECES
+        ]
+        assert contents == [bytes(piece) for _, piece in self.PIECES]
+
+    def test_only_its_owner_can_read_it(self, path):
+        assert path.stat().st_mode & 0o077 == 0
+
+    def test_it_is_replaced_whole(self, path):
+        write_named(path, KEY, self.TEXT.model_copy(update={"tokens": [1]}), self.PIECES)
+        assert self.read(path)[0].tokens == [1]
+        assert [each.name for each in path.parent.iterdir()] == ["a"]
+
+    def test_what_another_model_has_saved_is_refused(self, path):
+        with pytest.raises(DamagedTextError, match="another model"):
+            read_manifest(path, OTHER_KEY)
+
+    @pytest.mark.parametrize(
+        ("first", "reason"), [(b"llama-duo slot 1 ", "earlier version"), (b"GGUF", "no saved text")]
+    )
+    def test_what_is_of_another_format_is_refused(self, path, first, reason):
+        path.write_bytes(first + path.read_bytes())
+        with pytest.raises(DamagedTextError, match=reason):
+            read_manifest(path, KEY)
+
+    def test_every_changed_or_missing_byte_is_noticed(self, path):
+        whole = path.read_bytes()
+        for at in range(len(whole)):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            with pytest.raises(DamagedTextError):
+                self.read(path)
+        for n in range(len(whole)):
+            path.write_bytes(whole[:n])
+            with pytest.raises(DamagedTextError):
+                self.read(path)
+        path.write_bytes(whole + b"x")
+        with pytest.raises(DamagedTextError, match="damaged"):
+            self.read(path)
+
+    @pytest.mark.parametrize("sizes", [(207 + 2**62, -(2**62)), (-1, 208)])
+    def test_sizes_that_only_add_up_to_the_files_are_damage(self, path, sizes):
+        magic, _, manifest, rest = path.read_bytes().split(b"\n", 3)
+        changed = json.loads(manifest)
+        for part, size in zip(changed["parts"], sizes, strict=True):
+            part["size"] = size
+        manifest = f"{json.dumps(changed)}\n".encode()
+        digest = text_hash(manifest).hexdigest().encode()
+        path.write_bytes(b"\n".join([magic, digest, manifest + rest]))
+        with pytest.raises(DamagedTextError, match="damaged"):
+            read_manifest(path, KEY)

@@ -350,7 +350,7 @@ def test_what_another_lead_has_written_meanwhile_serves_the_next_request():
 
 
 def test_with_real_files_and_threads(tmp_path):
-    """The seams fit: `bench.traffic` and tests/real have llama.cpp on the other side."""
+    """The seams fit: `tests.traffic` and tests/real have llama.cpp on the other side."""
     machine = Machine(TextFiles(tmp_path, "key", 1 << 20))
     machine.ask()
     machine.settle()
@@ -378,7 +378,7 @@ class FullDisk(Machine):
         self.files.n_most = int(3.5 * sum(path.stat().st_size for path in self.files.folder.iterdir()))
 
     def ask(self, *arguments, **more):
-        for path in self.files.folder.glob("*.json"):
+        for path in self.files.folder.glob("*.text"):
             os.utime(path, ns=(path.stat().st_mtime_ns - 10**10,) * 2)
         return super().ask(*arguments, **more)
 
@@ -409,7 +409,7 @@ def test_what_gave_way_on_disk_is_not_waited_for_and_written_again_once_it_is_us
     machine = FullDisk(tmp_path, size=small)
     assert machine.ask_in_turn(1, 2, 3, 4, 5) == [0] * 5
     assert {text.saved.name for text in machine.engine.slots.texts.texts if text.saved} == {
-        path.stem for path in machine.files.folder.glob("*.json")
+        path.stem for path in machine.files.folder.glob("*.text")
     }
     assert machine.ask_in_turn(0, 5) == [0, len(PROMPT)]
     machine.restart()

@@ -40,8 +40,8 @@ def target():
     model.close()
 
 
-def load(path, n_most=8, **options):
-    return LoadDraft(model=path, options=OPTIONS.model_copy(update=options), n_most=n_most)
+def load(path, n_max=8, **options):
+    return LoadDraft(model=path, options=OPTIONS.model_copy(update=options), n_max=n_max)
 
 
 class NoGrammars:

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from bench.random_images import embed
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.loop import Loop
@@ -18,6 +17,7 @@ from shared.memory.plan_memory import plan_memory
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
 from tests.fake_backs import Branching, Hostile, Perfect, Random, Several, Silent
+from tests.random_images import embed
 from tests.toy_engine import FakeFront, submit
 from tests.toy_model import GREEDY
 
@@ -70,7 +70,7 @@ class Seeing:
         )
         engine = Engine(limits, speculation, lambda _: Sampler(GREEDY, None, []), frozenset())
         script = {0: requests} if preempts else {1000 * i: [each] for i, each in enumerate(requests)}
-        front = FakeFront(script, drafter, n_most_steps=10_000)
+        front = FakeFront(script, drafter, max_steps=10_000)
         loop, n_steps = Loop(self.model, engine, front, clock=front.clock), 0
         while front.open:
             loop.step()

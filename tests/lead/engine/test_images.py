@@ -168,6 +168,13 @@ def test_what_images_cannot_have_is_refused_with_the_reason(limits, request_opti
     assert failed.param == "messages"
 
 
+def test_a_prompt_that_ends_with_an_image_is_refused():
+    run = EngineHarness()
+    run.submit(max_tokens=9, **with_images("a", after=[]))
+    (failed,) = run.engine.pop_events()
+    assert "has to end with text" in failed.reason
+
+
 def test_heads_of_the_target_refuse_images():
     run = EngineHarness()
     drafter = inline_drafter(2, 0.0)

@@ -10,9 +10,9 @@ from itertools import product
 
 import pytest
 
-from bench.traffic import Traffic, TrafficRun, compare
 from shared.llama import batch_layout
 from tests.conftest import more
+from tests.traffic import Traffic, TrafficRun, compare
 
 BOUND = 0.01
 """With logits of a standard deviation of 2.4: far above the last bits of f32, far below a missing key."""

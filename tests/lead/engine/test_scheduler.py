@@ -1,8 +1,8 @@
 from lead.engine.scheduler import STEP_SECONDS, PromptChunk
 
 
-def chunk_after(*steps, n_least=128, n_most=512):
-    chunk = PromptChunk(n_least, n_most)
+def chunk_after(*steps, n_min=128, n_max=512):
+    chunk = PromptChunk(n_min, n_max)
     for n_tokens, seconds in steps:
         chunk.learn(n_tokens, seconds)
     return chunk.n_tokens
@@ -39,4 +39,4 @@ def test_steps_with_a_few_tokens_of_a_prompt_say_nothing():
 
 
 def test_a_batch_may_be_smaller_than_the_least():
-    assert chunk_after(n_least=128, n_most=32) == 32
+    assert chunk_after(n_min=128, n_max=32) == 32

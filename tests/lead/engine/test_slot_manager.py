@@ -432,12 +432,12 @@ def test_what_is_not_valid_any_more_is_removed_before_steps_are_timed():
 
 
 @pytest.mark.parametrize(
-    ("traits", "n_tokens", "n_most"),
+    ("traits", "n_tokens", "n_max"),
     [(PLAIN, 18, 99), (PLAIN, 4, 6), (WINDOWS, 4, 20)],
     ids=["no cells", "a full slot", "a state that cannot be cut back"],
 )
-def test_without_room_steps_are_not_timed(traits, n_tokens, n_most):
-    room = Room(n_slots=1, traits=traits, n_ctx_sequence=n_most)
+def test_without_room_steps_are_not_timed(traits, n_tokens, n_max):
+    room = Room(n_slots=1, traits=traits, n_ctx_sequence=n_max)
     room.enter()
     room.decode()
     room.leave("s")

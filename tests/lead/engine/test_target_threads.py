@@ -10,10 +10,10 @@ from lead.engine.target_threads import TargetThreads
 class Machine:
     """A step takes `seconds[n]` with n threads; the clock goes on by that."""
 
-    def __init__(self, seconds, few=3, most=4):
+    def __init__(self, seconds, few=3, many=4):
         self.seconds, self.used, self.now = seconds, few, 0.0
         self.n_steps = 0
-        self.threads = TargetThreads(self.use, few, most, lambda: self.now)
+        self.threads = TargetThreads(self.use, few, many, lambda: self.now)
 
     def use(self, n):
         self.used = n
@@ -30,9 +30,9 @@ class Machine:
         return self.used
 
 
-@pytest.mark.parametrize(("of_most", "used"), [(0.03, 4), (0.041, 4), (0.044, 3), (0.08, 3)])
-def test_a_core_is_left_free_where_a_step_is_clearly_shorter_then(of_most, used):
-    assert Machine({3: 0.04, 4: of_most}).measure() == used
+@pytest.mark.parametrize(("of_many", "used"), [(0.03, 4), (0.041, 4), (0.044, 3), (0.08, 3)])
+def test_a_core_is_left_free_where_a_step_is_clearly_shorter_then(of_many, used):
+    assert Machine({3: 0.04, 4: of_many}).measure() == used
 
 
 def test_once_they_are_faster_nothing_is_measured_any_more():
@@ -83,9 +83,9 @@ def test_nothing_is_measured_beside_a_back():
     assert machine.measure() == 4
 
 
-@pytest.mark.parametrize("most", [0, 3])
-def test_without_a_choice_nothing_is_measured(most):
-    machine = Machine({3: 0.04}, most=most)
+@pytest.mark.parametrize("many", [0, 3])
+def test_without_a_choice_nothing_is_measured(many):
+    machine = Machine({3: 0.04}, many=many)
     assert machine.measure() == 3
     machine.threads.share(with_backs=False)
     assert (machine.used, machine.n_steps) == (3, 0)

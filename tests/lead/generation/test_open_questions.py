@@ -73,7 +73,7 @@ async def test_a_question_whose_asker_has_left_stays_open_until_it_is_answered()
 
 
 async def test_no_more_are_open_than_the_pipe_takes(monkeypatch):
-    monkeypatch.setattr(open_questions, "_MOST_OPEN", 2)
+    monkeypatch.setattr(open_questions, "_MAX_OPEN", 2)
     asked = Asked()
     asking = await asked.ask(ERASE, ERASE)
     with pytest.raises(UnavailableError, match="too many"):

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from lead.engine.events import Committed, Finished, Started
-from lead.generation.printer import _MOST_WAITING, Printer
+from lead.generation.printer import _MAX_WAITING, Printer
 from lead.generation.sequences import Sequences
 from tests.toy_engine import submit
 
@@ -158,10 +158,10 @@ def test_a_stopped_terminal_delays_no_answer_and_misses_some_text(new_stage, scr
     sequence = stage.start()
     stage.say(sequence, "a")
     assert screen.reached.wait(60)
-    for _ in range(2 * _MOST_WAITING):
+    for _ in range(2 * _MAX_WAITING):
         stage.say(sequence, "a")
     screen.go_on()
-    assert [screen._written.get(timeout=60) for _ in range(1 + _MOST_WAITING)] == ["a"] * (1 + _MOST_WAITING)
+    assert [screen._written.get(timeout=60) for _ in range(1 + _MAX_WAITING)] == ["a"] * (1 + _MAX_WAITING)
 
 
 def test_nothing_is_shown_where_nothing_is_wanted(new_stage, screen):

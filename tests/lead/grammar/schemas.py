@@ -17,11 +17,11 @@ def grammar_of(schema: object, limits: RequestLimits | None = None) -> str:
 
 
 def random_document(
-    matcher: GrammarMatcher, vocabulary: Vocabulary, rng: random.Random, most_tokens: int = 2000
+    matcher: GrammarMatcher, vocabulary: Vocabulary, rng: random.Random, max_tokens: int = 2000
 ) -> str:
-    """A document of tokens that are drawn at random; it ends within `most_tokens`."""
+    """A document of tokens that are drawn at random; it ends within `max_tokens`."""
     tokens: list[int] = []
-    for _ in range(most_tokens):
+    for _ in range(max_tokens):
         allowed = matcher.allowed().tolist()
         others = [token for token in allowed if token not in vocabulary.end_tokens]
         if len(others) < len(allowed) and (not others or rng.random() < 0.5):
@@ -90,8 +90,8 @@ class SchemaMaker:
             return {"type": "string", "pattern": pattern, "maxLength": 20}
         if self._rng.random() < 0.2:
             return {"type": "string", "format": self._rng.choice(["date", "ipv4", "uuid"])}
-        least = self._rng.randint(0, 4)
-        return {"type": "string", "minLength": least, "maxLength": least + self._rng.randint(0, 9)}
+        minimum = self._rng.randint(0, 4)
+        return {"type": "string", "minLength": minimum, "maxLength": minimum + self._rng.randint(0, 9)}
 
     def _constant(self, _depth: int) -> Schema:
         values = [1, -2.5, 'é"\\', None, True, {"a": [1, {}]}, [], "long text, with punctuation"]
@@ -129,8 +129,8 @@ class SchemaMaker:
         return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
     def _array(self, depth: int) -> Schema:
-        least = self._rng.randint(0, 2)
-        schema: Schema = {"type": "array", "minItems": least, "maxItems": least + self._rng.randint(0, 3)}
+        minimum = self._rng.randint(0, 2)
+        schema: Schema = {"type": "array", "minItems": minimum, "maxItems": minimum + self._rng.randint(0, 3)}
         if self._rng.random() < 0.4:
             schema["prefixItems"] = [self._value(depth - 1) for _ in range(self._rng.randint(1, 2))]
         schema["items"] = self._value(depth - 1)

@@ -84,12 +84,12 @@ def test_further_properties_have_other_names(accepts):
     assert not accepts(grammar, '{"a":1}')
 
 
-@pytest.mark.parametrize(("least", "most"), [(0, None), (0, 0), (0, 1), (1, None), (1, 1), (2, 3)])
-def test_a_list_has_as_many_items_as_it_may(accepts, least, most):
-    bounds = {"minItems": least} | ({} if most is None else {"maxItems": most})
+@pytest.mark.parametrize(("minimum", "maximum"), [(0, None), (0, 0), (0, 1), (1, None), (1, 1), (2, 3)])
+def test_a_list_has_as_many_items_as_it_may(accepts, minimum, maximum):
+    bounds = {"minItems": minimum} | ({} if maximum is None else {"maxItems": maximum})
     grammar = grammar_of({"type": "array", "items": NUMBER, **bounds})
     for n in range(5):
-        fits = least <= n and (most is None or n <= most)
+        fits = minimum <= n and (maximum is None or n <= maximum)
         assert accepts(grammar, f"[{','.join(['1'] * n)}]") == fits
 
 

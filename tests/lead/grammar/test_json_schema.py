@@ -33,7 +33,7 @@ DERIVED = {**BASE, "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"a": {"ty
 BESIDE = {**BASE, "$ref": "#/$defs/base", "properties": {"a": {"type": "null"}}}
 PAIR = {"type": "array", "prefixItems": [{"type": "null"}, {"type": "boolean"}]}
 
-MOST = (1 << 53) - 1
+MAX = (1 << 53) - 1
 LARGE_VALUE = 1_700_000_000_000_000
 """Microseconds since 1970."""
 LARGE = [
@@ -258,9 +258,9 @@ def test_a_type_that_is_named_twice_is_compiled_once():
 @pytest.mark.parametrize("schema", [{"type": "integer"}, {"type": ["integer", "null"]}])
 def test_an_integer_without_bounds_is_one_that_every_json_parser_reads_exactly(accepts, schema):
     text = grammar_of(schema)
-    assert accepts(text, str(MOST))
-    assert accepts(text, str(-MOST))
-    assert not accepts(text, str(MOST + 1))
+    assert accepts(text, str(MAX))
+    assert accepts(text, str(-MAX))
+    assert not accepts(text, str(MAX + 1))
 
 
 @pytest.mark.parametrize("schema", LARGE)
@@ -280,7 +280,7 @@ def test_a_bound_that_is_too_large_to_be_exact_becomes_a_tighter_one(accepts):
     "bound",
     [
         {"minimum": 10**17},
-        {"exclusiveMinimum": MOST},
+        {"exclusiveMinimum": MAX},
         {"maximum": -(10**17)},
         {"exclusiveMaximum": -1e300},
         {"maximum": float("-inf")},

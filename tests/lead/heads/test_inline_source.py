@@ -39,10 +39,10 @@ def with_heads(request, tiny_with_heads):
     return tiny_with_heads(request.param)
 
 
-def opened(model, eagle=None, n_most=8):
+def opened(model, eagle=None, n_max=8):
     """The heads of a model that has loaded them, or a drafter in a file."""
     heads, states = open_eagle(model, eagle) if eagle else (open_heads(model), NextnStates(model))
-    return InlineMtp(model, heads, states, n_most, 2)
+    return InlineMtp(model, heads, states, n_max, 2)
 
 
 def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep=None):
@@ -51,7 +51,7 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
     limits = EngineLimits(
         n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=n_ctx, n_batch=model.n_batch, traits=model.traits
     )
-    source = opened(model, eagle, n_most=4) if with_heads or eagle else None
+    source = opened(model, eagle, n_max=4) if with_heads or eagle else None
     drafter = source.drafter(NoGrammars(), GrammarBudget()) if source else None
     speculation = SpeculationManager(policy, 3, frozenset(), batching=batching_for(limits), inline=drafter)
     engine = Engine(
@@ -66,7 +66,7 @@ def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep
         )
         for i in range(n_texts)
     ]
-    front = FakeFront({0: requests[:2], 9: requests[2:]}, n_most_steps=9000)
+    front = FakeFront({0: requests[:2], 9: requests[2:]}, max_steps=9000)
     loop = Loop(model, engine, front, clock=front.clock)
     if source:
         source.calibrate(speculation.inline.cost, front.clock)

@@ -62,9 +62,9 @@ class FakeHeads:
 class Target:
     """Decodes committed tokens and drafts, as the engine does, and keeps the hidden states."""
 
-    def __init__(self, sampling=GREEDY, tokens=PROMPT, n_most=6, n_slots=2, shift=None):
+    def __init__(self, sampling=GREEDY, tokens=PROMPT, n_max=6, n_slots=2, shift=None):
         self.states, self.heads = HiddenStates(n_slots, 3), FakeHeads()
-        self.drafter = ByName(MtpDrafter(self.heads, self.states, toy_sampler, END_TOKENS, n_most=n_most))
+        self.drafter = ByName(MtpDrafter(self.heads, self.states, toy_sampler, END_TOKENS, n_max=n_max))
         self.sampling, self.shift = sampling, shift
         self.tokens = list(tokens)
         self.begin("s", 0)

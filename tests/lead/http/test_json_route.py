@@ -133,13 +133,13 @@ async def test_reading_stops_at_the_size_limit(client):
 async def test_bodies_from_backs_have_their_own_size_limit(lead):
     app = create_app(lead.app.state.services)
     async with client_of(app) as client:
-        most = b"{}".ljust(MAX_BACK_MESSAGE_BYTES)
-        assert (await client.post("/v1/speculation", content=most, headers=JSON)).status_code == 200
-        assert (await client.post("/v1/speculation", content=most + b" ", headers=JSON)).status_code == 413
+        maximum = b"{}".ljust(MAX_BACK_MESSAGE_BYTES)
+        assert (await client.post("/v1/speculation", content=maximum, headers=JSON)).status_code == 200
+        assert (await client.post("/v1/speculation", content=maximum + b" ", headers=JSON)).status_code == 413
 
 
 async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, monkeypatch):
-    monkeypatch.setattr("lead.http.json_route._MOST_BYTES", 0)  # that is twice the largest one
+    monkeypatch.setattr("lead.http.json_route._MAX_BYTES", 0)  # that is twice the largest one
     begun, arrived = 0, asyncio.Event()
 
     async def slow():
@@ -158,7 +158,7 @@ async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, mo
 
 
 async def test_a_body_that_waits_for_its_turn_may_have_to_go_for_another_clients(lead, monkeypatch):
-    monkeypatch.setattr("lead.http.json_route._MOST_BYTES", 0)  # that is twice the largest one
+    monkeypatch.setattr("lead.http.json_route._MAX_BYTES", 0)  # that is twice the largest one
     monkeypatch.setattr("lead.http.json_route._MAX_INLINE_BYTES", 0)
     keys = Keyring([Key(Principal(Role.CLIENT, name), name) for name in ("many", "one")])
     app = create_app(lead.app.state.services, keys=keys, limits=RequestLimits(max_body_bytes=1024))

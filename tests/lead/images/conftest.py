@@ -3,11 +3,11 @@ import contextlib
 
 import pytest
 
-from bench.tiny_projectors import write_tiny_projector
 from lead.images.encoder import ImageEncoder
 from lead.images.messages import EncoderOptions
 from lead.tokenizer.fair_queue import Client
 from shared.llama.native import FOLDER
+from tests.tiny_projectors import write_tiny_projector
 
 WIDTH = 64
 

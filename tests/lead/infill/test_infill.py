@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from bench.tiny_models import write_fim_vocabulary
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.infill.gap import Gap
 from shared.errors import UnsupportedError
 from shared.llama.vocabulary import FimTokens, Vocabulary
+from tests.tiny_models import write_fim_vocabulary
 
 PRE, SUF, MID, REP, SEP = range(4000, 4005)
 GAP = Gap("def add(a, b):\n    return ", "\n\nprint(add(1, 2))\n", "", [], 8192)

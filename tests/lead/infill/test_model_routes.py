@@ -1,8 +1,8 @@
 import pytest
 
-from bench.tiny_models import write_fim_vocabulary
 from shared.llama.vocabulary import Vocabulary
 from tests.lead.http.event_streams import events
+from tests.tiny_models import write_fim_vocabulary
 
 GAP = {"input_prefix": "Once ", "input_suffix": " the end.", "input_extra": [{"text": "A fox"}]}
 

@@ -5,7 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lead.engine.events import Committed, Finished, Started
 from lead.generation.occupancy import Occupancy
-from lead.metrics.exporter import MOST_NAMES, OTHERS, MetricsExporter
+from lead.metrics.exporter import MAX_NAMES, OTHERS, MetricsExporter
 from shared.protocol import Draft
 from tests.lead.serving import hello
 from tests.toy_engine import submit
@@ -185,7 +185,7 @@ def _labelled(values):
 
 
 def test_names_of_backs_cannot_grow_without_end(watched):
-    for i in range(MOST_NAMES + 2):
+    for i in range(MAX_NAMES + 2):
         back = watched.join(f"b{i}")
         labels = {key[1] for key in watched.values() if key[0] == "llama_duo:back_connected"}
         watched.lead.backs.leave(back)

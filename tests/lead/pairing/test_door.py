@@ -21,7 +21,7 @@ class Server:
         self.disconnected = []
         self.n_closed = 0
 
-    async def listen_also(self, listener, _, state):
+    def listen_also(self, listener, _, state):
         self.states.append((listener, state))
         return self
 
@@ -58,8 +58,8 @@ async def test_it_is_closed_and_writes_nothing_before_it_is_opened(make, tmp_pat
 
 async def test_it_opens_once_on_all_addresses(make, server):
     door = make()
-    await door.open()
-    await door.open()
+    door.open()
+    door.open()
     assert door.is_open
     assert server.states == [("0.0.0.0:5556", {OWN_KEYS: door})]
 
@@ -70,13 +70,13 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
 
     door = make(listen=taken)
     with pytest.raises(ConfigError, match="cannot listen"):
-        await door.open()
+        door.open()
     assert not door.is_open
 
 
 async def test_the_next_start_knows_that_it_was_open_and_who_joined(make):
     door = make()
-    await door.open()
+    door.open()
     member, key = door.join(door.invite("client").secret, "desk", "10.0.0.2")
     again = make()
     assert again.was_open
@@ -87,7 +87,7 @@ async def test_the_next_start_knows_that_it_was_open_and_who_joined(make):
 
 async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make):
     before = make()
-    await before.open()
+    before.open()
     after = make()
     _, key = before.join(before.invite("back").secret, "desk", "10.0.0.2")
     before.close()
@@ -99,7 +99,7 @@ async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make)
 
 async def test_an_invitation_names_certificate_and_addresses(make, tmp_path):
     door = make()
-    await door.open()
+    door.open()
     invitation = door.invite("back")
     assert invitation.addresses == ("10.0.0.1:5556",)
     assert invitation.fingerprint == fingerprint((tmp_path / "lead" / "certificate.pem").read_text())
@@ -108,7 +108,7 @@ async def test_an_invitation_names_certificate_and_addresses(make, tmp_path):
 
 async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, server):
     door = make()
-    await door.open()
+    door.open()
     member, key = door.join(door.invite("back").secret, "desk", "10.0.0.2")
     assert door.revoke("desk")
     assert server.disconnected == [member.number]
@@ -118,7 +118,7 @@ async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, server)
 
 async def test_closing_cuts_members_off_who_stay_members(make, server):
     door = make()
-    await door.open()
+    door.open()
     member, key = door.join(door.invite("back").secret, "desk", "10.0.0.2")
     door.close()
     assert (server.n_closed, server.disconnected) == (1, [member.number])
@@ -127,7 +127,7 @@ async def test_closing_cuts_members_off_who_stay_members(make, server):
 
 async def test_who_cannot_be_written_down_has_not_joined(make, tmp_path):
     door = make()
-    await door.open()
+    door.open()
     secret = door.invite("back").secret
     for path in (tmp_path / "lead").iterdir():
         path.unlink()
@@ -140,7 +140,7 @@ async def test_who_cannot_be_written_down_has_not_joined(make, tmp_path):
 
 async def test_keys_are_not_written_down(make, tmp_path):
     door = make()
-    await door.open()
+    door.open()
     _, key = door.join(door.invite("back").secret, "desk", "10.0.0.2")
     assert key not in (tmp_path / "lead" / "members.json").read_text()
 
@@ -169,7 +169,7 @@ def announced(make):
 
 async def test_it_is_announced_once_while_a_code_lasts(announced, monkeypatch):
     door, said = announced
-    await door.open()
+    door.open()
     await door.announce()
     await door.announce()
     assert said == [(5556, door.invite("back").fingerprint.hex())]
@@ -183,7 +183,7 @@ async def test_it_is_announced_once_while_a_code_lasts(announced, monkeypatch):
 
 async def test_at_its_end_a_lead_takes_leave_of_the_network(announced, make):
     door, said = announced
-    await door.open()
+    door.open()
     await door.end()
     await door.announce()
     await door.end()

@@ -143,7 +143,7 @@ def test_what_cannot_be_loaded_is_said_in_a_sentence(run, arguments, message):
 
 
 def test_a_machine_with_one_core_is_told_that_a_back_needs_another(tmp_path):
-    draft = LoadDraft(model=tmp_path, options=ModelOptions(), n_most=4)
+    draft = LoadDraft(model=tmp_path, options=ModelOptions(), n_max=4)
     load = Load(model=tmp_path, options=ModelOptions(), draft=draft)
     times = EngineTimes({1: 0.05}, 0.0, {"draft_model": None})
     assert "one core" in remarks(times, load, [0], None)[0]

@@ -212,7 +212,7 @@ class Commands:
 
 @pytest.mark.parametrize("seed", range(3))
 async def test_every_command_is_answered_in_any_order_with_models_that_are_not_to_stay(seed):
-    async with running_house("abc", room=2, most_waiting=200) as house:
+    async with running_house("abc", room=2, max_waiting=200) as house:
         commands = Commands(house, random.Random(seed))
         await asyncio.gather(*(commands.give() for _ in range(200)))
         assert commands.answered == 200
@@ -236,7 +236,7 @@ async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_n
 
 
 async def test_too_many_who_wait_are_refused():
-    async with running_house(most_waiting=1) as house:
+    async with running_house(max_waiting=1) as house:
         async with house.host.use("a"):
             waiting = asyncio.ensure_future(use(house, "b"))
             await until(lambda: house.host.residency.n_waiting)

@@ -23,8 +23,8 @@ CPU = "CPU"
 class House:
     """A residency whose starts and stops succeed when the test says so; every model needs 1 unless told."""
 
-    def __init__(self, names="abc", room=2, most=0, needs=(), **options):
-        self.residency = Residency(most)
+    def __init__(self, names="abc", room=2, maximum=0, needs=(), **options):
+        self.residency = Residency(maximum)
         self.room = {CPU: room}
         self.now = 0.0
         self.refused = {}
@@ -170,7 +170,7 @@ def test_only_as_many_go_as_have_to():
 
 
 def test_at_most_so_many_are_in_memory_whatever_the_room():
-    house = House(room=100, most=2)
+    house = House(room=100, maximum=2)
     house.serve(1, "a")
     house.serve(2, "b")
     assert house.ask(3, "c") == [StopModel("a")]
@@ -355,7 +355,7 @@ class RandomHouse(House):
     """Whatever may happen happens, in any order."""
 
     def __init__(self, rng):
-        super().__init__("abcd", room=5, most=3, needs={"a": 1, "b": 2, "c": 3, "d": 4})
+        super().__init__("abcd", room=5, maximum=3, needs={"a": 1, "b": 2, "c": 3, "d": 4})
         self.rng = rng
         self.starting, self.stopping, self.running, self.waiting = [], [], [], {}
 

@@ -15,6 +15,7 @@ from websockets.frames import CloseCode
 from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.lead_settings import LeadSettings
+from tests.certificates import make_certificate
 from tests.lead.serving import HANDSHAKE, hello
 
 pytestmark = pytest.mark.both_loops
@@ -65,7 +66,7 @@ async def test_another_socket_may_be_served_before_its_own(lead):
     )
     listeners = [listen("127.0.0.1", 0) for _ in range(2)]
     ports = [each.getsockname()[1] for each in listeners]
-    await server.listen_also(listeners[0], None, {})
+    server.listen_also(listeners[0], None, {})
     serving = asyncio.ensure_future(server.serve(sockets=listeners[1:]))
     await server.accepting.wait()
     for port in ports:
@@ -252,4 +253,19 @@ async def test_a_replaced_server_answers_on_the_connections_that_it_has(lead, se
     lead.engine.release()
     assert b"data: [DONE]\n\n" in await reader.readuntil(b"\r\n0\r\n\r\n")
     await hang_up(writer)  # one that is kept open is closed by uvicorn after seconds
+    await served.serving
+
+
+async def test_a_replaced_lead_waits_for_a_handshake_that_has_begun(serve, tmp_path):
+    made = make_certificate(tmp_path, "localhost")
+    served = serve(tls=(made.chain, made.key))
+    await served.server.accepting.wait()
+    _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    served.server.replace()
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not served.draining.is_set()
+    await hang_up(writer)
     await served.serving

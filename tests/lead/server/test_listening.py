@@ -82,6 +82,23 @@ async def test_an_successor_that_dies_changes_nothing(path, listener, caplog):
     assert "this one goes on" in caplog.text
 
 
+@pytest.mark.both_loops
+async def test_a_successor_is_let_in_when_there_is_a_descriptor_for_it(
+    path, listener, all_in_use, monkeypatch
+):
+    monkeypatch.setattr(listening, "_PAUSE_SECONDS", 0.001)
+    with socket.socket(socket.AF_UNIX) as successor:
+        async with owning(path, listener):
+            opened = all_in_use()
+            successor.connect(str(path))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            for _ in range(5):
+                os.close(opened.pop())
+            _, descriptors, _, _ = await asyncio.to_thread(socket.recv_fds, successor, 1, 1)
+            socket.close(descriptors[0])
+
+
 async def test_without_an_owner_there_is_nothing_to_take(path):
     with pytest.raises(ConfigError, match="--takeover: no lead of this user can be replaced"):
         Predecessor(path)

@@ -26,7 +26,7 @@ def test_it_is_loaded_as_its_options_say():
     )
     load = given.load_draft()
     assert load
-    assert (load.model, load.n_most, load.fixed_threads) == (Path("d.gguf"), 5, True)
+    assert (load.model, load.n_max, load.fixed_threads) == (Path("d.gguf"), 5, True)
     options = load.options
     assert (options.n_gpu_layers, options.threads, options.ctx_size) == (3, 2, 256)
     assert (options.cache_type_k, options.cache_type_v, options.tensor_split) == ("q8_0", "f16", ())

@@ -31,11 +31,11 @@ def test_one_core_is_left_to_http_unless_there_is_no_other_or_cores_are_chosen(
 
 
 @pytest.mark.parametrize(
-    ("said", "most"), [((), 8), (("-t", "7"), 0), (("-tb", "8"), 0), (("--cpus", "0-7"), 0)]
+    ("said", "maximum"), [((), 8), (("-t", "7"), 0), (("-tb", "8"), 0), (("--cpus", "0-7"), 0)]
 )
-def test_all_cores_may_be_tried_unless_somebody_has_said_how_many(monkeypatch, tmp_path, said, most):
+def test_all_cores_may_be_tried_unless_somebody_has_said_how_many(monkeypatch, tmp_path, said, maximum):
     monkeypatch.setattr(cpus, "n_physical", lambda: 8)
-    assert settings(*said).load_command(tmp_path / "a.gguf").most_threads == most
+    assert settings(*said).load_command(tmp_path / "a.gguf").max_threads == maximum
 
 
 @pytest.mark.parametrize(("terminal", "printing"), [(True, "accepted"), (False, "none")])

@@ -4,7 +4,7 @@ import pytest
 
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names, by_names_or_letters
 from shared.sampling.asked_fields import asked_for
-from shared.sampling.parameters import MOST_REMEMBERED, SamplingParameters
+from shared.sampling.parameters import MAX_REMEMBERED, SamplingParameters
 
 
 def test_former_names_are_understood():
@@ -47,7 +47,7 @@ def test_an_option_has_the_default_of_the_parameter(name):
 
 @pytest.mark.parametrize(
     ("given", "used"),
-    [({"temperature": 0.1}, 0.1), ({"repeat_last_n": -1}, MOST_REMEMBERED), ({"top_k": 0}, 0)],
+    [({"temperature": 0.1}, 0.1), ({"repeat_last_n": -1}, MAX_REMEMBERED), ({"top_k": 0}, 0)],
 )
 def test_options_are_the_parameters_of_a_request_that_sets_nothing(given, used):
     (name,) = given

@@ -18,8 +18,8 @@ def seen(*texts, owner=ALICE, n_bytes=1 << 16):
     return kept
 
 
-def suffix_draft(texts, tokens, n_most=8, owner=ALICE):
-    return SuffixDrafter(texts, owner).draft(tokens, n_most)[0]
+def suffix_draft(texts, tokens, n_max=8, owner=ALICE):
+    return SuffixDrafter(texts, owner).draft(tokens, n_max)[0]
 
 
 def test_what_followed_in_an_earlier_text_is_proposed():

@@ -7,7 +7,7 @@ ONE, TWO = Client("one"), Client("two")
 
 @pytest.fixture
 def queue():
-    return FairQueue(most=4, most_bytes=100)
+    return FairQueue(maximum=4, max_bytes=100)
 
 
 def drained(queue):

@@ -251,7 +251,7 @@ async def test_a_waiting_job_whose_client_left_is_never_begun(pool, server):
 
 
 async def test_more_waiting_jobs_than_the_queue_holds_are_refused(server, monkeypatch):
-    monkeypatch.setattr(pool_module, "_MOST_WAITING", 2)
+    monkeypatch.setattr(pool_module, "_MAX_WAITING", 2)
     pool = TokenizerPool(PROGRAM, server.start)
     waiting = [ask(pool, text) for text in "abc"]
     with pytest.raises(QueueFullError, match="try again"):

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-from bench.tiny_models import write_and_close
 from shared.convert.gguf_file import Quantization
 from shared.convert.grow import Shape, grow, main
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft
 from tests.shared.convert.conftest import load, logits
 from tests.shared.models.gguf_copies import with_tensor
+from tests.tiny_models import write_and_close
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)
 LARGER = Shape(width=192, n_layers=5, n_heads=10, n_feed_forward=416)

@@ -7,7 +7,6 @@ import pytest
 from back.cli import main as back
 from back.doctor import check as check_back
 from back.settings import BackSettings
-from bench.tiny_projectors import write_tiny_projector
 from lead.cli import main as lead
 from lead.diagnostics.check import check, prospect_of
 from lead.engine.load import Load
@@ -30,6 +29,7 @@ from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     tokenizer,
 )
 from tests.tiny_eagle import write_tiny_eagle
+from tests.tiny_projectors import write_tiny_projector
 
 TARGET = str(builtin_target())
 

@@ -14,7 +14,7 @@ from shared.text_store import PromptCacheSize
 from tests.shared.drafting.drafting import DrafterHarness
 from tests.toy_model import END_TOKENS, N_VOCAB, FailingTarget, extend_hash, toy_sampler
 
-MOST_AHEAD = 9
+MAX_AHEAD = 9
 
 
 def paths(draft):
@@ -44,7 +44,7 @@ class DrafterMachine(RuleBasedStateMachine):
         self.n_opened = 0
         self.harness = DrafterHarness(
             n_slots=2,
-            n_ahead=MOST_AHEAD,
+            n_ahead=MAX_AHEAD,
             n_batch=6,
             n_chunk=2,
             n_branches=2,
@@ -99,7 +99,7 @@ class DrafterMachine(RuleBasedStateMachine):
         before, _ = list(paths(draft))[i]
         return [*before, draft.tokens[i]]
 
-    @rule(n_ahead=st.integers(0, MOST_AHEAD), min_confidence=st.sampled_from([0, 0.05, 0.5, 1]))
+    @rule(n_ahead=st.integers(0, MAX_AHEAD), min_confidence=st.sampled_from([0, 0.05, 0.5, 1]))
     def tune(self, n_ahead, min_confidence):
         self.harness.tune(n_ahead, min_confidence)
 
@@ -118,7 +118,7 @@ class DrafterMachine(RuleBasedStateMachine):
         committed = self.committed[draft.sequence]
         assert draft.base == len(committed)
         ways = list(paths(draft))
-        assert all(len(before) < MOST_AHEAD for before, _ in ways)
+        assert all(len(before) < MAX_AHEAD for before, _ in ways)
         assert not any(END_TOKENS.intersection(before) for before, _ in ways)
         if self.harness.drafter.sequences[draft.sequence].window_start == 0:  # else it sees another text
             for (before, place), token, confidence in zip(ways, draft.tokens, draft.confidences, strict=True):
@@ -143,17 +143,17 @@ class DrafterMachine(RuleBasedStateMachine):
         assert self.committed or self.harness.drafter.idle
 
     def teardown(self):
-        self.harness.tune(MOST_AHEAD)
+        self.harness.tune(MAX_AHEAD)
         self.harness.drain()
         for followed in self.harness.drafter.sequences.values():
             drafted = followed.main.tokens
-            assert len(drafted) == MOST_AHEAD or drafted[-1] in END_TOKENS
+            assert len(drafted) == MAX_AHEAD or drafted[-1] in END_TOKENS
 
 
 class RecurrentDrafterMachine(DrafterMachine):
     """Beside a model that can only return to states that were kept."""
 
-    traits = MemoryTraits(n_rollback=0, n_step_checkpoints=MOST_AHEAD + 2, equal_lengths=True)
+    traits = MemoryTraits(n_rollback=0, n_step_checkpoints=MAX_AHEAD + 2, equal_lengths=True)
 
 
 class StoringDrafterMachine(DrafterMachine):

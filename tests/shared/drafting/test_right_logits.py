@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from bench.checked_model import CheckedModel
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_options import DrafterOptions
 from shared.llama.model import Model
@@ -14,6 +13,7 @@ from shared.protocol import Close, Extend, Open
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 from shared.settings.model_options import ModelOptions
+from tests.checked_model import CheckedModel
 from tests.conftest import more
 
 GREEDY = SamplingParameters(temperature=0.0, seed=0)

@@ -20,9 +20,9 @@ def path_with(slot, n_pending, n_decoded=5):
     return SequenceState(f"s{slot}", GREEDY, committed, main, options, END_TOKENS, lambda _: None), main
 
 
-def lengths(*n_pending, n_most=100, n_chunk=100):
+def lengths(*n_pending, n_max=100, n_chunk=100):
     work = [path_with(slot, n) for slot, n in enumerate(n_pending)]
-    return [len(span.tokens) for span in spans_of(work, n_most, n_chunk)]
+    return [len(span.tokens) for span in spans_of(work, n_max, n_chunk)]
 
 
 def test_a_span_goes_on_where_the_cache_ends():
@@ -31,14 +31,14 @@ def test_a_span_goes_on_where_the_cache_ends():
 
 def test_the_end_of_a_prompt_gives_logits_and_no_other_part():
     work = [path_with(0, 4)]
-    assert [span.n_logits for n_most in (3, 4) for span in spans_of(work, n_most, 10)] == [0, 1]
+    assert [span.n_logits for n_max in (3, 4) for span in spans_of(work, n_max, 10)] == [0, 1]
 
 
 @pytest.mark.parametrize(
-    ("n_most", "expected"), [(2, [1, 1]), (7, [6, 1]), (9, [8, 1]), (12, [8, 4]), (100, [8, 9])]
+    ("n_max", "expected"), [(2, [1, 1]), (7, [6, 1]), (9, [8, 1]), (12, [8, 4]), (100, [8, 9])]
 )
-def test_the_first_of_several_prompts_takes_what_is_left(n_most, expected):
-    assert lengths(8, 9, n_most=n_most) == expected
+def test_the_first_of_several_prompts_takes_what_is_left(n_max, expected):
+    assert lengths(8, 9, n_max=n_max) == expected
 
 
 def test_beside_a_path_that_drafts_a_prompt_takes_at_most_a_chunk():
@@ -50,4 +50,4 @@ def test_a_prompt_alone_takes_more_than_a_chunk():
 
 
 def test_each_path_has_a_token_even_if_they_are_more_than_asked_for():
-    assert lengths(1, 1, 9, n_most=1) == [1, 1, 1]
+    assert lengths(1, 1, 9, n_max=1) == [1, 1, 1]

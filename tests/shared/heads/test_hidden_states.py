@@ -44,7 +44,7 @@ def test_a_text_that_begins_again_replaces_the_first_one():
 
 
 def test_the_oldest_are_forgotten(monkeypatch):
-    monkeypatch.setattr(module, "_MOST_STATES", 3)
+    monkeypatch.setattr(module, "_MAX_STATES", 3)
     kept = recorded([1, 2, 3, 4, 5], kept=HiddenStates(1, 2))
     assert kept.first(0, [1, 2, 3, 4, 5, 6]) == 2
     assert list(kept.state(0, 4)) == [5, 4]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from bench.tiny_models import WITH_HEADS, TinyModel, write_tiny_model
 from shared.errors import ModelLoadError
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import has_heads, is_heads_file, open_heads
@@ -13,6 +12,7 @@ from shared.memory.plan_memory import plan_memory
 from tests.shared.heads.conftest import rows, rows_in_company
 from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.shared.models.gguf_copies import without_tensors
+from tests.tiny_models import WITH_HEADS, TinyModel, write_tiny_model
 
 
 @pytest.fixture

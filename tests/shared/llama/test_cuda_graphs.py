@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from bench.tiny_models import TinyModel, write_tiny_model
 from shared.llama.cuda_graphs import switch_off_if_wrong
 from shared.models.builtin import builtin_target
+from tests.tiny_models import TinyModel, write_tiny_model
 
 HOPPER = "  Device 0: NVIDIA H200, compute capability 9.0, VMM: yes, VRAM: 143155 MiB"
 ADA = "  Device 0: NVIDIA GeForce RTX 4090, compute capability 8.9, VMM: yes, VRAM: 24080 MiB"

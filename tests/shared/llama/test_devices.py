@@ -42,7 +42,7 @@ def machine(monkeypatch):
             "ggml_init": lambda _: 1,
             "ggml_free": lambda _: None,
             "ggml_new_tensor_1d": lambda *given: 2 * given[2],
-            "ggml_backend_dev_supports_op": lambda _, n_bytes: n_bytes <= facts.get("most", 1 << 40),
+            "ggml_backend_dev_supports_op": lambda _, n_bytes: n_bytes <= facts.get("maximum", 1 << 40),
         }
         monkeypatch.setattr(devices, "function", answers.get)
 
@@ -175,7 +175,7 @@ def test_what_needs_names_says_that_there_are_none(ask):
 
 
 def test_a_device_is_described_with_its_memory(machine):
-    machine(("CUDA0", GPU, "CUDA"), most=5 << 30)
+    machine(("CUDA0", GPU, "CUDA"), maximum=5 << 30)
     assert devices.all_devices() == [
         Device("CUDA0", "a GPU", free=6 << 30, total=8 << 30, max_tensor=5 << 30)
     ]

@@ -13,12 +13,12 @@ KIND = 7
 
 
 class Pinned:
-    """ggml's functions for buffers, of at most `n_most` bytes in all."""
+    """ggml's functions for buffers, of at most `n_max` bytes in all."""
 
-    def __init__(self, n_most=1 << 40):
+    def __init__(self, n_max=1 << 40):
         self.sizes = {}  # by buffer
         self.n_made = 0
-        self._n_most = n_most
+        self._n_max = n_max
         self._memory = {}
 
     def function(self, name):
@@ -26,7 +26,7 @@ class Pinned:
 
     def ggml_backend_buft_alloc_buffer(self, kind, size):
         assert kind == KIND
-        if sum(self.sizes.values()) + size > self._n_most:
+        if sum(self.sizes.values()) + size > self._n_max:
             return None
         self.n_made += 1
         self.sizes[self.n_made] = size
@@ -112,7 +112,7 @@ def test_small_blocks_are_not_pinned(pinned):
 
 
 def test_there_are_not_too_many(pinned, monkeypatch):
-    monkeypatch.setattr(host_memory, "_MOST_BLOCKS", 2)
+    monkeypatch.setattr(host_memory, "_MAX_BLOCKS", 2)
     memory = HostMemory(KIND, 1000 * MIB)
     blocks = [memory.take(8 * MIB) for _ in range(3)]
     assert [block.is_pinned for block in blocks] == [True, True, False]
@@ -122,7 +122,7 @@ def test_there_are_not_too_many(pinned, monkeypatch):
 
 
 def test_where_the_device_refuses_it_is_memory_like_any_other(monkeypatch):
-    monkeypatch.setattr(host_memory, "function", Pinned(n_most=40 * MIB).function)
+    monkeypatch.setattr(host_memory, "function", Pinned(n_max=40 * MIB).function)
     memory = HostMemory(KIND, 100 * MIB)
     blocks = [memory.take(32 * MIB) for _ in range(2)]
     assert [block.is_pinned for block in blocks] == [True, False]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from bench.tiny_models import WINDOW, TinyModel, write_tiny_model
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, WindowLostError
 from shared.exact.invariance_probe import estimate_sizes
@@ -12,6 +11,7 @@ from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.shared.llama.conftest import read
+from tests.tiny_models import WINDOW, TinyModel, write_tiny_model
 
 TEXT = [(7 * i) % 4000 for i in range(6 * WINDOW)]
 LONG = TEXT[: 4 * WINDOW]

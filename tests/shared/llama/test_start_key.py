@@ -48,8 +48,8 @@ BY_WAY_OF = {
     "calibrate": "flash_attn",
     "exactness": "batch_sizes",
     "taken": "n_gpu_layers",
-    **{name: name for name in ("rpc", "most_threads")},
-    **dict.fromkeys(("depth", "ngram", "suffix_memory", "suffix_max_age", "n_most_mtp"), ""),
+    **{name: name for name in ("rpc", "max_threads")},
+    **dict.fromkeys(("depth", "ngram", "suffix_memory", "suffix_max_age", "max_mtp"), ""),
     **dict.fromkeys(("cache_disk", "cache_disk_size", "heartbeat_seconds", "rpc_timeout"), ""),
     "images": "",  # whose keys are in the texts
 }

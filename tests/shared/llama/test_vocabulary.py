@@ -1,11 +1,11 @@
 import pytest
 from gguf import GGUFWriter, TokenType
 
-from bench.tiny_models import TinyModel, write_and_close, write_metadata
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.shared.models.gguf_copies import without_tensors
+from tests.tiny_models import TinyModel, write_and_close, write_metadata
 
 
 @pytest.mark.parametrize("text", ["Hello, fox!", "  two  spaces\n\n", "Grüße 👋 日本", "", "\x00 nul"])

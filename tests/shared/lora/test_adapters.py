@@ -8,13 +8,13 @@ import gguf
 import numpy as np
 import pytest
 
-from bench.tiny_models import write_and_close
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.lora import adapters
 from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
+from tests.tiny_models import write_and_close
 
 RANK, ALPHA = 4, 8.0
 TARGETS = ("blk.0.attn_q.weight", "blk.1.ffn_up.weight", "blk.2.ffn_down.weight")

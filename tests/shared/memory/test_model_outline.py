@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 import llama_cpp
 import pytest
 
-from bench.tiny_models import N_CTX, WINDOW
 from shared.llama import library, unbound
 from shared.llama.memory_size import graph_bytes, read_sizes
 from shared.llama.model import Model
@@ -13,6 +12,7 @@ from shared.llama.native_parameters import context_parameters, model_parameters
 from shared.memory.model_outline import MemoryProbe, ModelOutline
 from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
+from tests.tiny_models import N_CTX, WINDOW
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, batch_size=64, ubatch_size=64)
 

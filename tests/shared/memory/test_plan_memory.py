@@ -6,11 +6,11 @@ import llama_cpp
 import psutil
 import pytest
 
-from bench.tiny_models import WINDOW
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+from tests.tiny_models import WINDOW
 
 OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gguf import GGUFReader, GGUFWriter
 
-from bench.tiny_models import WRITTEN, copy_fields, write_and_close
+from tests.tiny_models import WRITTEN, copy_fields, write_and_close
 
 
 def with_tensor(source: Path, destination: Path, name: str, original: str) -> None:

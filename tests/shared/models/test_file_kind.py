@@ -12,7 +12,6 @@ from gguf.scripts.gguf_new_metadata import copy_with_new_metadata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.tiny_models import write_and_close
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -20,6 +19,7 @@ from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.models.file_kind import check_kind, parts_of, read_beginning, read_name, size_of
 from shared.settings.model_options import ModelOptions
+from tests.tiny_models import write_and_close
 
 
 def write(path, architecture, kind=None, tags=()):

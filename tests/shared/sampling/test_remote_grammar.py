@@ -146,7 +146,7 @@ def test_an_optional_grammar_that_does_not_compile_allows_everything(server):
 
 
 def test_a_grammar_that_takes_too_long_ends_alone(server, vocabulary, monkeypatch):
-    monkeypatch.setattr(remote_grammar, "_MOST_OPENED", 2)  # each time takes a second of CPU time
+    monkeypatch.setattr(remote_grammar, "_MAX_OPENED", 2)  # each time takes a second of CPU time
     other, costly = server.follow(NUMBERS), server.follow(AMBIGUOUS)
     with pytest.raises(RequestError, match="too much time or memory"):
         costly.allowed()

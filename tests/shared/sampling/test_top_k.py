@@ -6,12 +6,12 @@ from hypothesis import strategies as st
 from shared.sampling.top_k import candidates_for_top_k, top_k
 
 
-def rows(n_values, n_most=3000):
+def rows(n_values, n_max=3000):
     """Rows of many lengths whose values are few, so that there are ties, or many."""
     return st.builds(
         lambda seed, n: np.random.default_rng(seed).integers(0, n_values, n).astype(np.float32),
         st.integers(0, 1 << 32),
-        st.integers(1, n_most),
+        st.integers(1, n_max),
     )
 
 
@@ -30,7 +30,7 @@ def test_it_holds_at_the_sizes_of_vocabularies(seed, n, many_ties):
     assert top_k(values, 40).tolist() == straightforward(values, 40).tolist()
 
 
-@given(rows(n_values=1 << 20) | rows(n_values=9, n_most=200_000), st.integers(1, 100))
+@given(rows(n_values=1 << 20) | rows(n_values=9, n_max=200_000), st.integers(1, 100))
 def test_every_value_that_reaches_the_bound_is_a_candidate(values, k):
     k = min(k, len(values))
     candidates, bound = candidates_for_top_k(values, k)
@@ -81,7 +81,7 @@ def test_none_are_none(k):
 
 
 @given(
-    rows(n_values=60) | rows(n_values=5) | rows(n_values=60, n_most=200_000),
+    rows(n_values=60) | rows(n_values=5) | rows(n_values=60, n_max=200_000),
     st.integers(1, 100),
     st.integers(0, 30),
 )

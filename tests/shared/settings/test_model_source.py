@@ -5,13 +5,13 @@ from gguf import GGUFWriter
 
 from back.cli import main as back
 from back.settings import BackSettings
-from bench.tiny_models import write_and_close
 from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
 from shared.models import builtin
 from shared.models.hub import Hub, HubModel
 from tests.shared.convert.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
+from tests.tiny_models import write_and_close
 
 
 def settings(*arguments):

@@ -115,10 +115,10 @@ async def test_a_prompt_that_is_too_long_has_anthropics_sentence(lead, client):
     response = await client.post(URL, json=ASK | {"messages": [{"role": "user", "content": "fox " * 5000}]})
     body = response.json()
     assert (response.status_code, body["error"]["type"]) == (400, "invalid_request_error")
-    n_tokens, most = re.fullmatch(
+    n_tokens, maximum = re.fullmatch(
         r"prompt is too long: (\d+) tokens > (\d+) maximum", body["error"]["message"]
     ).groups()
-    assert (int(n_tokens) > 5000, int(most)) == (True, lead.app.state.services.n_ctx - 1)
+    assert (int(n_tokens) > 5000, int(maximum)) == (True, lead.app.state.services.n_ctx - 1)
 
 
 async def test_a_stream_that_breaks_off_ends_with_an_error_event(lead, client):

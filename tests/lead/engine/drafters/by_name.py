@@ -33,7 +33,7 @@ class ByName:
     def n_pending(self, sequence: str):
         return self.sequences[sequence].n_pending
 
-    def draft(self, sequences: Sequence[str], n_most: int) -> Round:
-        n_tokens, grown = self.drafter.draft([self.sequences[each] for each in sequences], n_most)
+    def draft(self, sequences: Sequence[str], n_max: int) -> Round:
+        n_tokens, grown = self.drafter.draft([self.sequences[each] for each in sequences], n_max)
         named = {name: each.continuation for name, each in self.sequences.items() if each in grown}
         return Round(n_tokens, named)

@@ -55,8 +55,8 @@ FEW_KINDS = st.lists(st.integers(0, 3), min_size=1, max_size=120)
 SPLITS = st.lists(st.integers(1, 60), max_size=6)
 
 
-def ngram_draft(tokens, n_most=8):
-    return NgramDrafter(8).draft(tokens, n_most)[0]
+def ngram_draft(tokens, n_max=8):
+    return NgramDrafter(8).draft(tokens, n_max)[0]
 
 
 def continuation(tokens, at, n):
@@ -171,10 +171,10 @@ def drafter(prediction=PREDICTION):
     return PredictionDrafter(prediction, len(PROMPT))
 
 
-def after(answer, n_most=3, prediction=PREDICTION):
+def after(answer, n_max=3, prediction=PREDICTION):
     """What is proposed after `answer` has come token by token."""
     source = drafter(prediction)
-    proposals = [source.draft([*PROMPT, *answer[:n]], n_most)[0] for n in range(len(answer) + 1)]
+    proposals = [source.draft([*PROMPT, *answer[:n]], n_max)[0] for n in range(len(answer) + 1)]
     return proposals[-1]
 
 

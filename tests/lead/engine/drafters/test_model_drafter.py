@@ -72,7 +72,7 @@ def test_after_a_rejection_the_draft_begins_again():
 
 
 def test_a_full_draft_cannot_grow():
-    drafter, _ = opened(n_most=2)
+    drafter, _ = opened(n_max=2)
     drafted(drafter, 2)
     assert drafter.n_pending("s") is None
 

@@ -36,21 +36,21 @@ def depths_of(choice):
     return tuple(map(len, choice.drafts))
 
 
-def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_most=10):
+def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_max=10):
     """A back whose draft has these probabilities, and which is about to add to it."""
     arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
-    return future(*probabilities, mean=mean, next_ones=next_ones, n_most=n_most, arrival=arrival)
+    return future(*probabilities, mean=mean, next_ones=next_ones, n_max=n_max, arrival=arrival)
 
 
-def inline(*probabilities, mean=0.7, next_ones=(), n_most=8, **more):
+def inline(*probabilities, mean=0.7, next_ones=(), n_max=8, **more):
     """What the engine may add to such a draft of its own."""
-    return future(*probabilities, mean=mean, next_ones=next_ones, n_most=n_most, **more)
+    return future(*probabilities, mean=mean, next_ones=next_ones, n_max=n_max, **more)
 
 
-def future(*drafted, mean, next_ones=(), n_most, **more):
-    """A draft that may grow to `n_most` tokens: `next_ones`, and others that are right with `mean`."""
-    n_most = max(n_most, len(drafted))
-    each = [*drafted, *next_ones, *[mean] * n_most][:n_most]
+def future(*drafted, mean, next_ones=(), n_max, **more):
+    """A draft that may grow to `n_max` tokens: `next_ones`, and others that are right with `mean`."""
+    n_max = max(n_max, len(drafted))
+    each = [*drafted, *next_ones, *[mean] * n_max][:n_max]
     return FutureDraft(tuple(accumulate(each, mul)), len(drafted), **more)
 
 

@@ -306,8 +306,8 @@ class DraftsMachine(RuleBasedStateMachine):
             }
             best = Given(machine_chance).best(self.drafts[sequence])
             value = sum(survival(best))
-            most = max((value_of(source, lines) for source in lines), default=0.0)
-            assert value == pytest.approx(most)
+            maximum = max((value_of(source, lines) for source in lines), default=0.0)
+            assert value == pytest.approx(maximum)
             tokens = [each.token for each in best]
             assert not lines or any(tokens == [token for token, _ in line] for line in lines.values())
 

@@ -16,7 +16,7 @@ STEP_S = 0.05
 class Scripted:
     """Each sequence has as many pending tokens as a test says."""
 
-    source, n_most = "draft_model", 8
+    source, n_max = "draft_model", 8
 
     def __init__(self, **pending):
         self.pending = pending
@@ -29,8 +29,8 @@ class Scripted:
     def on_round(self, *_):
         return True
 
-    def draft(self, drafts, n_most):
-        self.asked.append(n_most)
+    def draft(self, drafts, n_max):
+        self.asked.append(n_max)
         return len(drafts), drafts if self.grows else []
 
 
@@ -65,8 +65,8 @@ class Known:
             self.cost.learn(n, token_s * n)
         self.sequences = {name: opened(self.drafting, name) for name in pending}
 
-    def offer(self, name="s", n_drafted=0, n_most=8, n_left=100):
-        draft = FutureDraft((0.9,) * n_most, n_drafted)
+    def offer(self, name="s", n_drafted=0, n_max=8, n_left=100):
+        draft = FutureDraft((0.9,) * n_max, n_drafted)
         return self.drafting.offer(self.sequences[name], draft, n_left)
 
     def draft(self, *, at_once):
@@ -107,8 +107,8 @@ def test_an_answer_is_expected_to_be_as_long_as_others_were():
 
 
 def test_a_draft_that_is_as_long_as_the_step_can_use_is_not_offered():
-    assert Known(s=1).offer(n_drafted=2, n_most=3)
-    assert Known(s=1).offer(n_drafted=3, n_most=3) is None
+    assert Known(s=1).offer(n_drafted=2, n_max=3)
+    assert Known(s=1).offer(n_drafted=3, n_max=3) is None
 
 
 def test_a_draft_that_cannot_grow_is_not_offered():

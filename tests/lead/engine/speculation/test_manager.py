@@ -447,7 +447,7 @@ def test_steps_that_took_no_time_are_counted():
 class ScriptedInline:
     """Drafts the tokens that a test says, one in each round."""
 
-    source, n_most = "draft_model", 8
+    source, n_max = "draft_model", 8
 
     def __init__(self, *tokens, confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
@@ -458,7 +458,7 @@ class ScriptedInline:
     def on_round(self, *_):
         return True
 
-    def draft(self, drafts, _n_most):
+    def draft(self, drafts, _n_max):
         grown = [each for each in drafts if each.n_pending]
         for each in grown:
             each.n_drafted += 1

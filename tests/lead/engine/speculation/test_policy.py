@@ -131,8 +131,8 @@ def test_it_waits_for_a_token_that_comes_soon():
 
 
 def test_it_does_not_wait_where_nothing_more_can_be_committed():
-    assert wait(F16, candidate(n_useful=0, awaited=(growing(first_in=0.001, n_most=0),))) == 0
-    soon = growing(0.9, first_in=0.001, n_most=1)
+    assert wait(F16, candidate(n_useful=0, awaited=(growing(first_in=0.001, n_max=0),))) == 0
+    soon = growing(0.9, first_in=0.001, n_max=1)
     assert wait(F16, candidate(0.9, n_useful=1, awaited=(soon,))) == 0
 
 
@@ -251,7 +251,7 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
         return max(expected - rate * (seconds + waited) for expected, seconds in steps(probabilities))
 
     arrival = Arrival(first_in, 1, per_token)
-    prospect = future(*there, mean=mean, n_most=DEFAULTS.max_awaited, arrival=arrival)
+    prospect = future(*there, mean=mean, n_max=DEFAULTS.max_awaited, arrival=arrival)
     chosen = waited(Adaptive(LikeliestFirst(cost)).choose([candidate(*there, awaited=(prospect,))], 0))
     by_waiting = {
         arrival.when(n): worth([*there, *[mean] * n], arrival.when(n)) for n in range(1, 11 - len(there))

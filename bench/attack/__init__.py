@@ -1,1 +1,0 @@
-"""Hostile requests, made from the API's own description, and what they do to a running lead."""

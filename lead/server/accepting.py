@@ -1,0 +1,75 @@
+"""Accepting connections without losing any for want of descriptors.
+
+When a process has no descriptor left, libuv (uvloop) resets all connections that wait in the socket's queue.
+Here they stay in it until there is one.
+"""
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable
+
+_PAUSE_SECONDS = 0.1
+"""After which a connection for which there was no descriptor or memory is accepted, if there is now."""
+
+
+class Acceptor:
+    """Accepts the connections of a listening socket from now on. It owns the socket."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make_protocol: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext | None = None,
+        handshake_seconds: float | None = None,
+    ) -> None:
+        """`handshake_seconds`: how long that of TLS may take."""
+        self._listener = listener
+        self._make_protocol = make_protocol
+        self._tls = tls
+        self._handshake_seconds = handshake_seconds
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        self._watch()
+
+    @property
+    def is_connecting(self) -> bool:
+        """Whether there is a connection whose protocol does not know of it yet."""
+        return bool(self._connecting)
+
+    def close(self) -> None:
+        """Accept no more; what is still in the queue is for whoever else has the socket."""
+        if self._pause:
+            self._pause.cancel()
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+
+    def _watch(self) -> None:
+        self._loop.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # another process was faster
+            return
+        except OSError:  # the queue stays readable, so this would be called again at once
+            self._loop.remove_reader(self._listener)
+            self._pause = self._loop.call_later(_PAUSE_SECONDS, self._watch)
+            return
+        connection.setblocking(False)
+        connecting = self._loop.create_task(self._connect(connection))
+        self._connecting.add(connecting)
+        connecting.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # the peer has left, or its handshake failed
+            await self._loop.connect_accepted_socket(
+                self._make_protocol,
+                connection,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._handshake_seconds,
+            )
