@@ -9,6 +9,7 @@
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
 #   make setup   only the set-up: .venv with llama-cpp-python from a wheel in dist/ or WHEELS=…, else compiled for this
 #                compiler and CPU; NATIVE=1 always compiles
+#   make images  what a model needs to see images (--mmproj): llama.cpp's libmtmd, in 2 to 5 minutes
 #   make wheels  wheels for any machine like this one into dist/, in 20 minutes; WITH_DEPENDENCIES=1 adds all others
 #   make release all that is published, into dist/; VERSION=0.2.0 sets the version first, and commits and tags it
 #
@@ -29,7 +30,7 @@ GPU    := $(VENV)/gpu/.ready
 NO_AMX := $(shell echo "__GNUC__ __clang__ __x86_64__" | $(CC) -E -P -x c - 2>/dev/null \
 	| grep -Eq '^(11|12) __clang__ 1$$' && echo -mno-amx-tile -mno-amx-int8 -mno-amx-bf16)
 
-# llama.cpp's image encoders are a third of the compile time and not used.
+# llama.cpp's image encoders are a third of the compile time: `make images` adds them.
 BUILD := CFLAGS="$(CFLAGS) $(NO_AMX)" CXXFLAGS="$(CXXFLAGS) $(NO_AMX)" \
 	CMAKE_ARGS="-DLLAVA_BUILD=OFF $(CMAKE_ARGS)"
 
@@ -57,7 +58,7 @@ endif
 INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--force-reinstall -c constraints.txt llama-cpp-python
 
-.PHONY: setup demo router ray clients test quick gpu-test check bench docs wheels release clean
+.PHONY: setup images demo router ray clients test quick gpu-test check bench docs wheels release clean
 
 setup: $(READY)
 
@@ -80,6 +81,9 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
+
+images: $(READY)
+	@CFLAGS="$(CFLAGS)" CXXFLAGS="$(CXXFLAGS)" deploy/images/build.sh $(BIN)/python
 
 demo: $(READY) $(if $(filter smollm2,$(MODEL)),$(SMOLLM))
 	@$(BIN)/python -m bench demo $(if $(filter smollm2,$(MODEL)),--model smollm2)

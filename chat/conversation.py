@@ -4,10 +4,12 @@ A file is the JSON body of an OpenAI chat completion request. A question enters 
 its answer, never alone: whatever goes wrong in between, it is as it was and the question can be sent again.
 """
 
+import base64
 import difflib
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -23,7 +25,7 @@ _PAIR = ("user", "assistant")
 
 class RequestMessage(TypedDict):
     role: Literal["system", "user", "assistant"]
-    content: str
+    content: str | list[dict[str, Any]]
 
 
 class Turn(NamedTuple):
@@ -35,8 +37,15 @@ class ChatConversation:
     """The messages of a conversation, with its model, system prompt and sampling parameters."""
 
     def __init__(
-        self, *, model: str | None = None, system: str | None = None, sampling: Sampling | None = None
+        self,
+        *,
+        model: str | None = None,
+        system: str | None = None,
+        sampling: Sampling | None = None,
+        images: Sequence[Path] = (),
     ) -> None:
+        """images: files that are shown with the first question; they are no part of what is saved."""
+        self.images = [_image_part(path) for path in images]
         self.model = model
         self.system = system
         self.sampling = sampling or Sampling()
@@ -48,7 +57,11 @@ class ChatConversation:
         The conversation stays as it is.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
-        return self._body([*messages, RequestMessage(role="user", content=question)])
+        messages.append(RequestMessage(role="user", content=question))
+        if self.images:
+            first = next(each for each in messages if each["role"] == "user")
+            first["content"] = [*self.images, {"type": "text", "text": first["content"]}]
+        return self._body(messages)
 
     def record(self) -> dict[str, Any]:
         return self._body(self._messages(self.turns))
@@ -74,6 +87,15 @@ class ChatConversation:
     def _body(self, messages: list[RequestMessage]) -> dict[str, Any]:
         model = {"model": self.model} if self.model else {}
         return {**model, "messages": messages, **self.sampling.chosen}
+
+
+def _image_part(path: Path) -> dict[str, Any]:
+    """As OpenAI's API has it; raises CommandError."""
+    try:
+        data = base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from error
+    return {"type": "image_url", "image_url": {"url": f"data:;base64,{data}"}}
 
 
 class _SavedMessage(BaseModel):

@@ -105,7 +105,12 @@ def _session(
         sleep=time.sleep,
         around=partial(without_echo, stdin),
     )
-    conversation = ChatConversation(model=settings.model, system=settings.system, sampling=settings.sampling)
+    conversation = ChatConversation(
+        model=settings.model,
+        system=settings.system,
+        sampling=settings.sampling,
+        images=settings.image,
+    )
     return Session(streamer, conversation, screen, interactive=interactive)
 
 

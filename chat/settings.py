@@ -14,6 +14,7 @@ from shared.key_file import read_key
 from shared.pairing.joined_lead import JOIN_HELP, JoinedLead
 from shared.settings.base import ProgramSettings
 from shared.settings.command_line import Dialect, Spelling
+from shared.settings.options import PathList
 from shared.tls import pinning, trusting
 
 
@@ -35,6 +36,7 @@ class ChatSettings(ProgramSettings):
 
         chat "Why is the sky blue?"
         git diff | chat "What does this change?" -
+        chat --image photo.jpg "What is this?"
         printf 'Tell me a story.\nAnd then?\n' | chat --lines --seed 1
 
     Each option can also be set by an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, …
@@ -65,6 +67,9 @@ class ChatSettings(ProgramSettings):
     pinned_certificate_file: CliSuppress[Path | None] = Field(
         None, description="the server's own certificate, trusted under any name"
     )
+    image: PathList = Field(
+        (), description="image file to show with the first question, to a model that sees; may be repeated"
+    )
     system: _Text | None = Field(None, description="system prompt")
     history: bool = Field(True, description="keep the input history for later sessions")
     markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
@@ -79,6 +84,14 @@ class ChatSettings(ProgramSettings):
         600, gt=0, description="fail a request if the server has sent nothing for this many seconds"
     )
     sampling: Sampling = Sampling()
+
+    @field_validator("image")
+    @classmethod
+    def _check_images(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+        for path in paths:
+            if not path.is_file():
+                raise ValueError(f"{path} is no file")
+        return paths
 
     @field_validator("lead")
     @classmethod

@@ -63,6 +63,12 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_local_back.py": ("shared/keeper.py",),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_target_loading.py": ("lead/engine/engine_limits.py",),
+    "tests/lead/images/test_encoder.py": (
+        "lead/images/encoder_process.py",
+        "lead/images/image_reader.py",
+        "lead/images/messages.py",
+        "lead/images/projector.py",
+    ),
     "tests/lead/infill/test_infill.py": ("lead/infill/gap.py",),
     "tests/lead/attention/test_attention_probe.py": ("lead/attention/before_load.py",),
     "tests/lead/disk_cache/test_kept_texts.py": ("lead/disk_cache/in_engine.py",),

@@ -29,6 +29,7 @@ RINGS = {
     "tools": ("lead.tools",),
     "embeddings": ("lead.embeddings",),
     "infill": ("lead.infill",),
+    "images": ("lead.images",),
     "lora": ("shared.lora",),
     "metrics": ("lead.metrics",),
     "placement": ("shared.placement",),
@@ -57,7 +58,7 @@ imports can be deleted.
 """
 RINGS_OF_RINGS = {
     ("generate", "check"),
-    *(("check", each) for each in ("heads", "rpc", "several models", "translation")),
+    *(("check", each) for each in ("heads", "images", "rpc", "several models", "translation")),
     *(("plan, bench, doctor", each) for each in ("attention", "check", "translation")),
     *(("several models", each) for each in ("other APIs", "translation")),
 }
@@ -149,6 +150,7 @@ def test_the_lists_have_all_rings_that_are_plugged_in():
             "before_load",
             "call_support",
             "companions",
+            "image_reader",
             "in_engine",
             "inline_source",
             "kind",

@@ -48,7 +48,8 @@ build_llama() {
 	local beside=\$ORIGIN build
 	build=$work/$arch${CMAKE_ARGS:+-$(echo "$CMAKE_ARGS" | cksum | cut -d ' ' -f 1)}
 	[ "$(uname)" = Linux ] || beside=@loader_path
-	local arguments=(-DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON -DLLAVA_BUILD=OFF
+	local arguments=(-DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DGGML_NATIVE=OFF -DGGML_RPC=ON
+		-DLLAVA_BUILD=ON -DMTMD_VIDEO=OFF
 		-DGGML_CCACHE=OFF "-DCMAKE_C_FLAGS=-ffile-prefix-map=$work=." "-DCMAKE_CXX_FLAGS=-ffile-prefix-map=$work=."
 		-DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_MODULE_LINKER_FLAGS=-s
 		# The kernels beside the library that looks for them; each file once, not once more for each of its versions.

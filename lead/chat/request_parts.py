@@ -16,16 +16,23 @@ UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads 
 """In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
 NO_TOOLS = "No tools are available here: say so where you are asked to use one."
 """What the model is told if all that a client offers are left out: it would make up what they find."""
-_IMAGES = {"image", "image_url", "input_image"}
+_IMAGE_PARTS = {"image", "image_url", "input_image"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
+class ImageUrl(BaseModel, strict=True):
+    """Where an image is."""
+
+    url: str
+
+
 class ContentPart(NullIsDefault, strict=True):
-    """A part of a message. Only text is supported; a refusal counts as text."""
+    """A part of a message: text, as which a refusal counts, or an image."""
 
     type: str = "text"
     text: str = ""
     refusal: str = ""
+    image_url: ImageUrl | None = None
 
     @property
     def value(self) -> str:
@@ -77,7 +84,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _read_what_agents_send(cls, given: Any) -> Any:
-        """Images of tools; vLLM's `reasoning`, where it is text; `function_call`, older than `tools`."""
+        """The `reasoning` of vLLM, if it is text; `function_call`, older than `tools`; images in any form."""
         if not isinstance(given, dict):
             return given
         fields = dict(given)
@@ -86,8 +93,8 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
             fields["reasoning_content"] = given.get("reasoning_content") or reasoning
         if isinstance(given.get("function_call"), dict) and not given.get("tool_calls"):
             fields["tool_calls"] = [{"function": fields.pop("function_call")}]
-        if given.get("role") == "tool" and isinstance(given.get("content"), list):
-            fields["content"] = [UNSEEN if _is_image(part) else part for part in given["content"]]
+        if isinstance(given.get("content"), list):
+            fields["content"] = [_image_part(part) or part for part in given["content"]]
         return fields
 
     @field_validator("content", mode="before")
@@ -130,13 +137,29 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
         return fields
 
 
-def _is_image(part: object) -> bool:
+def _image_part(part: object) -> dict[str, Any] | None:
+    """An image as OpenAI's chat has it; None for other parts."""
     kind = part.get("type") if isinstance(part, dict) else None
-    return isinstance(kind, str) and kind in _IMAGES
+    if not isinstance(part, dict) or not isinstance(kind, str) or kind not in _IMAGE_PARTS:
+        return None
+    return {"type": "image_url", "image_url": {"url": image_url(part)}}
+
+
+def image_url(part: Mapping[str, Any]) -> str:
+    """Where the image of a part is, as OpenAI's APIs, Anthropic's and MCP say it; empty if it does not."""
+    given = part.get("image_url", part.get("source"))
+    if isinstance(given, dict) and given.get("type") != "base64":
+        given = given.get("url")
+    elif isinstance(given, dict) or given is None:
+        data = (given or part).get("data")
+        given = f"data:;base64,{data}" if isinstance(data, str) else ""
+    return given if isinstance(given, str) else ""
 
 
 def _check_part(part: Any) -> None:
     kind = part.get("type", "text") if isinstance(part, dict) else None
+    if kind == "image_url":
+        return
     if isinstance(kind, str) and kind not in _TEXT_PARTS:
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(

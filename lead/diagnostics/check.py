@@ -6,6 +6,7 @@ from pathlib import Path
 
 from lead.engine.inline_sources import planned_source
 from lead.engine.target_loading import options_of_target, plan_target
+from lead.images.projector import check_fits
 from lead.router.catalog import find_models
 from lead.router.models_file import served_models
 from lead.server.listening import listen
@@ -24,7 +25,7 @@ from shared.diagnostics.preflight import (
     read_model,
 )
 from shared.diagnostics.prospects import Prospect, prospect_of_weights
-from shared.errors import ConfigError
+from shared.errors import ConfigError, ModelLoadError
 from shared.exits import print_text
 from shared.free_memory import free_memory
 from shared.heads.eagle_heads import why_no_target
@@ -32,7 +33,7 @@ from shared.heads.mtp_heads import is_heads_file
 from shared.llama.devices import METAL
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
-from shared.llama.placement import Placement
+from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
@@ -68,6 +69,7 @@ def check(settings: LeadSettings) -> PreflightReport:
         return report
     with read_model(report, settings.source) as vocabulary:
         if vocabulary:
+            _check_images(report, vocabulary, settings)
             _check_memory(report, vocabulary, settings)
     if not vocabulary and not report.problems:
         _check_demo(report)
@@ -118,15 +120,30 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path) -> None:
         )
 
 
+def _check_images(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
+    projector = settings.images.mmproj
+    if projector is None:
+        return
+    try:
+        check_fits(vocabulary.info.path, projector)
+    except ModelLoadError as error:
+        report.problems.append(str(error))
+    else:
+        report.add("images", f"{projector.name}, with {settings.images.n_bytes / 1e9:.2f} GB of host memory")
+
+
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
     load = placed_load(settings, vocabulary.info.path)
+    others = ["draft model"] * bool(load.taken) + ["images"] * bool(settings.images.n_bytes)
+    on_host = load.taken.get(CPU, 0) + settings.images.n_bytes
+    load = load.model_copy(update={"taken": {**load.taken, CPU: on_host}})
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
 
     def make_plan() -> MemoryPlan:
         return plan_target(load, planned_source(load), *options_of_target(load.options))
 
-    plan = check_memory(report, make_plan, load.taken)
+    plan = check_memory(report, make_plan, load.taken, ", ".join(others))
     if plan and plan.placement:
         report.add("drafts", prospect_of(plan.placement, vocabulary.info).value)
     if plan and (checkpoints := describe_checkpoints(plan.context.traits, load.options)):

@@ -210,7 +210,13 @@ class EngineClient:
         """Start a process and run it to its end; one that cannot be started is logged."""
         try:
             with self._spare.released():
-                process = await EngineProcess.start(self._share_grammars(), self._log_options, self._timeout)
+                images = self._load.images
+                process = await EngineProcess.start(
+                    self._share_grammars(),
+                    self._log_options,
+                    self._timeout,
+                    [images.descriptor] if images else [],
+                )
         except OSError as error:  # no descriptors, memory or processes: there may be some later
             log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
             self._supervisor.ended(self._clock())

@@ -29,17 +29,20 @@ class EngineProcess(Child):
     _max_silence: float
 
     @classmethod
-    async def start(cls, grammars: int, log_options: Sequence[str], max_silence: float) -> Self:
+    async def start(
+        cls, grammars: int, log_options: Sequence[str], max_silence: float, shared: Sequence[int] = ()
+    ) -> Self:
         """Start one; raises OSError. max_silence: seconds after which its keeper kills it.
 
-        grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`).
+        grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`). shared:
+        others, which its `Load` names.
         """
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as unused:
             unused.enter_context(ours)
             process = cls(
                 child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options),
-                [theirs.fileno(), grammars],
+                [theirs.fileno(), grammars, *shared],
                 stop_seconds=_STOP_SECONDS,
                 env=without_secrets(child_environment()),
             )

@@ -36,7 +36,7 @@ def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
     """The options of the HTTP server on the command line."""
     return {
         "keys": keys,
-        "limits": settings.limits,
+        "limits": settings.request_limits,
         "hosts": settings.security.host_names(settings.host),
         "origins": AllowedOrigins(settings.security.cors_origins),
         "with_page": settings.ui,

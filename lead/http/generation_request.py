@@ -1,6 +1,7 @@
 """A request for generation, of any API, as submissions to the engine."""
 
 import functools
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from lead.chat.request import ConversationFields
 from lead.engine.commands import Submit
 from lead.http.client_gone import cancel_on_disconnect
 from lead.http.error_responses import first_invalid
+from lead.http.images import EncodedImage, with_markers
 from lead.http.json_route import client_of
 from lead.http.schema import GenerationFields, sampling_parameters
 from lead.http.services import Services
@@ -21,6 +23,7 @@ from lead.settings.keys import ANYONE, Principal
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import (
     FieldTexts,
+    ImageRows,
     KnownTurn,
     MadePrompt,
     PreparedRequest,
@@ -51,6 +54,7 @@ class GenerationRequest:
     The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` and `n_keep` are as the
     client sent them. private: not shown to backs. `parser` is None if all text is content. `prompt_texts`:
     where they are to be shown, one for each prompt. remember: is to be called with the tokens of each answer.
+    images: those of the prompt, kept until all is generated.
     """
 
     submissions: list[Submit]
@@ -65,6 +69,7 @@ class GenerationRequest:
     parser: ParserConfig | None = None
     prompt_texts: Sequence[str] = ()
     remember: Callable[[Sequence[int]], None] | None = None
+    images: Sequence[EncodedImage] = ()
 
     @property
     def first(self) -> Submit:
@@ -77,7 +82,11 @@ class GenerationRequest:
 
 
 def generation_request(
-    fields: GenerationFields, prepared: PreparedRequest, services: Services, sender: Principal = ANYONE
+    fields: GenerationFields,
+    prepared: PreparedRequest,
+    services: Services,
+    sender: Principal = ANYONE,
+    images: Sequence[EncodedImage] = (),
 ) -> GenerationRequest:
     """The request of `fields`, whose texts have become `prepared`. Raises RequestError naming the field."""
     settings, limits = services.settings, services.settings.limits
@@ -103,6 +112,7 @@ def generation_request(
         owner=None if is_private else sender.number,  # without keys all senders are one
         keep_for=None if is_private else sender.id,
         unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
+        images=tuple(itertools.chain.from_iterable(images[i].spans_at(at) for at, i in prepared.images)),
     )
     return GenerationRequest(
         submissions=[
@@ -120,6 +130,7 @@ def generation_request(
         timings_per_token=bool(fields.timings_per_token and fields.stream),
         parser=prepared.parser,
         prompt_texts=prepared.prompt_texts,
+        images=images,
     )
 
 
@@ -167,12 +178,15 @@ async def read_text_request(
         and any(_first_text(each).startswith(model.bos_text) for each in prompts)
     ):
         _say_that_bos_is_read_once(model.bos_text)
-    request, _ = await _read(fields, http_request, services, TokenizerJobs.prepare_prompts, prompts, texts)
+    request, _ = await _read(
+        fields, (), http_request, services, TokenizerJobs.prepare_prompts, prompts, texts
+    )
     return request
 
 
 async def _read(
     fields: GenerationFields,
+    images: Sequence[EncodedImage],
     http_request: Request,
     services: Services,
     method: Callable[Concatenate[TokenizerJobs, P], PreparedRequest],
@@ -183,7 +197,7 @@ async def _read(
     prepared = await prepare(http_request, services, method, *arguments, **options)
     if prepared.reads_control_texts:
         _say_that_control_texts_are_read()
-    return generation_request(fields, prepared, services, _sender(http_request)), prepared
+    return generation_request(fields, prepared, services, _sender(http_request), images), prepared
 
 
 def _sender(http_request: Request) -> Principal:
@@ -263,14 +277,15 @@ async def read_chat_request(
     """A request to continue a conversation; raises RequestError naming the field at fault."""
     check_tools(body, services)
     texts = replace(_checked(body, 1, services), grammar=None, json_schema=None)  # the conversation has them
+    services.engine.wake()
+    body, images = await with_markers(body, http_request, services)
     ready, owner = services.engine.ready, _sender(http_request).id
     # What a lead remembers must not decide about a text that is to be the same after a restart.
     is_kept = body.cache_prompt is not False and not (ready and ready.exactness.is_on)
     last = services.answers.find(owner, body.messages) if is_kept else None
     known = KnownTurn(last, has_checkpoints=ready is not None and ready.has_checkpoints)
-    request, prepared = await _read(
-        body, http_request, services, TokenizerJobs.prepare_chat, write_conversation(body), texts, known
-    )
+    asked = (write_conversation(body), texts, known, rows_of(images))
+    request, prepared = await _read(body, images, http_request, services, TokenizerJobs.prepare_chat, *asked)
     if not is_kept or prepared.turn is None:
         return request
     turn = prepared.turn.after(last, prepared.n_known)
@@ -297,7 +312,14 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
     """Count the tokens that the model reads before it answers; raises RequestError."""
-    return await prepare(http_request, services, TokenizerJobs.count_prompt, write_conversation(body))
+    body, images = await with_markers(body, http_request, services)
+    conversation = write_conversation(body)
+    return await prepare(http_request, services, TokenizerJobs.count_prompt, conversation, rows_of(images))
+
+
+def rows_of(images: Sequence[EncodedImage]) -> Sequence[ImageRows]:
+    """What a tokenizer process has to know of them."""
+    return [ImageRows(image.marker, image.tokens) for image in images]
 
 
 async def prepare(

@@ -13,6 +13,7 @@ from lead.engine.explain import Explain
 from lead.generation.engine_client import EngineClient
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
+from lead.http.images import ImageReader
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.pool import TokenizerPool
 from shared.errors import NotServingError, UnavailableError
@@ -29,6 +30,7 @@ class Services:
     backs: Backs
     settings: LeadSettings = field(default_factory=LeadSettings)
     answers: AnswerMemory = field(default_factory=AnswerMemory)
+    images: ImageReader | None = None  # None: the model reads text only
     started_at: int = field(default_factory=lambda: int(time.time()))
 
     @property

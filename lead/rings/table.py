@@ -18,6 +18,7 @@ RINGS = (
     "lead.suffix",
     "lead.tools",
     "lead.embeddings",
+    "lead.images",
 )
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 
@@ -31,6 +32,7 @@ Seams:
     target_loader    loads the target (`lead.engine.target_loading`)
     other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
     call_support     reads and writes calls of tools (`lead.chat.calls`)
+    image_reader     sees images for the model (`lead.server.server`)
     in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
     companions       run beside the server of every lead (`lead.server.site`)
 """

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from fastapi import FastAPI
@@ -22,7 +23,9 @@ from lead.generation.printer import Printer
 from lead.generation.sequences import Sequences
 from lead.http.application import http_options
 from lead.http.client_gone import cancel
+from lead.http.images import ImageReader
 from lead.http.services import Services
+from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, hand_over, meeting_point, open_address
@@ -35,8 +38,10 @@ from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import TokenizerJobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
+from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.python_child import child_environment
+from shared.seams import plugged
 
 log = logging.getLogger("lead")
 
@@ -225,10 +230,14 @@ class Lead:
                 log_level=settings.log_level,
                 log_json=settings.log_json,
             )
-            tokenizer = TokenizerPool(program)
-            async with _in_background(tokenizer.run_processes()):
+            tokenizer, images = TokenizerPool(program), _image_reader(settings, path)
+            seeing = images.run() if images else _nothing()
+            async with _in_background(tokenizer.run_processes()), _in_background(seeing):
+                load = settings.load_command(path, self._shares.target, self._shares.draft)
+                if images:
+                    load = load.model_copy(update={"images": await images.memory()})
                 self._engine = engine = EngineClient(
-                    settings.load_command(path, self._shares.target, self._shares.draft),
+                    load,
                     self._sequences,
                     settings.log_level,
                     share_grammars=tokenizer.share,
@@ -240,20 +249,22 @@ class Lead:
                 )
                 # requests are taken as soon as the vocabulary is read, while the engine still loads
                 if not self._stopping.is_set():
-                    opening = asyncio.ensure_future(self._open_services(engine, tokenizer))
+                    opening = asyncio.ensure_future(self._open_services(engine, tokenizer, images))
                     async with _in_background(self._note_ready(engine, opening)), _in_background(opening):
                         await engine.run(opening)
         except BaseException:
             self.stop()
             raise
 
-    async def _open_services(self, engine: EngineClient, tokenizer: TokenizerPool) -> DraftReports:
+    async def _open_services(
+        self, engine: EngineClient, tokenizer: TokenizerPool, images: ImageReader | None
+    ) -> DraftReports:
         own = Client("lead")
         model = await tokenizer.run(own, TokenizerJobs.describe)
         if model.problem:
             log.warning("%s; using ChatML instead of the model's own", model.problem)
         vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, TokenizerJobs.identify))
-        services = self._services(vocabulary, engine, tokenizer)
+        services = self._services(vocabulary, engine, tokenizer, images)
         open_services(self._app, services)
         return services.backs
 
@@ -263,7 +274,11 @@ class Lead:
         self._ready.set()
 
     def _services(
-        self, vocabulary: FrontVocabulary, engine: EngineClient, tokenizer: TokenizerPool
+        self,
+        vocabulary: FrontVocabulary,
+        engine: EngineClient,
+        tokenizer: TokenizerPool,
+        images: ImageReader | None,
     ) -> Services:
         self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
         backs = Backs(
@@ -281,6 +296,7 @@ class Lead:
             sequences=self._sequences,
             backs=backs,
             settings=self._settings,
+            images=images,
         )
 
     def _limit_stopping(self) -> None:
@@ -293,6 +309,20 @@ class Lead:
         services: Services | None = self._app.state.services
         if services:
             services.backs.disconnect_http()
+
+
+def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
+    """What sees for the model, if it has a projector; raises ConfigError."""
+    if settings.images.mmproj is None:
+        return None
+    for module in plugged(RINGS, "image_reader"):
+        reader: ImageReader = module.image_reader(settings, model)
+        return reader
+    raise ConfigError("--mmproj: this lead is without the part that reads images (lead.images)")
+
+
+async def _nothing() -> None:
+    """Without images there is nothing to run."""
 
 
 @contextlib.asynccontextmanager

@@ -13,6 +13,7 @@ from lead.settings.choices import Print, SpecDecodeDetail
 from lead.settings.conversation import ConversationOptions
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.host_names import is_loopback, listening_host
+from lead.settings.image_options import ImageOptions
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
@@ -33,6 +34,8 @@ from shared.settings.server_url import split_address
 log = logging.getLogger("lead")
 
 
+_BODY_WITH_IMAGES = 48 << 20
+"""Bytes: an agent sends all screenshots of a conversation again in each request."""
 _MAX_WORKERS = 16
 """GGML_RPC_MAX_SERVERS in ggml-rpc.h."""
 
@@ -122,6 +125,7 @@ class LeadSettings(FileSettings):
         "draft_model": "speculation",
         "embedding_model": "embeddings and reranking",
         "chat_template": "conversations",
+        "mmproj": "images",
         "print": "running",
         "n_predict": "sampling defaults, for requests that do not set them",
         "flash_attn": "computing, advanced",
@@ -186,6 +190,7 @@ class LeadSettings(FileSettings):
     vectors: VectorModelOptions = VectorModelOptions()
     engine: EngineOptions = EngineOptions()
     conversation: ConversationOptions = ConversationOptions()
+    images: ImageOptions = ImageOptions()
     print: Print | None = Field(
         None,
         description="print text while it is generated: none, accepted (with accepted draft tokens in color) "
@@ -250,6 +255,14 @@ class LeadSettings(FileSettings):
             )
         if self.served.models_file is not None and self.served.models_dir is None:
             raise OptionError("models_file", "needs --models-dir")
+        return self
+
+    @model_validator(mode="after")
+    def _check_images(self) -> Self:
+        if self.images.mmproj and self.context_shift:
+            raise OptionError("mmproj", "cannot be combined with --context-shift: no image can be cut")
+        if self.images.mmproj and self.compute.exact == "on":
+            raise OptionError("mmproj", "cannot be combined with --exact: an image is one batch of its own")
         return self
 
     @model_validator(mode="after")
@@ -382,6 +395,13 @@ class LeadSettings(FileSettings):
             n_max=drafting.draft_max,
             fixed_threads=drafting.threads_draft > 0,
         )
+
+    @property
+    def request_limits(self) -> RequestLimits:
+        """With room for images in a body, unless its size was chosen."""
+        if self.images.mmproj is None or "max_body_bytes" in self.limits.model_fields_set:
+            return self.limits
+        return self.limits.model_copy(update={"max_body_bytes": _BODY_WITH_IMAGES})
 
     @property
     def printing(self) -> Print:

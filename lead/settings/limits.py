@@ -11,7 +11,11 @@ class RequestLimits(OptionGroup):
     """Limits on requests, connections and drafts."""
 
     max_body_bytes: int = Field(
-        4 << 20, ge=1024, le=1 << 30, description="maximum size of a request body; 413 for larger ones"
+        4 << 20,
+        ge=1024,
+        le=1 << 30,
+        description="maximum size of a request body; 413 for larger ones. With --mmproj "
+        "48 MiB, unless it is set",
     )
     header_seconds: float = Field(
         10.0,

@@ -58,6 +58,14 @@ NOTHING_KNOWN = KnownTurn()
 
 
 @dataclass(frozen=True, slots=True)
+class ImageRows:
+    """What the model reads where a marker stands in a prompt: tokens, and identities of rows."""
+
+    marker: str
+    tokens: "array[int]"
+
+
+@dataclass(frozen=True, slots=True)
 class PreparedRequest:
     """All that a request's texts come to.
 
@@ -65,7 +73,8 @@ class PreparedRequest:
     of each text. reads_control_texts: texts of the client may have been read as control tokens. prompt_texts:
     where they are wanted. cuts: lengths of a chat's
     prompt up to which later ones may be the same. turn: of the chat, without the first `n_known` answers
-    in its prompt, which are those of the turn before.
+    in its prompt, which are those of the turn before. images: where the rows of images begin in a chat's
+    prompt, and the number of the image.
     """
 
     prompts: list["array[int]"]
@@ -80,6 +89,7 @@ class PreparedRequest:
     prompt_texts: Sequence[str] = ()
     turn: Turn | None = None
     n_known: int = 0
+    images: Sequence[tuple[int, int]] = ()
 
 
 class MadePrompt(ABC):
@@ -135,10 +145,11 @@ class TokenizerJobs(Protocol):
         conversation: bytes,
         texts: FieldTexts = NO_TEXTS,
         known: KnownTurn = NOTHING_KNOWN,
+        images: Sequence[ImageRows] = (),
     ) -> PreparedRequest:
-        """A request of a chat API."""
+        """A request of a chat API. images: all that have markers in it."""
 
-    def count_prompt(self, conversation: bytes) -> int:
+    def count_prompt(self, conversation: bytes, images: Sequence[ImageRows] = ()) -> int:
         """The number of tokens in a conversation's prompt."""
 
     def render_prompt(self, conversation: bytes) -> bytes:

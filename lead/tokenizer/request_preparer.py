@@ -9,8 +9,9 @@ import itertools
 import json
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from lead.chat.answer_memory import Turn, WrittenAnswer
@@ -33,6 +34,7 @@ from lead.tokenizer.jobs import (
     NOTHING_KNOWN,
     FieldTexts,
     GrammarsNeededError,
+    ImageRows,
     KnownTurn,
     MadePrompt,
     ModelDescription,
@@ -42,6 +44,7 @@ from lead.tokenizer.jobs import (
     read_conversation,
 )
 from shared.errors import RequestError
+from shared.image_span import without_images
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
 from shared.protocol import VocabularyId
@@ -111,6 +114,7 @@ class RequestPreparer(TokenizerJobs):
         conversation: bytes,
         texts: FieldTexts = NO_TEXTS,
         known: KnownTurn = NOTHING_KNOWN,
+        images: Sequence[ImageRows] = (),
     ) -> PreparedRequest:
         body = read_conversation(conversation)
         given = self._conversation(body)
@@ -127,7 +131,7 @@ class RequestPreparer(TokenizerJobs):
                 calls, problems = self._constrain_calls(body, parser)
         # the model's own earlier answers keep their tokens, so that the cache goes on from them
         answers, n_known = self._answers(body, given, prompt, known.last)
-        tokens = PromptTokens(prompt, answers, self._vocabulary)
+        tokens = PromptTokens(prompt, answers, self._vocabulary, images)
         request = PreparedRequest(
             [tokens.all],
             grammar,
@@ -138,12 +142,13 @@ class RequestPreparer(TokenizerJobs):
             reads_control_texts=not prompt.known,
             turn=Turn.begin(prompt.text, answers[n_known:], *tokens.space),
             n_known=n_known,
+            images=tokens.images,
         )
         return self._with_texts(request, texts)
 
-    def count_prompt(self, conversation: bytes) -> int:
+    def count_prompt(self, conversation: bytes, images: Sequence[ImageRows] = ()) -> int:
         prompt = self._render(read_conversation(conversation))
-        return len(PromptTokens(prompt, (), self._vocabulary).all)
+        return len(PromptTokens(prompt, (), self._vocabulary, images).all)
 
     def render_prompt(self, conversation: bytes) -> bytes:
         return _body("prompt", self._render(read_conversation(conversation)).text)
@@ -163,13 +168,17 @@ class RequestPreparer(TokenizerJobs):
     # Prompts
 
     def _with_texts(self, request: PreparedRequest, texts: FieldTexts) -> PreparedRequest:
-        shown = map(self._vocabulary.detokenize, request.prompts) if texts.shows_prompt else ()
+        shown = map(self._text_of, request.prompts) if texts.shows_prompt else ()
         return replace(
             request,
             prompt_texts=list(shown),
             prediction=self._tokenize_plain(texts.prediction),
             biased={text: self._tokenize_plain(text).tolist() for text in texts.biased},
         )
+
+    def _text_of(self, tokens: Sequence[int]) -> str:
+        """Without the rows of images, which have no text."""
+        return self._vocabulary.detokenize(without_images(tokens))
 
     def _render(self, body: ConversationFields) -> RenderedPrompt:
         return self._render_prompt(self._conversation(body))
@@ -372,12 +381,20 @@ def _body(name: str, text: str) -> bytes:
 
 
 class PromptTokens:
-    """The tokens of a prompt, which has answers as the model wrote them."""
+    """The tokens of a prompt, which has answers as the model wrote them, and images."""
 
     def __init__(
-        self, prompt: RenderedPrompt, answers: Sequence[WrittenAnswer], vocabulary: Vocabulary
+        self,
+        prompt: RenderedPrompt,
+        answers: Sequence[WrittenAnswer],
+        vocabulary: Vocabulary,
+        images: Sequence[ImageRows] = (),
     ) -> None:
+        found = {at: i for i, at in _places(prompt.text, images)}
         given = [(each.start, each.end, each.tokens) for each in answers]
+        given += [(at, at + len(images[i].marker), images[i].tokens) for at, i in found.items()]
+        given.sort(key=itemgetter(0))
+        self._numbers = [found.get(start) for start, _, _ in given]
         self._text = prompt.text
         self._vocabulary = vocabulary
         self._ends = [0, *(end for start, end, _ in given for end in (start, end)), len(prompt.text)]
@@ -386,6 +403,12 @@ class PromptTokens:
     @property
     def all(self) -> "array[int]":
         return sum(self._parts, array("i"))
+
+    @property
+    def images(self) -> list[tuple[int, int]]:
+        """Where the tokens of each image begin, and its number."""
+        lengths = list(itertools.accumulate(map(len, self._parts)))
+        return [(lengths[2 * n], i) for n, i in enumerate(self._numbers) if i is not None]
 
     def n_before(self, at: int) -> int:
         """The number of tokens that end before this position, but for one, which may depend on what follows.
@@ -410,10 +433,22 @@ class PromptTokens:
         vocabulary, tokens = self._vocabulary, self.all
         space = self._text[len(self._text.rstrip()) :]
         n = len(tokens) - len(self._plain(space))
-        start = next((i + 1 for i in range(n - 1, -1, -1) if not vocabulary.piece(tokens[i])), 0)
+        start = next((i + 1 for i in range(n - 1, -1, -1) if not self._has_text(tokens[i])), 0)
         before = self._plain(vocabulary.detokenize(tokens[start:n]))
         is_apart = before == tokens[start:n] and vocabulary.detokenize(tokens[n:]) == space
         return (tokens[n:], len(space)) if is_apart else (array("i"), 0)
 
+    def _has_text(self, token: int) -> bool:
+        return token < self._vocabulary.n_tokens and bool(self._vocabulary.piece(token))
+
     def _plain(self, text: str) -> "array[int]":
         return self._vocabulary.encode(text, add_special=False, parse_special=False)
+
+
+def _places(text: str, images: Sequence[ImageRows]) -> Iterator[tuple[int, int]]:
+    """The number of each image, and where its marker is; one image may be in a text several times."""
+    for i, image in enumerate(images):
+        at = text.find(image.marker)
+        while at >= 0:
+            yield i, at
+            at = text.find(image.marker, at + len(image.marker))

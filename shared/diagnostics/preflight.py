@@ -107,11 +107,15 @@ def quantization(info: ModelInfo) -> str:
 
 
 def check_memory(
-    report: PreflightReport, make_plan: Callable[[], MemoryPlan], taken: Mapping[str, int]
+    report: PreflightReport,
+    make_plan: Callable[[], MemoryPlan],
+    taken: Mapping[str, int],
+    who_takes: str = "draft model",
 ) -> MemoryPlan | None:
-    """Say where a model goes, and compare that with the free memory; taken: bytes that others will take.
+    """Say where a model goes, and compare that with the free memory.
 
-    What RPC workers have is not known. None if the model cannot be loaded, with a problem added.
+    taken: bytes that others will take, by place; who_takes: who these are. What RPC workers have is not
+    known. None if the model cannot be loaded, with a problem added.
     """
     try:
         plan = make_plan()
@@ -128,7 +132,7 @@ def check_memory(
         where = "on RPC workers" if plan.with_workers else "in VRAM"
         report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, which is not checked")
         return plan
-    _add_placement(report, plan.placement, taken)
+    _add_placement(report, plan.placement, taken, who_takes)
     if plan.placement.problem:
         report.problems.append(plan.placement.problem)
     n_free = free_memory() - sum(taken.get(place, 0) for place in _host_places(plan.placement))
@@ -159,13 +163,15 @@ def list_devices() -> str:
     return "\n".join(["Available devices:", *(lines or ["  (none)"])])
 
 
-def _add_placement(report: PreflightReport, placement: Placement, taken: Mapping[str, int]) -> None:
+def _add_placement(
+    report: PreflightReport, placement: Placement, taken: Mapping[str, int], who_takes: str
+) -> None:
     """A table of what is where, and what that leaves free."""
     report.add("devices", str(placement))
     for group in dict.fromkeys(group for group, _ in placement.parts):
         _add_sizes(report, group, {place: n for (each, place), n in placement.parts.items() if each == group})
     if any(taken.values()):
-        _add_sizes(report, "draft model", taken)
+        _add_sizes(report, who_takes, taken)
     for device in placement.devices:
         n_taken = taken.get(device.name, 0)
         _add_free(report, device.name, device.free + n_taken, n_taken + placement.used(device.name))

@@ -46,7 +46,7 @@ def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
 
 
 # ctypes keeps no reference to a callback, so this module does.
-_callback = llama_cpp.llama_log_callback(_forward)
+LOG_CALLBACK = llama_cpp.llama_log_callback(_forward)
 
 
 @functools.cache
@@ -55,7 +55,7 @@ def start() -> Path | None:
 
     The result is the library of the CPU kernel that was chosen, if there was a choice.
     """
-    llama_cpp.llama_log_set(_callback, ctypes.c_void_p(0))
+    llama_cpp.llama_log_set(LOG_CALLBACK, ctypes.c_void_p(0))
     chosen = _load_kernels()
     llama_cpp.llama_backend_init()
     return chosen

@@ -49,6 +49,8 @@ _SPELLINGS: Final = {
     "lora": Spelling(("--lora-scaled",)),
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
+    "mmproj": Spelling(("-mm",), ("LLAMA_ARG_MMPROJ",)),
+    "mmproj_offload": Spelling(variables=("LLAMA_ARG_MMPROJ_OFFLOAD",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
     "n_cpu_moe": Spelling(("-ncmoe",), ("LLAMA_ARG_N_CPU_MOE",)),
     "n_gpu_layers": Spelling(("-ngl", "--gpu-layers"), ("LLAMA_ARG_N_GPU_LAYERS",)),
@@ -75,8 +77,8 @@ _SPELLINGS: Final = {
 
 _BY_VARIABLE: Final = (
     "api_key_file chat_template chat_template_file chat_template_kwargs context_shift "
-    "cors_origins host models_dir models_max offline prefill_assistant rpc ssl_cert_file ssl_key_file "
-    "swa_full tags"
+    "cors_origins host image_max_tokens models_dir models_max offline prefill_assistant rpc ssl_cert_file "
+    "ssl_key_file swa_full tags"
 )
 """Options that are only given by another variable, too: LLAMA_ARG_ and their name."""
 
@@ -86,7 +88,7 @@ _IGNORED: Final = {
         "-cb --cont-batching --jinja "
         "--no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
         "--models-autoload --warmup --op-offload -e --escape --log-prefix "
-        "--log-timestamps --no-mmproj-offload -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
+        "--log-timestamps -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps --no-escape --no-host "
         "--no-cors-credentials --no-spec-draft-backend-sampling"
     ),
@@ -114,10 +116,14 @@ _ESSENTIAL: Final = {
 """Like those below, and whoever asked for it does not want what would be run without it."""
 
 _REFUSED: Final = {
-    "only text is supported, no images or audio": (
-        "-mm --mmproj -mmu --mmproj-url --mmproj-auto --mmproj-offload --image --audio --video "
-        "--media-path --image-min-tokens --image-max-tokens -mv --model-vocoder -mmdev --mmproj-device "
-        "--mtmd-batch-max-tokens --video-fps --video-timestamp-interval --video-ffmpeg-dir"
+    "name the projector with --mmproj FILE": "-mmu --mmproj-url --mmproj-auto",
+    "images are part of a request": "--image --media-path",
+    "images are encoded one by one, on the CPU or with --mmproj-offload on the first GPU": (
+        "-mmdev --mmproj-device --mtmd-batch-max-tokens"
+    ),
+    "an image has as many tokens as its projector says, or fewer: --image-max-tokens": "--image-min-tokens",
+    "only text and images are supported, no audio or video": (
+        "--audio --video -mv --model-vocoder --video-fps --video-timestamp-interval --video-ffmpeg-dir"
     ),
     "the lead chooses the number of draft tokens itself; --policy fixed with --depth N sets it": (
         "--draft-min --draft-n-min --spec-draft-n-min "

@@ -125,3 +125,21 @@ def test_a_name_stays_in_the_folder(question, tmp_path):
     path = SavedConversations(tmp_path).new_path(conversation)
     assert path.parent == tmp_path
     assert len(path.name) < 80
+
+
+def test_images_are_shown_with_the_first_question_and_not_saved(tmp_path):
+    picture = tmp_path / "a.png"
+    picture.write_bytes(b"a picture")
+    conversation = ChatConversation(images=[picture])
+    shown = {"type": "image_url", "image_url": {"url": "data:;base64,YSBwaWN0dXJl"}}
+    asked = [shown, {"type": "text", "text": "What?"}]
+    assert conversation.request("What?")["messages"] == [{"role": "user", "content": asked}]
+    conversation.add("What?", "A cat.")
+    first, _, last = conversation.request("Sure?")["messages"]
+    assert (first["content"], last["content"]) == (asked, "Sure?")
+    assert conversation.record()["messages"][0]["content"] == "What?"
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(CommandError, match="cannot read"):
+        ChatConversation(images=[tmp_path / "none.png"])

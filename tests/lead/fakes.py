@@ -3,6 +3,8 @@
 import asyncio
 import dataclasses
 import functools
+import hashlib
+from array import array
 
 from lead.backs.registry import Backs
 from lead.chat.template import ChatTemplate
@@ -12,6 +14,7 @@ from lead.engine.explain import Explain, Explained
 from lead.generation.engine_state import EngineState
 from lead.generation.front_vocabulary import FrontVocabulary
 from lead.generation.sequences import Sequences
+from lead.http.images import EncodedImage
 from lead.http.json_route import BodyReader
 from lead.http.services import Services
 from lead.server.app import create_app, open_services
@@ -21,6 +24,7 @@ from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import TokenizerJobs, decode, encode
 from lead.tokenizer.request_preparer import RequestPreparer
 from shared.errors import RequestError
+from shared.image_span import ImageSpan, row_identities
 from tests.lead.chat.cases import source
 
 N_CTX = 128
@@ -43,6 +47,18 @@ class InProcessTokenizer:
         return FrontVocabulary(
             self._preparer.describe(), vocabulary, lambda: self.run(None, TokenizerJobs.identify)
         )
+
+
+class FakeImages:
+    """Each image is two tokens around three rows, whatever its file has."""
+
+    most = 3
+
+    async def read(self, _client, data):
+        key = hashlib.sha256(data).hexdigest()
+        span = ImageSpan(start=1, n_rows=3, n_positions=3, key=key)
+        tokens = array("i", [5, *row_identities(key, 3), 6])
+        return EncodedImage(f"image{key[:32]}", tokens, (span,))
 
 
 class ScriptedEngine:
@@ -186,6 +202,11 @@ class ScriptedLead:
         tokenizer = InProcessTokenizer(self.vocabulary, self.template, settings.conversation, settings.limits)
         services = {"vocabulary": tokenizer.vocabulary(self.vocabulary), "tokenizer": tokenizer}
         self.app.state.services = dataclasses.replace(old, settings=settings, **services)
+
+    def sees(self):
+        """From now on the model has a projector."""
+        services = dataclasses.replace(self.app.state.services, images=FakeImages())
+        self.app.state.services = services
 
     def tokens(self, text):
         return self.vocabulary.tokenize(text, add_special=False, parse_special=False)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, field_validator
 
 from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
-from lead.chat.request_parts import NO_TOOLS, UNSEEN
+from lead.chat.request_parts import NO_TOOLS
 from lead.chat.sampling_fields import SamplingFields
 from lead.chat.unused_fields import ANTHROPIC, warn_left_out
 from shared.errors import RequestError
@@ -102,7 +102,7 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
         return None if tools == [] else tools
 
     def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for blocks other than text."""
+        """The fields of a chat request; raises RequestError for blocks other than text and images."""
         chat: dict[str, Any] = {
             **self.sampling(),
             "messages": list(self._messages(keep_billing_header)),
@@ -164,7 +164,7 @@ def _split(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
     texts = [block for block in others if block.get("type") not in _NO_TEXT]
     if not others:
         return
-    message: dict[str, Any] = {"role": role, "content": _text(texts, "messages")}
+    message: dict[str, Any] = {"role": role, "content": _content(texts)}
     if thought := "".join(str(b.get("thinking", "")) for b in others if b.get("type") == "thinking"):
         message["reasoning_content"] = thought
     if calls := [_call(block) for block in others if block.get("type") == "tool_use"]:
@@ -181,10 +181,20 @@ def _call(block: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _result(content: object) -> str:
+def _result(content: object) -> str | list[Block]:
     if isinstance(content, list):
-        return _text([UNSEEN if _is_image(block) else block for block in content], "messages")
+        return _content(content)
     return "" if content is None else str(content)
+
+
+def _content(blocks: Sequence[Any]) -> str | list[Block]:
+    """One text, or parts if there are images."""
+    if not any(map(_is_image, blocks)):
+        return _text(blocks, "messages")
+    return [
+        block if _is_image(block) else {"type": "text", "text": _text_of(block, "messages")}
+        for block in blocks
+    ]
 
 
 def _is_image(block: object) -> bool:

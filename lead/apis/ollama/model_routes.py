@@ -38,7 +38,7 @@ async def chat(
     renderer = OllamaRenderer(body.model or _name(services), is_chat=True)
     if body.is_empty:
         return _loaded(renderer, services, unloads=body.unloads)
-    fields = await convert(http_request, lambda: as_chat(body.to_chat()))
+    fields = await convert(http_request, lambda: as_chat(body.to_chat(sees=services.images is not None)))
     request = await read_chat_request(fields, http_request, services)
     return await respond(http_request, request, services, renderer)
 
@@ -57,7 +57,7 @@ async def generate(
         text = await convert(http_request, lambda: validated(CompletionRequest, body.to_chat()))
         request = await read_text_request(text, text.prompts(), http_request, services)
     else:
-        fields = await convert(http_request, lambda: as_chat(body.to_chat()))
+        fields = await convert(http_request, lambda: as_chat(body.to_chat(sees=services.images is not None)))
         request = await read_chat_request(fields, http_request, services)
     return await respond(http_request, request, services, renderer)
 
@@ -102,7 +102,7 @@ async def show(
             f"{info.architecture}.context_length": info.n_ctx_train,
             f"{info.architecture}.embedding_length": info.n_embd,
         },
-        "capabilities": ["completion", "tools", *thinks],
+        "capabilities": ["completion", "tools", *thinks, *(["vision"] if services.images else [])],
         "modified_at": time_text(services.started_at),
     }
 

@@ -97,10 +97,13 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
             fields["reasoning_effort"] = self.think
         return fields | {"private": self.private, "stream": self.stream}
 
-    def refuse_images(self, images: list[Any]) -> None:
-        """In Ollama's words."""
-        if images:
+    def content(self, text: str, images: list[Any], *, sees: bool) -> str | list[dict[str, Any]]:
+        """What a message shows and says; raises RequestError, in Ollama's words, unless the model `sees`."""
+        if not images:
+            return text
+        if not sees:
             raise RequestError(f'"{self.model}" does not support vision', "images")
+        return [*({"type": "image", "data": each} for each in images), {"type": "text", "text": text}]
 
 
 class OllamaChatRequest(OllamaRequest):
@@ -113,18 +116,18 @@ class OllamaChatRequest(OllamaRequest):
     def is_empty(self) -> bool:
         return not self.messages
 
-    def to_chat(self) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for images."""
+    def to_chat(self, *, sees: bool = False) -> dict[str, Any]:
+        """The fields of a chat request; raises RequestError for images unless the model `sees`."""
         tools = [tool.model_dump(exclude_unset=True) for tool in self.tools]
-        return self.common() | {"messages": list(self._messages()), "tools": tools or None}
+        return self.common() | {"messages": list(self._messages(sees=sees)), "tools": tools or None}
 
-    def _messages(self) -> Iterator[dict[str, Any]]:
+    def _messages(self, *, sees: bool) -> Iterator[dict[str, Any]]:
         """With ids for tool calls, which Ollama has not: results are in the order of the calls."""
         n_calls = 0
         waiting: deque[str] = deque()
         for message in self.messages:
-            self.refuse_images(message.images)
-            fields: dict[str, Any] = {"role": message.role, "content": message.content}
+            content = self.content(message.content, message.images, sees=sees)
+            fields: dict[str, Any] = {"role": message.role, "content": content}
             if message.thinking:
                 fields["reasoning_content"] = message.thinking
             if message.tool_calls:
@@ -152,9 +155,9 @@ class OllamaGenerateRequest(OllamaRequest):
     def is_empty(self) -> bool:
         return not self.prompt
 
-    def to_chat(self) -> dict[str, Any]:
+    def to_chat(self, *, sees: bool = False) -> dict[str, Any]:
         """The fields of a chat request, or with `raw` of a text completion; raises RequestError."""
-        self.refuse_images(self.images)
+        content = self.content(self.prompt, self.images, sees=sees and not self.raw)
         if self.suffix:
             raise RequestError(f'"{self.model}" does not support insert', "suffix")
         if self.template:
@@ -164,7 +167,7 @@ class OllamaGenerateRequest(OllamaRequest):
             schema = fields.pop("response_format", {}).get("schema", {} if self.format else None)
             return fields | {"prompt": self.prompt, "json_schema": schema}
         system = [{"role": "system", "content": self.system}] if self.system else []
-        return self.common() | {"messages": [*system, {"role": "user", "content": self.prompt}]}
+        return self.common() | {"messages": [*system, {"role": "user", "content": content}]}
 
 
 class OllamaModelRequest(NullIsDefault, strict=True):

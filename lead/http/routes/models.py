@@ -36,7 +36,7 @@ async def health(request: Request) -> Response:
 @router.get("/models", include_in_schema=False)
 async def models(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The one model that is served."""
-    return {"object": "list", "data": [_record(services)], "models": [_ollama_record(services.alias)]}
+    return {"object": "list", "data": [_record(services)], "models": [_ollama_record(services)]}
 
 
 @router.get("/v1/models/{name:path}")
@@ -59,6 +59,10 @@ def _record(services: Services) -> dict[str, Any]:
         "object": "model",
         "created": services.started_at,
         "owned_by": "llama-duo",
+        "architecture": {
+            "input_modalities": ["text", *(["image"] if services.images else [])],
+            "output_modalities": ["text"],
+        },
         "meta": {
             "vocab_type": info.vocab_type,
             "n_vocab": info.n_vocab,
@@ -96,7 +100,7 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "chat_template": model.template,
         "bos_token": model.bos_text,
         "eos_token": model.eos_text,
-        "modalities": {"vision": False, "video": False, "audio": False},
+        "modalities": {"vision": services.images is not None, "video": False, "audio": False},
         "endpoint_slots": services.settings.slots,
         "endpoint_props": False,
         "endpoint_metrics": services.settings.metrics,
@@ -115,8 +119,9 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
     }
 
 
-def _ollama_record(name: str) -> dict[str, Any]:
+def _ollama_record(services: Services) -> dict[str, Any]:
     """The record that llama-server adds for Ollama's clients; it is mostly empty there, too."""
+    name = services.alias
     return {
         "name": name,
         "model": name,
@@ -126,7 +131,7 @@ def _ollama_record(name: str) -> dict[str, Any]:
         "type": "model",
         "description": "",
         "tags": [""],
-        "capabilities": ["completion"],
+        "capabilities": ["completion", *(["multimodal"] if services.images else [])],
         "parameters": "",
         "details": {"format": "gguf", "family": "", "families": [""], "parameter_size": ""},
     }

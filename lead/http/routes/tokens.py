@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
 from lead.chat.request import ConversationFields
 from lead.http.generation_request import check_tools, prepare
+from lead.http.images import with_markers, without_markers
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_services
 from lead.tokenizer.jobs import TokenizerJobs, write_conversation
@@ -54,8 +55,10 @@ async def apply_template(
 ) -> Response:
     """The prompt that `/v1/chat/completions` would make the model continue."""
     check_tools(body, services)
+    body, images = await with_markers(body, http_request, services)
     conversation = write_conversation(body)
-    return _response(await prepare(http_request, services, TokenizerJobs.render_prompt, conversation))
+    prompt = await prepare(http_request, services, TokenizerJobs.render_prompt, conversation)
+    return _response(without_markers(prompt, images))
 
 
 def _response(body: bytes) -> Response:

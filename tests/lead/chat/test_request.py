@@ -68,10 +68,6 @@ def test_enable_thinking_must_be_a_boolean():
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        (
-            {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-            "image input is not",
-        ),
         ({"role": "user", "content": [{"type": "input_audio"}]}, "audio input is not supported"),
         ({"role": "user", "content": [{"type": "file"}]}, "file input is not supported"),
         ({"role": "user", "content": [{"type": "text"}]}, "a part must be"),
@@ -126,11 +122,25 @@ def test_a_part_is_shown_as_it_has_to_be_written():
         ConversationFields(messages=[{"role": "user", "content": [{"type": "text"}]}])
 
 
-@pytest.mark.parametrize("kind", ["image_url", "input_image"])
-def test_an_image_that_a_tool_returned_is_replaced_by_a_note(kind):
-    content = [{"type": "text", "text": "See:"}, {"type": kind, "image_url": "data:image/png;base64,x"}]
-    (message,) = ConversationFields(messages=[{"role": "tool", "content": content}]).messages
-    assert message.parts == ["See:", "[an image is left out here: this model reads text only]"]
+@pytest.mark.parametrize(
+    ("part", "url"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}}, "data:x"),
+        ({"type": "image_url", "image_url": "data:x"}, "data:x"),
+        ({"type": "input_image", "image_url": "data:x"}, "data:x"),
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}},
+            "data:;base64,eA==",
+        ),
+        ({"type": "image", "source": {"type": "url", "url": "http://x"}}, "http://x"),
+        ({"type": "image", "data": "eA==", "mimeType": "image/png"}, "data:;base64,eA=="),
+        ({"type": "input_image", "file_id": "f"}, ""),
+        ({"type": "image_url", "image_url": 3}, ""),
+    ],
+)
+def test_an_image_is_read_in_the_form_of_each_api(part, url):
+    (message,) = ConversationFields(messages=[{"role": "user", "content": [part]}]).messages
+    assert message.content[0].image_url.url == url
 
 
 def test_the_role_function_becomes_tool():

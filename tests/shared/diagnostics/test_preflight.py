@@ -29,6 +29,7 @@ from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     tokenizer,
 )
 from tests.tiny_eagle import write_tiny_eagle
+from tests.tiny_projectors import write_tiny_projector
 
 TARGET = str(builtin_target())
 
@@ -116,6 +117,16 @@ def test_threads_are_counted_on_the_chosen_cores():
     found = check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", "--cpus", "0-1"]))
     assert "2 threads on cores 0-1" in str(found)
     assert found.problems == []
+
+
+def test_a_projector_is_counted_and_has_to_be_one_of_the_model(tiny_model, tmp_path):
+    paths = {kind: write_tiny_projector(kind, tmp_path / kind) for kind in ("gemma3", "qwen2vl")}
+    model = ["-m", str(tiny_model("qwen2vl")), "--port", "0", "-t", "1"]
+    found = check(LeadSettings.from_command_line([*model, "--mmproj", str(paths["qwen2vl"])]))
+    assert dict(found.lines)["images"] == "qwen2vl, with 0.27 GB of host memory"
+    assert "on CPU" in dict(found.lines)["  images"]
+    (problem,) = check(LeadSettings.from_command_line([*model, "--mmproj", str(paths["gemma3"])])).problems
+    assert "is the projector of another model" in problem
 
 
 def test_a_taken_port_is_a_problem():

@@ -55,6 +55,8 @@ OPTIONS = [
     ("--no-mmap", "load_mode", "none"),
     ("--load-mode=dio", "load_mode", "dio"),
     ("-md b.gguf", "draft_model", "b.gguf"),
+    ("-mm c.gguf", "mmproj", "c.gguf"),
+    ("--no-mmproj-offload", "mmproj_offload", False),
     ("-ctkd q8_0", "cache_type_k_draft", "q8_0"),
     ("--draft 5", "draft_max", 5),
 ]
@@ -125,7 +127,8 @@ def test_options_without_effect_are_ignored(option):
 @pytest.mark.parametrize(
     ("option", "reason"),
     [
-        ("--mmproj", "only text"),
+        ("--audio", "only text and images"),
+        ("--mmproj-url", "--mmproj FILE"),
         ("-nocb", "always continuous"),
         ("-tbd", "--threads-draft"),
         ("-otd", "--device-draft"),

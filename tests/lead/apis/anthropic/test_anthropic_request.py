@@ -209,16 +209,14 @@ def test_limits_and_stop_sequences_are_converted():
 @pytest.mark.parametrize(
     ("block", "complaint"),
     [
-        ({"type": "image", "source": {}}, "image input is not supported"),
         ({"type": "document"}, "document input is not supported"),
         ({"type": "document", "source": {"type": "base64", "data": "x"}}, "document input is not supported"),
         ({"type": "document", "source": {"type": "text"}}, "a document block must have a text"),
         ({"type": "text"}, "a text block must have a text"),
-        ({"type": "image", "text": "Hi"}, "image input is not supported"),
         (result("c1", [{"type": "document"}]), "document input is not supported"),
     ],
 )
-def test_blocks_other_than_text_are_refused(block, complaint):
+def test_blocks_other_than_text_and_images_are_refused(block, complaint):
     request = MessagesRequest.model_validate({"messages": [{"role": "user", "content": [block]}]})
     with pytest.raises(RequestError, match=complaint):
         request.to_chat()
@@ -299,11 +297,13 @@ def test_a_tool_with_a_schema_is_offered_whatever_its_type(kind):
     assert chat["tools"] == [{"type": "function", "function": {"name": "add", "parameters": ADD}}]
 
 
-def test_an_image_that_a_tool_returned_is_replaced_by_a_note():
-    block = result("c1", [text("See:"), {"type": "image", "source": {"type": "base64", "data": "x"}}])
-    chat = MessagesRequest(messages=[{"role": "user", "content": [block]}]).to_chat()
-    content = "See:\n[an image is left out here: this model reads text only]"
-    assert chat["messages"] == [{"role": "tool", "tool_call_id": "c1", "content": content}]
+def test_an_image_stays_where_it_is_among_texts():
+    blocks = [text("See:"), {"type": "image", "source": {"type": "base64", "data": "x"}}]
+    chat = MessagesRequest(messages=[{"role": "user", "content": [result("c1", blocks), *blocks]}]).to_chat()
+    assert chat["messages"] == [
+        {"role": "tool", "tool_call_id": "c1", "content": blocks},
+        {"role": "user", "content": blocks},
+    ]
 
 
 @pytest.mark.parametrize(

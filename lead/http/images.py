@@ -1,0 +1,153 @@
+"""Images in requests: each becomes a marker in the text of its message, and rows in the tokens of the prompt.
+
+No image goes further than here: tokenizers, logs and other programs get the marker, a word that no client
+can guess. The engine gets what `ImageReader` has made of it.
+"""
+
+import asyncio
+import binascii
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from fastapi import Request
+
+from lead.chat.request import ConversationFields
+from lead.chat.request_parts import UNSEEN, ChatMessage, ContentPart
+from lead.http.client_gone import cancel_on_disconnect
+from lead.http.json_route import client_of
+from lead.tokenizer.fair_queue import Client
+from shared.errors import RequestError
+from shared.image_span import ImageMemory, ImageSpan
+
+if TYPE_CHECKING:
+    from array import array
+
+    from lead.http.services import Services
+
+B = TypeVar("B", bound=ConversationFields)
+
+SHOWN = "<__media__>"
+"""What stands for an image where the text of a prompt is shown, as in llama-server."""
+_DATA = "data:"
+_BASE64 = ";base64"
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedImage:
+    """What the model reads for an image. As long as this object is kept, its embeddings stay where they are.
+
+    marker: stands for it in texts. tokens: those around it, and its identities. spans: where the rows are in
+    `tokens`.
+    """
+
+    marker: str
+    tokens: "array[int]"
+    spans: tuple[ImageSpan, ...]
+
+    def spans_at(self, start: int) -> Iterator[ImageSpan]:
+        """The same, where `tokens` begin at `start`."""
+        for span in self.spans:
+            yield span.model_copy(update={"start": start + span.start})
+
+
+class ImageReader(Protocol):
+    """What sees images for the model (`--mmproj`). most: images in a request."""
+
+    most: int
+
+    async def memory(self) -> ImageMemory:
+        """Where embeddings will be, as soon as that is known; raises ModelLoadError."""
+
+    async def read(self, client: Client, data: bytes) -> EncodedImage:
+        """The image of a file; raises RequestError, UnavailableError."""
+
+    async def run(self) -> None:
+        """Keep what is needed running, until cancelled."""
+
+
+async def with_markers(
+    body: B, http_request: Request, services: "Services"
+) -> tuple[B, Sequence[EncodedImage]]:
+    """The conversation with markers in place of its images, and these; raises RequestError."""
+    urls = [(n, part.image_url.url) for n, part in _image_parts(body.messages) if part.image_url]
+    if not urls:
+        return body, ()
+    reader = services.images
+    if reader is None:
+        return _with_content(body, [_unseen(*each) for each in enumerate(body.messages)]), ()
+    if len(urls) > reader.most:
+        raise RequestError(
+            f"messages: {len(urls)} images; at most {reader.most} are read in a request (--max-images)",
+            "messages",
+        )
+    files = await asyncio.to_thread(lambda: [_decoded(n, url) for n, url in urls])
+
+    async def read_all() -> list[EncodedImage]:
+        return [await reader.read(client_of(http_request), file) for file in files]
+
+    images = await cancel_on_disconnect(http_request, read_all())
+    markers = iter([image.marker for image in images])
+    return _with_content(body, [_marked(each, markers) for each in body.messages]), images
+
+
+def without_markers(text: bytes, images: Sequence[EncodedImage]) -> bytes:
+    """A text of a prompt as it is shown."""
+    for image in images:
+        text = text.replace(image.marker.encode(), SHOWN.encode())
+    return text
+
+
+def _image_parts(messages: Sequence[ChatMessage]) -> Iterator[tuple[int, ContentPart]]:
+    for n, message in enumerate(messages):
+        for part in message.content if isinstance(message.content, list) else ():
+            if part.image_url is not None:
+                yield n, part
+
+
+def _with_content(body: B, messages: list[ChatMessage]) -> B:
+    return body.model_copy(update={"messages": messages})
+
+
+def _unseen(n: int, message: ChatMessage) -> ChatMessage:
+    """For a model that reads text only; raises RequestError unless the images are a tool's."""
+    if not any(_image_parts([message])):
+        return message
+    if message.role != "tool":
+        raise RequestError(
+            f"messages.{n}.content: image input is not supported: this model reads text", "messages"
+        )
+    assert isinstance(message.content, list)
+    note = ContentPart(text=UNSEEN["text"])
+    content = [part if part.image_url is None else note for part in message.content]
+    return message.model_copy(update={"content": content})
+
+
+def _marked(message: ChatMessage, markers: Iterator[str]) -> ChatMessage:
+    """With one text: no line break beside an image, as llama.cpp joins the parts (common/chat.cpp)."""
+    if not any(_image_parts([message])):
+        return message
+    assert isinstance(message.content, list)
+    text, is_after_image = "", False
+    for part in message.content:
+        if part.image_url is not None:
+            text += next(markers)
+        else:
+            text += ("\n" if text and not is_after_image else "") + part.value
+        is_after_image = part.image_url is not None
+    return message.model_copy(update={"content": text})
+
+
+def _decoded(n: int, url: str) -> bytes:
+    """The bytes that a data: URL has; raises RequestError."""
+    header, comma, data = url.partition(",")
+    if not url.startswith(_DATA) or not comma or not header.endswith(_BASE64):
+        raise RequestError(
+            f"messages.{n}.content: an image has to be in the request itself, as in "
+            "data:image/png;base64,…: this lead fetches none from elsewhere",
+            "messages",
+        )
+    try:
+        return binascii.a2b_base64(data)
+    except (ValueError, binascii.Error):
+        raise RequestError(f"messages.{n}.content: the image is not valid base64", "messages") from None

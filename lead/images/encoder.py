@@ -1,0 +1,368 @@
+"""The front's side of the process that encodes images: started, asked, killed if it hangs, started again.
+
+What an image has become is kept, within `--image-cache`, by its bytes, the projector and the limits. Of what
+clients send, nothing else stays.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import logging
+import random
+import secrets
+import signal
+import socket
+import time
+from array import array
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from pydantic import ValidationError
+
+from lead.http.fair_lock import FairLock
+from lead.http.images import EncodedImage
+from lead.images.image_memory import SharedMemory, Stored
+from lead.images.messages import (
+    HEADER,
+    MOST_JSON_BYTES,
+    MOST_ROWS,
+    Encoded,
+    EncoderAlive,
+    EncoderFailed,
+    EncoderOptions,
+    EncoderReady,
+    EncoderReply,
+    ImageRefused,
+    replies,
+)
+from lead.tokenizer.fair_queue import Client
+from shared.errors import ModelLoadError, QueueFullError, RequestError, UnavailableError
+from shared.image_span import ImageMemory, ImageSpan, row_identities
+from shared.keeper import Child, Keeper
+from shared.python_child import child_command, child_environment
+from shared.rate_limit import Backoff
+from shared.sandbox import NO_GPU, without_secrets
+from shared.supervisor import Supervisor
+
+log = logging.getLogger("lead")
+
+_STOP_SECONDS = 2.0
+_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
+_HUNG_SECONDS = 5.0
+"""It says each second that it works: one that is silent for so long is stopped."""
+_START_SECONDS = 60.0
+"""How long requests wait for another process."""
+_FLOAT_BYTES = 4
+_MOST_WAITING_BYTES = 128 << 20
+"""Of all images that wait to be encoded."""
+_MOST_KILLERS = 1024
+_ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
+_UNREADABLE = "messages: an image cannot be read"
+
+
+class EncoderProcess(Child):
+    """Lives from `start` to `end`. Its replies arrive one after the other."""
+
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+
+    @classmethod
+    async def start(cls, options: EncoderOptions, log_options: Sequence[str]) -> Self:
+        """Start one; raises OSError."""
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as unused:
+            unused.enter_context(ours)
+            module, given = "lead.images.encoder_process", options.model_dump_json()
+            process = cls(
+                child_command(module, str(theirs.fileno()), log_options[0], given, *log_options[1:]),
+                [theirs.fileno()],
+                stop_seconds=_STOP_SECONDS,
+                env=without_secrets(child_environment()) | _ENVIRONMENT | ({} if options.offload else NO_GPU),
+            )
+            unused.pop_all()
+        process._reader, process._writer = await asyncio.open_connection(sock=ours)
+        return process
+
+    def tell_to_end(self) -> None:
+        """It may be in the middle of an image."""
+        self.kill()
+
+    async def end(self) -> int | None:
+        status = await super().end()
+        self._writer.transport.abort()
+        return status
+
+    async def ask(self, data: bytes) -> None:
+        """Send the file of an image; raises OSError."""
+        self._writer.write(HEADER.pack(0, len(data)) + data)
+        await self._writer.drain()
+
+    async def reply(self, seconds: float, n_embd: int = 0) -> tuple[EncoderReply, bytes]:
+        """The next one, and what follows it.
+
+        Raises TimeoutError, EOFError and OSError if there is none, ValueError for one that cannot be.
+        """
+        async with asyncio.timeout(seconds):
+            n_json, n_rows_bytes = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+            if n_json > MOST_JSON_BYTES or n_rows_bytes > MOST_ROWS * n_embd * _FLOAT_BYTES:
+                raise ValueError("a reply is too long")
+            reply = replies.validate_json(await self._reader.readexactly(n_json))
+            rows = await self._reader.readexactly(n_rows_bytes)
+        if len(rows) != (reply.n_rows * n_embd * _FLOAT_BYTES if isinstance(reply, Encoded) else 0):
+            raise ValueError("a reply has another length than it says")
+        return reply, rows
+
+
+@dataclass(frozen=True, eq=False)
+class _KeptImage(EncodedImage):
+    """With the place of its embeddings, which is free when nobody has this object."""
+
+    stored: Stored = field(default_factory=lambda: Stored(0, 0))
+
+
+class ImageEncoder:
+    """A `lead.http.images.ImageReader`: `run` has to run for it to do anything."""
+
+    def __init__(
+        self,
+        options: EncoderOptions,
+        *,
+        most: int,
+        cache_bytes: int,
+        most_whole: int | None = None,
+        log_options: Sequence[str] = ("info",),
+    ) -> None:
+        """most_whole: rows that are decoded at once (`--ubatch-size`); None: any number.
+
+        Raises ConfigError.
+        """
+        self.most = most
+        self._options, self._most_whole, self._log_options = options, most_whole, log_options
+        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
+        self._supervisor = Supervisor(delays)
+        self._keeper = Keeper(self._supervisor, time.monotonic)
+        self._memory = SharedMemory(cache_bytes)
+        self._secret = secrets.token_bytes(16)
+        self._state = _state_of(options)
+        self._process: EncoderProcess | None = None
+        self._has_process = asyncio.Event()
+        self._first: asyncio.Future[EncoderReady] | None = None
+        self._kept: OrderedDict[str, _KeptImage] = OrderedDict()
+        self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}
+        self._n_waiting_bytes = 0
+        self._killers: OrderedDict[str, str] = OrderedDict()
+        self._turns = FairLock()
+        self.n_encoded = 0
+        """Images that were not kept from before."""
+
+    async def run(self) -> None:
+        """Keep a process running, until cancelled. Raises ModelLoadError if none can do anything."""
+        try:
+            await self._keeper.run(self._live)
+        except BaseException as error:
+            if not self._ready.done():
+                self._ready.set_exception(error if isinstance(error, Exception) else ModelLoadError("ended"))
+                self._ready.exception()  # that nobody may ask for
+            raise
+        finally:
+            self._supervisor.stop()
+            for task in self._encoding.values():
+                task.cancel()
+
+    async def memory(self) -> ImageMemory:
+        ready = await asyncio.shield(self._ready)
+        return ImageMemory(
+            descriptor=self._memory.descriptor, n_bytes=self._memory.n_bytes, most_whole=ready.most_whole
+        )
+
+    async def read(self, client: Client, data: bytes) -> EncodedImage:
+        digest = await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+        key = hashlib.sha256(f"{digest} {self._state}".encode()).hexdigest()
+        if kept := self._kept.get(key):
+            self._kept.move_to_end(key)
+            return kept
+        if reason := self._killers.get(key):
+            raise RequestError(reason, "messages")
+        if key not in self._encoding:
+            if self._n_waiting_bytes + len(data) > _MOST_WAITING_BYTES:
+                raise QueueFullError("too many images wait to be read: try again in a moment")
+            self._n_waiting_bytes += len(data)
+            self._encoding[key] = task = asyncio.ensure_future(self._encode(client, key, data))
+            task.add_done_callback(lambda _: self._forget(key, len(data)))
+        return await asyncio.shield(self._encoding[key])
+
+    @property
+    def _ready(self) -> "asyncio.Future[EncoderReady]":
+        """What the first process has said of itself."""
+        if self._first is None:
+            self._first = asyncio.get_running_loop().create_future()
+        return self._first
+
+    def _forget(self, key: str, n_bytes: int) -> None:
+        self._n_waiting_bytes -= n_bytes
+        task = self._encoding.pop(key)
+        if not task.cancelled():
+            task.exception()  # whoever asked may have left
+
+    # The process
+
+    async def _live(self) -> None:
+        """From the start of a process to its end."""
+        try:
+            process = await EncoderProcess.start(self._options, self._log_options)
+        except OSError as error:
+            log.warning("no process that reads images can be started: %s", error)
+            self._supervisor.ended(time.monotonic())
+            return
+        async with self._keeper.watching(process):
+            try:
+                if await self._begin(process):
+                    self._process = process
+                    self._has_process.set()
+                await asyncio.shield(process.ended)
+            finally:
+                self._leave(process)
+
+    async def _begin(self, process: EncoderProcess) -> bool:
+        """Whether it has loaded the projector; raises ModelLoadError."""
+        try:
+            reply, _ = await process.reply(_START_SECONDS * 10)
+        except (OSError, EOFError, TimeoutError, ValueError):
+            process.kill()
+            return False
+        if isinstance(reply, EncoderReady):
+            if not self._ready.done():
+                self._check(reply)
+                self._ready.set_result(reply)
+            self._supervisor.ready(time.monotonic())
+            self._supervisor.worked()
+            return True
+        process.kill()
+        if isinstance(reply, EncoderFailed) and not self._ready.done():
+            raise ModelLoadError(reply.reason)
+        return False
+
+    def _leave(self, process: EncoderProcess) -> None:
+        """Nobody asks it any more."""
+        process.kill()
+        if self._process is process:
+            self._process = None
+            self._has_process.clear()
+
+    def _check(self, ready: EncoderReady) -> None:
+        if self._most_whole is not None and ready.most_whole > self._most_whole:
+            raise ModelLoadError(
+                f"--ubatch-size {self._most_whole}: an image of this model has {ready.most_whole} rows, "
+                f"which are decoded at once: --ubatch-size {ready.most_whole} or more is needed"
+            )
+
+    # Images
+
+    async def _encode(self, client: Client, key: str, data: bytes) -> _KeptImage:
+        async with self._turns.turn(client):
+            process = await self._next_process()
+            ready = await self._ready
+            try:
+                reply, rows = await self._answer(process, data, ready.n_embd)
+            except (OSError, EOFError):  # TimeoutError among them: it is stopped, or the machine swaps
+                raise await self._died(process, key) from None
+            except ValueError as error:
+                self._leave(process)
+                log.warning("the process that reads images has said what cannot be: %s", _first_line(error))
+                raise RequestError(f"{_UNREADABLE}: it confuses what reads it", "messages") from None
+        if isinstance(reply, ImageRefused):
+            raise RequestError(reply.reason, "messages")
+        assert isinstance(reply, Encoded)
+        self.n_encoded += 1
+        return self._keep(key, reply, rows, ready.n_vocab)
+
+    async def _next_process(self) -> EncoderProcess:
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                while (process := self._process) is None:
+                    await self._has_process.wait()
+        except TimeoutError:
+            raise UnavailableError("images cannot be read at the moment: try again in a moment") from None
+        return process
+
+    async def _answer(self, process: EncoderProcess, data: bytes, n_embd: int) -> tuple[EncoderReply, bytes]:
+        await process.ask(data)
+        while True:
+            reply, rows = await process.reply(_HUNG_SECONDS, n_embd)
+            if not isinstance(reply, EncoderAlive):
+                return reply, rows
+
+    async def _died(self, process: EncoderProcess, key: str) -> Exception:
+        """It has ended in the middle of an image: the answer to whoever has sent that."""
+        self._leave(process)
+        status = await asyncio.shield(process.ended)
+        if status == -signal.SIGKILL:
+            return UnavailableError("what reads images was killed: try again in a moment")
+        how = signal.Signals(-status).name if status < 0 else f"status {status}"
+        log.warning("the process that reads images ended (%s); the image is refused", how)
+        self._note_killer(
+            key,
+            f"{_UNREADABLE}: it takes too much time"
+            if status == -signal.SIGPROF
+            else f"{_UNREADABLE}: it needs too much memory, or is damaged",
+        )
+        return RequestError(self._killers[key], "messages")
+
+    def _note_killer(self, key: str, reason: str) -> None:
+        """The next time it is refused at once."""
+        self._killers[key] = reason
+        if len(self._killers) > _MOST_KILLERS:
+            self._killers.popitem(last=False)
+
+    def _keep(self, key: str, encoded: Encoded, rows: bytes, n_vocab: int) -> _KeptImage:
+        stored = self._memory.store(rows)
+        while stored is None and self._kept:
+            self._kept.popitem(last=False)
+            stored = self._memory.store(rows)
+        if stored is None:
+            if len(rows) > self._memory.n_bytes:
+                raise RequestError(f"{_UNREADABLE}: it is larger than --image-cache", "messages")
+            raise QueueFullError(
+                "the images of the requests that are being answered fill --image-cache: try again in a moment"
+            )
+        tokens, spans, offset = array("i"), list[ImageSpan](), stored.offset
+        for i, chunk in enumerate(encoded.chunks):
+            if chunk.n_rows:
+                own = f"{key}-{i}"
+                spans.append(
+                    ImageSpan(
+                        start=len(tokens),
+                        n_rows=chunk.n_rows,
+                        n_positions=chunk.n_positions,
+                        key=own,
+                        width=chunk.width,
+                        whole=chunk.whole,
+                        offset=offset,
+                    )
+                )
+                offset += len(rows) * chunk.n_rows // encoded.n_rows
+                tokens += row_identities(own, chunk.n_rows)
+            tokens.extend(each for each in chunk.tokens if each < n_vocab)
+        kept = _KeptImage(self._marker(key), tokens, tuple(spans), stored)
+        self._kept[key] = kept
+        return kept
+
+    def _marker(self, key: str) -> str:
+        """A word that only this process can make: no client can write it."""
+        return f"image{hmac.digest(self._secret, key.encode(), 'sha256').hex()[:32]}"
+
+
+def _state_of(options: EncoderOptions) -> str:
+    """What else decides about the rows of an image."""
+    try:
+        file = options.projector.stat()
+    except OSError:
+        return ""  # the process says what is wrong with it
+    return f"{file.st_size} {file.st_mtime_ns} {options.max_tokens}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] if not isinstance(error, ValidationError) else "no known message"

@@ -1,0 +1,129 @@
+"""The process that encodes images: `python -m lead.images.encoder_process FD LEVEL OPTIONS`.
+
+On a CPU it opens nothing once the projector is loaded: no file, no connection.
+"""
+
+import contextlib
+import resource
+import socket
+import sys
+import threading
+from contextlib import AbstractContextManager
+
+from lead.images.image_header import ImageLimits, check_header
+from lead.images.messages import (
+    HEADER,
+    Encoded,
+    EncoderAlive,
+    EncoderFailed,
+    EncoderOptions,
+    EncoderReady,
+    ImageRefused,
+    framed,
+)
+from lead.images.projector import Projector
+from shared.errors import LibraryError, ModelLoadError, RequestError
+from shared.exits import end_with_parent_only
+from shared.logs import configure_logging
+from shared.sandbox import WorkerLimits
+
+_BEAT_SECONDS = 1.0
+
+
+def main() -> None:
+    """Load the projector, then encode until the front closes the socket."""
+    end_with_parent_only()
+    descriptor, level, given = sys.argv[1:4]
+    configure_logging(level, as_json="json" in sys.argv[4:])  # type: ignore[arg-type]  # the front passes on its own valid level
+    options = EncoderOptions.model_validate_json(given)
+    connection = socket.socket(fileno=int(descriptor))
+    try:
+        projector = Projector(
+            options.model,
+            options.projector,
+            n_threads=options.n_threads,
+            max_tokens=options.max_tokens,
+            offload=options.offload,
+        )
+        ready = EncoderReady(
+            n_embd=projector.n_embd, n_vocab=projector.n_vocab, most_whole=projector.most_whole
+        )
+    except (ModelLoadError, LibraryError, RequestError) as error:
+        connection.sendall(framed(EncoderFailed(reason=str(error))))
+        return
+    limits = WorkerLimits()
+    if not options.offload:  # a driver opens and writes what it needs when it needs it
+        _close_doors()
+    connection.sendall(framed(ready))
+    Server(connection, projector, options, limits).run()
+
+
+class Server:
+    """Answers one image after the other."""
+
+    def __init__(
+        self, connection: socket.socket, projector: Projector, options: EncoderOptions, limits: WorkerLimits
+    ) -> None:
+        self._connection, self._projector, self._options = connection, projector, options
+        self._limits = limits
+        self._sending = threading.Lock()
+
+    def run(self) -> None:
+        """Until the other end is closed."""
+        while header := self._receive(HEADER.size):
+            data = self._receive(HEADER.unpack(header)[1])
+            ended = threading.Event()
+            beat = threading.Thread(target=self._beat, args=(ended,), daemon=True)
+            beat.start()
+            try:
+                reply = self._answer(data)
+            finally:
+                ended.set()
+                beat.join()
+            self._send(reply)
+
+    def _answer(self, data: bytes) -> bytes:
+        options, limits = self._options, self._limits
+        try:
+            with self._memory():
+                with limits.time(options.decode_seconds):
+                    check_header(data, ImageLimits())
+                    bitmap = self._projector.decode(data)
+                with bitmap, limits.time(options.encode_seconds * options.n_threads):
+                    chunks, rows = self._projector.encode(bitmap)
+            return framed(Encoded(chunks=chunks), rows)
+        except RequestError as error:
+            return framed(ImageRefused(reason=str(error)))
+        except MemoryError:
+            return framed(ImageRefused(reason="messages: an image takes too much memory"))
+
+    def _memory(self) -> AbstractContextManager[None]:
+        """The limit of memory; a driver's mappings would count, too."""
+        if self._options.offload:
+            return contextlib.nullcontext()
+        return self._limits.memory(self._options.task_bytes)
+
+    def _beat(self, ended: threading.Event) -> None:
+        while not ended.wait(_BEAT_SECONDS):
+            self._send(framed(EncoderAlive()))
+
+    def _send(self, message: bytes) -> None:
+        with self._sending:
+            self._connection.sendall(message)
+
+    def _receive(self, n: int) -> bytes:
+        """So many bytes; empty if the front has closed its end."""
+        data = bytearray()
+        while len(data) < n and (more := self._connection.recv(min(n - len(data), 1 << 20))):
+            data += more
+        return bytes(data) if len(data) == n else b""
+
+
+def _close_doors() -> None:
+    """From now on nothing can be opened or written, and no dump of the memory is left."""
+    for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+        resource.setrlimit(each, (0, 0))
+
+
+if __name__ == "__main__":
+    main()

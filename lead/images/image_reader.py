@@ -1,0 +1,31 @@
+"""Where images are plugged into a lead with `--mmproj`."""
+
+from pathlib import Path
+
+from lead.http.images import ImageReader
+from lead.images.encoder import ImageEncoder
+from lead.images.messages import EncoderOptions
+from lead.settings.lead_settings import LeadSettings
+from shared.sandbox import MEGABYTE
+
+
+def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
+    """What sees for `model`; raises ConfigError."""
+    images = settings.images
+    assert images.mmproj
+    options = EncoderOptions(
+        model=model,
+        projector=images.mmproj.absolute(),
+        n_threads=settings.n_threads,
+        max_tokens=images.image_max_tokens,
+        offload=images.mmproj_offload,
+    )
+    return ImageEncoder(
+        options,
+        most=images.max_images,
+        cache_bytes=images.image_cache * MEGABYTE,
+        most_whole=min(
+            settings.compute.ubatch_size, settings.compute.batch_size or settings.compute.ubatch_size
+        ),
+        log_options=[settings.log_level, *(["json"] if settings.log_json else [])],
+    )

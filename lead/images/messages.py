@@ -1,0 +1,94 @@
+"""What passes between the front and the process that encodes images.
+
+A message is two lengths, JSON, and bytes. The front believes nothing that comes after an image: it is no
+pickle, and each number has bounds.
+"""
+
+import struct
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+HEADER = struct.Struct("!II")
+"""The number of bytes of JSON, and of what follows."""
+MOST_JSON_BYTES = 1 << 20
+MOST_ROWS = 1 << 16
+"""Of an image: 4 times as many as any model has."""
+
+
+class EncoderOptions(BaseModel, frozen=True):
+    """What is loaded, and what an image may cost. max_tokens: 0: as the projector says.
+
+    decode_seconds: CPU time for reading a file. encode_seconds: for the rest, of each thread. task_bytes: how
+    much memory the process may take for an image.
+    """
+
+    model: Path
+    projector: Path
+    n_threads: int = 1
+    max_tokens: int = 0
+    offload: bool = False
+    decode_seconds: float = 5.0
+    encode_seconds: float = 120.0
+    task_bytes: int = 2 << 30
+
+
+class EncoderReady(BaseModel, frozen=True):
+    """It waits for images. most_whole: rows of an image that is decoded whole; 0: none is."""
+
+    type: Literal["ready"] = "ready"
+    n_embd: Annotated[int, Field(ge=1, le=1 << 20)]
+    n_vocab: Annotated[int, Field(ge=1, le=1 << 24)]
+    most_whole: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+
+
+class EncoderFailed(BaseModel, frozen=True):
+    """It ends: what it should load cannot be used."""
+
+    type: Literal["failed"] = "failed"
+    reason: str
+
+
+class EncoderAlive(BaseModel, frozen=True):
+    """It works, and is not stopped."""
+
+    type: Literal["alive"] = "alive"
+
+
+class ImageRefused(BaseModel, frozen=True):
+    """Why an image cannot be read."""
+
+    type: Literal["refused"] = "refused"
+    reason: Annotated[str, Field(max_length=1000)]
+
+
+class Chunk(BaseModel, frozen=True):
+    """Tokens, or rows of the image: see `shared.image_span.ImageSpan`."""
+
+    tokens: list[Annotated[int, Field(ge=0, le=1 << 24)]] = []
+    n_rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+    n_positions: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+    width: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+    whole: bool = False
+
+
+class Encoded(BaseModel, frozen=True):
+    """An image; its rows follow, as float32 [n_rows, n_embd] for each chunk."""
+
+    type: Literal["encoded"] = "encoded"
+    chunks: list[Chunk]
+
+    @property
+    def n_rows(self) -> int:
+        return sum(chunk.n_rows for chunk in self.chunks)
+
+
+_AnyEncoderReply = EncoderReady | EncoderFailed | EncoderAlive | ImageRefused | Encoded
+EncoderReply = Annotated[_AnyEncoderReply, Field(discriminator="type")]
+replies: TypeAdapter[_AnyEncoderReply] = TypeAdapter(EncoderReply)
+
+
+def framed(message: BaseModel, payload: bytes = b"") -> bytes:
+    data = message.model_dump_json().encode()
+    return HEADER.pack(len(data), len(payload)) + data + payload

@@ -1,0 +1,178 @@
+"""The projector of a model (`mmproj`), in llama.cpp's libmtmd: from an image file to rows of embeddings.
+
+libmtmd is not among what llama_cpp loads; see `make images`.
+"""
+
+import ctypes
+import functools
+import importlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from lead.images.messages import Chunk
+from shared.errors import ModelLoadError, RequestError
+from shared.llama import library
+from shared.llama.native import FOLDER, llama_cpp
+from shared.llama.vocabulary import load_native
+from shared.models.file_kind import read_beginning
+
+_MISSING = (
+    f"--mmproj needs llama.cpp's library for images, libmtmd, which is not in {FOLDER}: `make images` builds "
+    "it in some minutes"
+)
+_SERVED = {"gemma3": {"gemma3"}, "qwen2vl_merger": {"qwen2vl"}, "qwen2.5vl_merger": {"qwen2vl"}}
+"""Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
+_MISMATCH = re.compile(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)")
+_IMAGE_CHUNK = 1
+_SAMPLE_SIDE = 224
+
+
+def check_fits(model: Path, projector: Path) -> None:
+    """Raise ModelLoadError for a file whose metadata are not those of a projector of this model."""
+    if not projector.is_file():
+        raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
+    found, text = read_beginning(projector), read_beginning(model)
+    kind = found.get("clip.projector_type") or found.get("clip.vision.projector_type", "")
+    if found.get("general.architecture") != "clip":
+        raise ModelLoadError(f"--mmproj: {projector} is no projector: its name usually begins with mmproj")
+    if kind not in _SERVED:
+        raise ModelLoadError(
+            f"--mmproj: {projector} is of the kind {kind!r}, which is not served yet; served are "
+            f"{', '.join(_SERVED)}"
+        )
+    architecture = text.get("general.architecture", "")
+    if architecture not in _SERVED[kind]:
+        raise ModelLoadError(
+            f"--mmproj: {projector} ({kind}) is the projector of another model than {model} ({architecture})"
+        )
+
+
+@functools.cache
+def _mtmd() -> Any:
+    """llama_cpp's bindings of libmtmd; raises ModelLoadError."""
+    os.environ.setdefault("MTMD_CPP_LIB", str(FOLDER))
+    try:
+        mtmd = importlib.import_module("llama_cpp.mtmd_cpp")
+    except (OSError, RuntimeError) as error:
+        is_there = "not found" not in str(error)  # but it cannot be loaded
+        raise ModelLoadError(f"--mmproj: {error}" if is_there else _MISSING) from error
+    mtmd.mtmd_log_set(library.LOG_CALLBACK, ctypes.c_void_p(0))
+    return mtmd
+
+
+class Projector:
+    """Loaded with its model, which has no weights here. One image at a time."""
+
+    def __init__(
+        self, model: Path, file: Path, *, n_threads: int = 1, max_tokens: int = 0, offload: bool = False
+    ) -> None:
+        """max_tokens: rows of an image; 0: as the file says. Raises ModelLoadError."""
+        check_fits(model, file)
+        library.start()
+        self._mtmd = mtmd = _mtmd()
+        parameters = llama_cpp.llama_model_default_params()
+        parameters.no_alloc, parameters.n_gpu_layers = True, 0  # no weights, but their sizes
+        parameters.load_mode = llama_cpp.llama_load_mode_from_str(b"none")
+        native = load_native(model, parameters)
+        self.n_embd: int = llama_cpp.llama_model_n_embd_inp(native)
+        self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(native))
+        options = mtmd.mtmd_context_params_default()
+        options.use_gpu, options.n_threads, options.warmup = offload, n_threads, False
+        options.print_timings = False
+        if max_tokens:
+            options.image_max_tokens = max_tokens
+        with library.captured_log() as lines:
+            self._context = mtmd.mtmd_init_from_file(os.fsencode(file), native, options)
+        if not self._context or not mtmd.mtmd_support_vision(self._context):
+            raise ModelLoadError(_reason(model, file, lines))
+        self._has_grid = bool(mtmd.mtmd_decode_use_mrope(self._context))
+        self._is_whole = bool(mtmd.mtmd_decode_use_non_causal(self._context, None))
+
+    @functools.cached_property
+    def most_whole(self) -> int:
+        """Rows of an image that has to be decoded whole; 0: none has to. All of such models have one size."""
+        with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
+            return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)
+
+    def decode(self, data: bytes) -> "_Bitmap":
+        """The pixels of a file that `check_header` has seen; raises RequestError."""
+        buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
+        found = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), False)
+        if not found:
+            raise RequestError("messages: an image cannot be read: its file is damaged", "messages")
+        return _Bitmap(self._mtmd, found)
+
+    def encode(self, bitmap: "_Bitmap") -> tuple[list[Chunk], bytes]:
+        """What the model reads for an image, and the embeddings of all rows; raises RequestError."""
+        chunks, rows = [], []
+        for chunk, native in self._chunks(bitmap):
+            chunks.append(chunk)
+            if chunk.n_rows:
+                if self._mtmd.mtmd_encode_chunk(self._context, native):
+                    raise RequestError("messages: an image cannot be read: encoding it failed", "messages")
+                embeddings = self._mtmd.mtmd_get_output_embd(self._context)
+                rows.append(ctypes.string_at(embeddings, 4 * self.n_embd * chunk.n_rows))
+        return chunks, b"".join(rows)
+
+    def _chunks(self, bitmap: "_Bitmap") -> Iterator[tuple[Chunk, Any]]:
+        mtmd = self._mtmd
+        part = mtmd.mtmd_input_part(None, bitmap.native)
+        parts = (ctypes.POINTER(mtmd.mtmd_input_part) * 1)(ctypes.pointer(part))
+        found = mtmd.mtmd_input_chunks_init()
+        try:
+            if mtmd.mtmd_tokenize_from_parts(self._context, found, parts, 1, False):
+                raise RequestError(
+                    "messages: an image cannot be read: it has an impossible shape", "messages"
+                )
+            for i in range(mtmd.mtmd_input_chunks_size(found)):
+                native = mtmd.mtmd_input_chunks_get(found, i)
+                yield self._chunk(native), native
+        finally:
+            mtmd.mtmd_input_chunks_free(found)
+
+    def _chunk(self, native: Any) -> Chunk:
+        mtmd = self._mtmd
+        if mtmd.mtmd_input_chunk_get_type(native) != _IMAGE_CHUNK:
+            n = ctypes.c_size_t()
+            tokens = mtmd.mtmd_input_chunk_get_tokens_text(native, ctypes.byref(n))
+            return Chunk(tokens=tokens[: n.value])
+        n_rows = mtmd.mtmd_input_chunk_get_n_tokens(native)
+        return Chunk(
+            n_rows=n_rows,
+            n_positions=mtmd.mtmd_input_chunk_get_n_pos(native),
+            width=self._width(native, n_rows) if self._has_grid else 0,
+            whole=self._is_whole,
+        )
+
+    def _width(self, native: Any, n_rows: int) -> int:
+        """Columns of the grid of an image: rows before the first one that is further down."""
+        image = self._mtmd.mtmd_input_chunk_get_tokens_image(native)
+        down = (i for i in range(n_rows) if self._mtmd.mtmd_image_tokens_get_decoder_pos(image, 0, i).y)
+        return next(down, n_rows)
+
+
+class _Bitmap:
+    """Pixels; freed when the context ends."""
+
+    def __init__(self, mtmd: Any, native: Any) -> None:
+        self._mtmd, self.native = mtmd, native
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._mtmd.mtmd_bitmap_free(self.native)
+
+
+def _reason(model: Path, file: Path, lines: list[str]) -> str:
+    """Why libmtmd has not loaded a projector."""
+    if found := next(filter(None, map(_MISMATCH.search, lines)), None):
+        return (
+            f"--mmproj: {file} is the projector of another model than {model}: its rows have {found[2]} "
+            f"numbers, the model's {found[1]}"
+        )
+    said = next((line.strip() for line in reversed(lines) if line.strip()), "llama.cpp does not say why")
+    return f"--mmproj: {file} cannot be loaded: {said}"

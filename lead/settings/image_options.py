@@ -1,0 +1,45 @@
+"""What a model that also sees is given, and how much clients may show it."""
+
+from pathlib import Path
+
+from pydantic import Field
+
+from shared.settings.options import OptionGroup
+
+
+class ImageOptions(OptionGroup):
+    """Images; the ring `lead.images` reads them."""
+
+    mmproj: Path | None = Field(
+        None,
+        description="path of the model's projector (mmproj-*.gguf), with which it sees images. They are read "
+        "in a process of their own, and backs never get them. Not with --context-shift or --exact; `make "
+        "images` builds what is needed",
+    )
+    mmproj_offload: bool = Field(
+        False,
+        description="encode images on the first GPU; its memory is not counted in the plan for the model, so "
+        "leave room with --fit-target",
+    )
+    image_max_tokens: int = Field(
+        0,
+        ge=0,
+        le=1 << 16,
+        description="maximum number of tokens that an image takes, for models that choose it by the size of "
+        "the image; 0: as the projector says",
+    )
+    max_images: int = Field(32, ge=1, le=4096, description="maximum number of images per request")
+    image_cache: int = Field(
+        256,
+        ge=1,
+        le=1 << 20,
+        description="memory for encoded images, in MiB: those of requests that are being answered, and as "
+        "many earlier ones as fit, so that no second question about an image has it encoded again",
+    )
+
+    @property
+    def n_bytes(self) -> int:
+        """What images take of the host's memory: the projector, and what was encoded."""
+        if self.mmproj is None or not self.mmproj.is_file():
+            return 0
+        return self.mmproj.stat().st_size + (self.image_cache << 20)

@@ -1,0 +1,69 @@
+import asyncio
+import contextlib
+
+import pytest
+
+from lead.images.encoder import ImageEncoder
+from lead.images.messages import EncoderOptions
+from lead.tokenizer.fair_queue import Client
+from shared.llama.native import FOLDER
+from tests.tiny_projectors import write_tiny_projector
+
+WIDTH = 64
+
+
+@pytest.fixture(scope="session")
+def libmtmd():
+    """Needs llama.cpp's library for images."""
+    if not any(FOLDER.glob("*mtmd*")):
+        pytest.skip("no libmtmd (make images)")
+
+
+@pytest.fixture(scope="session")
+def sight(tiny_model, tmp_path_factory, libmtmd):  # noqa: ARG001 - it is there
+    """Model and projector of an architecture."""
+
+    def make(architecture):
+        path = tmp_path_factory.getbasetemp() / f"mmproj-{architecture}.gguf"
+        if not path.exists():
+            write_tiny_projector(architecture, path, WIDTH)
+        return EncoderOptions(model=tiny_model(architecture), projector=path)
+
+    return make
+
+
+class Sight:
+    """An `ImageEncoder` that runs."""
+
+    def __init__(self, encoder):
+        self.encoder = encoder
+
+    async def read(self, data, client="a"):
+        return await self.encoder.read(Client(client), data)
+
+    @property
+    def pid(self):
+        return self.encoder._process.pid
+
+    def rows(self, image):
+        """The bytes of its embeddings."""
+        return self.encoder._memory.read(image.stored)
+
+
+@pytest.fixture
+async def see():
+    """Starts encoders."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(options, **changes):
+            encoder = ImageEncoder(options, **{"most": 8, "cache_bytes": 1 << 20} | changes)
+            running = asyncio.ensure_future(encoder.run())
+
+            async def end():
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+
+            stack.push_async_callback(end)
+            return Sight(encoder)
+
+        yield start
