@@ -46,13 +46,13 @@ class ImageMemory(BaseModel, frozen=True):
     """Embeddings of images, which the front writes and the engine reads.
 
     descriptor: of anonymous memory of `n_bytes`, inherited under the same number. Its file never has a name.
-    What a `Submit` refers to stays as it is until that has ended. most_whole: the most rows of an image that
+    What a `Submit` refers to stays as it is until that has ended. max_whole: the most rows of an image that
     is `whole`.
     """
 
     descriptor: int
     n_bytes: int
-    most_whole: int = 0
+    max_whole: int = 0
 
 
 def row_identities(key: str, n_rows: int) -> "array[int]":

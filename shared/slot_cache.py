@@ -241,12 +241,12 @@ class SlotCache:
         return Restore(self.index, self.saved.get(n_keep) or self.checkpoints[n_keep], n_keep)
 
 
-def cut_length(tokens: Sequence[int], n_most: int, stops: Iterable[int] | None = None) -> int:
-    """The most of the first `n_most` of `tokens` that can be kept or shared: here all cuts are rounded down.
+def cut_length(tokens: Sequence[int], n_max: int, stops: Iterable[int] | None = None) -> int:
+    """The most of the first `n_max` of `tokens` that can be kept or shared: here all cuts are rounded down.
 
     stops: the lengths to which a memory can be cut back; None: to any. No cut divides an image.
     """
-    n = image_start(tokens, min(n_most, len(tokens)))
+    n = image_start(tokens, min(n_max, len(tokens)))
     return n if stops is None else max((stop for stop in stops if stop <= n), default=0)
 
 

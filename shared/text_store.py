@@ -23,9 +23,9 @@ from shared.slot_cache import SlotCache, StoredText, common_prefix_length, least
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
-_MOST_TEXTS = 8192
+_MAX_TEXTS = 8192
 """A large memory would hold more short ones, but their lists of tokens take memory, too."""
-_MOST_NEIGHBOURS = 16
+_MAX_NEIGHBOURS = 16
 """How many texts before and after one in the order of texts are looked at for a checkpoint of it."""
 UNLIMITED = 1 << 62
 
@@ -159,14 +159,14 @@ class TextStore:
         """Whether the native cache of a slot holds its text, and needs no edits before."""
         return cache.index not in self._filled and cache.can_store
 
-    def store(self, cache: SlotCache, n_keep: int = 0, n_least: int = MIN_TOKENS) -> int | None:
+    def store(self, cache: SlotCache, n_keep: int = 0, n_min: int = MIN_TOKENS) -> int | None:
         """Store the text of a slot, which is to keep its first `n_keep` tokens; how much is left to store.
 
-        None: it cannot be stored; it has fewer than `n_least` tokens, is too long, or must be loaded or cut
+        None: it cannot be stored; it has fewer than `n_min` tokens, is too long, or must be loaded or cut
         back first. Texts that are its beginning go on as it, or are dropped. Nothing is stored if a text goes
         on from it.
         """
-        if len(cache) < n_least or not self.can_store(cache):
+        if len(cache) < n_min or not self.can_store(cache):
             return None
         # Whole texts are loaded in this step, and forgotten after that.
         held = self._held if self._size.n_part else []
@@ -279,8 +279,8 @@ class TextStore:
         """The text of which most serves `tokens`, and how much; `serves`: at most the common beginning."""
         at = self._find(tokens)
         before, after = (
-            self._sorted[max(0, at - _MOST_NEIGHBOURS) : at],
-            self._sorted[at : at + _MOST_NEIGHBOURS],
+            self._sorted[max(0, at - _MAX_NEIGHBOURS) : at],
+            self._sorted[at : at + _MAX_NEIGHBOURS],
         )
         n_best, best = 0, None
         for neighbours in (reversed(before), after):
@@ -373,9 +373,9 @@ class TextStore:
                 continue
             for text in earlier:
                 self._remove(text)
-            if len(self._texts) >= _MOST_TEXTS:
+            if len(self._texts) >= _MAX_TEXTS:
                 self._make_room(0, self._held)
-            if len(self._texts) < _MOST_TEXTS:  # else all of them are held
+            if len(self._texts) < _MAX_TEXTS:  # else all of them are held
                 self._add(StoredText.described_by(saved, "disk", itertools.repeat(0)))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
@@ -422,11 +422,11 @@ class TextStore:
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> None:
         """Forget texts until there is room for one of `n_bytes`."""
         for text in self.texts:
-            if len(self._texts) < _MOST_TEXTS and self._size.holds(self.n_bytes + n_bytes):
+            if len(self._texts) < _MAX_TEXTS and self._size.holds(self.n_bytes + n_bytes):
                 break
             if text in held or text.place == "coming":
                 continue
-            if len(self._texts) >= _MOST_TEXTS:
+            if len(self._texts) >= _MAX_TEXTS:
                 self._drop(text)
             elif text.place == "memory":
                 self._edits += [Forget(key) for key in text.keys]

@@ -12,7 +12,7 @@ from shared.saved_text import SavedPart, SavedText
 class FakeTextFiles:
     """A disk that outlives engines. error_rate: how often it fails, has lost a text, or damaged it."""
 
-    n_most = 10_000
+    n_max = 10_000
 
     def __init__(self, rng: random.Random, error_rate=0.0):
         self._rng, self._error_rate = rng, error_rate

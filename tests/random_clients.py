@@ -34,7 +34,7 @@ _LEAVING_EARLY = 0.12
 """The same while the engine waits for drafts, and before the first token of an answer."""
 _ASKING = (0.1, 0.6)
 """The share of requests that want one token."""
-_MOST_SILENT_LOOKS = 1000
+_MAX_SILENT_LOOKS = 1000
 _SOURCES = ("half-right", "silent")
 
 
@@ -42,13 +42,13 @@ _SOURCES = ("half-right", "silent")
 class Habits:
     """What requests are like.
 
-    endless: the share of those that go on to `n_most`, of prompt and answer together. n_at_once: the most
+    endless: the share of those that go on to `n_max`, of prompt and answer together. n_at_once: the most
     requests at the same time.
     """
 
     n_vocab: int
     n_ctx: int
-    n_most: int
+    n_max: int
     n_at_once: int
     endless: float
     n_keep: int | None
@@ -93,7 +93,7 @@ class RandomClients:
         """Some commands, none before `wait` is over, or something to do if nothing else would come."""
         assert wait is not None or not self._running, f"forgotten: {list(self._running)}"
         self._n_silent_looks += 1
-        assert self._n_silent_looks < _MOST_SILENT_LOOKS, f"no answers any more: {list(self._running)}"
+        assert self._n_silent_looks < _MAX_SILENT_LOOKS, f"no answers any more: {list(self._running)}"
         commands = [*self._change(wait), *self._draft(), *self._leave(wait), *self._arrive()]
         if wait:
             self._now += wait / 2 if commands else wait
@@ -173,8 +173,8 @@ class RandomClients:
         prompt = self._images.exchanged(self._question() if is_short else self._prompt())
         prompt = ends_with_a_token(cut(prompt, habits.n_ctx - 2))
         endless = self._random.random() < habits.endless
-        max_tokens = habits.n_most - len(prompt) if endless else self._random.randint(1, 60)
-        self.scripts.append([*without_images(prompt), *self.tokens(habits.n_most + 1 - len(prompt))])
+        max_tokens = habits.n_max - len(prompt) if endless else self._random.randint(1, 60)
+        self.scripts.append([*without_images(prompt), *self.tokens(habits.n_max + 1 - len(prompt))])
         self._running[f"s{number}"] = list(prompt)
         return Submit(
             sequence=f"s{number}",

@@ -394,8 +394,8 @@ class FailingTarget(FakeTarget):
         self.n_failed = 0
 
     def decode(self, spans):
-        n_least = sum(1 if span.image else len(span.tokens) for span in spans)
-        if n_least > 1 and self._rng.random() < self._rate:
+        n_min = sum(1 if span.image else len(span.tokens) for span in spans)
+        if n_min > 1 and self._rng.random() < self._rate:
             self.n_failed += 1
             raise KvCacheFullError("no room")
         return super().decode(spans)

@@ -48,7 +48,7 @@ _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
 """In the prompt cache: too few for all texts, so that some are dropped."""
 _N_PART = 25
 """Tokens that are stored and loaded in one step."""
-_MOST_ON_DISK = 1 << 30
+_MAX_ON_DISK = 1 << 30
 _MAX_ROWS = 100
 """Of an image: more than a ubatch has."""
 _RIGHT = 0.8
@@ -124,7 +124,7 @@ class TrafficRun:
             Habits(
                 n_vocab=self._model.n_vocab,
                 n_ctx=n_ctx,
-                n_most=n_ctx if traffic.n_keep is None else _LONG * n_ctx,
+                n_max=n_ctx if traffic.n_keep is None else _LONG * n_ctx,
                 n_at_once=traffic.n_requests_at_once,
                 endless=traffic.endless,
                 n_keep=traffic.n_keep,
@@ -148,7 +148,7 @@ class TrafficRun:
         self._engine = Engine(limits, speculation, self._sampler, frozenset())
         self._keeper = None
         if traffic.disk:
-            files = TextFiles(traffic.disk, "traffic", _MOST_ON_DISK)
+            files = TextFiles(traffic.disk, "traffic", _MAX_ON_DISK)
             self._keeper = _KeeperOfTraffic(self._engine, files, self._target, self._clients.clock)
         self._loop = Loop(
             self._target,

@@ -18,7 +18,7 @@ from shared.answer_stream import AnswerStream
 
 _PATIENCE_SECONDS = 180.0
 """Longer than an answer takes on a busy machine with all faults at once; then it counts as never ended."""
-_MOST_PAUSE_SECONDS = 1.0
+_MAX_PAUSE_SECONDS = 1.0
 """Retry-After is meant for people's clients; the campaign comes back sooner, to meet more faults."""
 _MESSAGE_CHARACTERS = 120
 _RETRIED = {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
@@ -83,11 +83,11 @@ class Asker:
         try:
             await (self._stream(outcome) if outcome.request.streamed else self._whole(outcome))
         except _RefusedError as refused:
-            await self._sleep(min(refused.seconds, _MOST_PAUSE_SECONDS))
+            await self._sleep(min(refused.seconds, _MAX_PAUSE_SECONDS))
             return False
         except httpx.ConnectError:
             outcome.errors.append("ConnectError")
-            await self._sleep(_MOST_PAUSE_SECONDS)
+            await self._sleep(_MAX_PAUSE_SECONDS)
             return False
         except httpx.TransportError as error:
             outcome.errors.append(type(error).__name__)

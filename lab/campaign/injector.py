@@ -28,7 +28,7 @@ _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
 """Each way."""
 _THROTTLED_BYTES_PER_SECOND = 2000.0
-_MOST_PIECE_BYTES, _MOST_PIECE_DELAY_SECONDS = 23, 0.02
+_MAX_PIECE_BYTES, _MAX_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """What the kernel ends processes with, and what their native code makes them end with."""
 _N_HOSTILE_CLIENTS, _HOSTILE_PAUSE_SECONDS = 4, 0.02
@@ -168,11 +168,11 @@ def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
 
 
 @asynccontextmanager
-async def _limited(process: psutil.Process, kind: int, most: int) -> AsyncIterator[None]:
+async def _limited(process: psutil.Process, kind: int, maximum: int) -> AsyncIterator[None]:
     """Within this context a resource of the process is limited (`prlimit`)."""
     try:
         before, hard = process.rlimit(kind)
-        process.rlimit(kind, (most, hard))
+        process.rlimit(kind, (maximum, hard))
     except psutil.NoSuchProcess as error:
         raise NothingThereError from error
     try:
@@ -187,13 +187,13 @@ def _engine_out_of_memory(site: Site, fault: Fault) -> AbstractAsyncContextManag
     return _limited(engine, resource.RLIMIT_AS, engine.memory_info().vms + _FREE_BYTES["engine"])
 
 
-def _front_limited(kind: int, most: Callable[[psutil.Process], int]) -> Action:
+def _front_limited(kind: int, maximum: Callable[[psutil.Process], int]) -> Action:
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
         del fault
         if site.replacing:  # which takes longer than its fault on a busy machine
             raise NothingThereError
-        async with _limited(site.front, kind, most(site.front)):
+        async with _limited(site.front, kind, maximum(site.front)):
             site.is_starved = True
             try:
                 yield
@@ -349,8 +349,8 @@ def _throttle(link: Link, fault: Fault) -> None:
 def _in_pieces(link: Link, fault: Fault) -> None:
     """Each message arrives in many parts, at uneven times."""
     rng = random.Random(fault.number)  # noqa: S311 - a seeded choice is wanted
-    link.most_bytes = _MOST_PIECE_BYTES
-    link.delay = lambda: rng.uniform(0.0, _MOST_PIECE_DELAY_SECONDS)
+    link.max_bytes = _MAX_PIECE_BYTES
+    link.delay = lambda: rng.uniform(0.0, _MAX_PIECE_DELAY_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

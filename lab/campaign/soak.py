@@ -38,7 +38,7 @@ from lab.parts.processes import Program
 from shared.errors import ConfigError
 from shared.models.builtin import builtin_draft, builtin_target
 
-_MOST_CLIENTS = 8
+_MAX_CLIENTS = 8
 _PAIRS_PER_CYCLE = 3
 _LOOPS_PER_CORE = 2
 """Beside them a program with one thread gets a third of a core."""
@@ -53,7 +53,7 @@ _GROWING = {"chat", "second turn", "logprobs", "penalties", "stop strings", "pre
 _FAULTS = ("back-stopped", "back-stopped", "back-stopped", "back-killed")
 _POLL_SECONDS = 1.0
 _ENDING_SECONDS = 5.0
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
     unit, used, sleeps, has_slept = unit_of(seconds), 0.0, False, False
     while used < seconds or sleeps:  # T(n) of an engine that sleeps at the end would not be seen
         cycle = [
-            Phase(rng.uniform(0.3, 1.5) * unit, rng.randint(1, _MOST_CLIENTS), n_loops)
+            Phase(rng.uniform(0.3, 1.5) * unit, rng.randint(1, _MAX_CLIENTS), n_loops)
             for n_loops in (0, _LOOPS_PER_CORE * n_cores) * _PAIRS_PER_CYCLE
         ]
         sleeps = not has_slept and used > _SLEEPS_AFTER * seconds
@@ -111,8 +111,8 @@ def main(arguments: Sequence[str]) -> None:
     shown = rows(findings)
     report.show("Soak", shown, {"what": ("what", ""), "value": ("value", "")})
     show_times(findings.samples)
-    print(*(f"FAILED {line}" for line in failures[:_MOST_SHOWN]), sep="\n")
-    for failure in findings.tally.failures[:_MOST_SHOWN]:
+    print(*(f"FAILED {line}" for line in failures[:_MAX_SHOWN]), sep="\n")
+    for failure in findings.tally.failures[:_MAX_SHOWN]:
         outcome = failure.outcome
         print(f"request {outcome.request.index}: {', '.join(failure.reasons)}; {outcome.errors}")
     report.finish("soak", shown, settings, failures=failures)
@@ -169,7 +169,7 @@ class Soak:
         async with campaign.asking(self._site, self._clock) as asker, asyncio.TaskGroup() as group:
             faults = group.create_task(injector.follow(back_faults(self._seed, self._unit)))
             watching = group.create_task(self._watch())
-            clients = [group.create_task(self._hold_talks(asker, number)) for number in range(_MOST_CLIENTS)]
+            clients = [group.create_task(self._hold_talks(asker, number)) for number in range(_MAX_CLIENTS)]
             for phase in phases(self._seed, self._seconds, os.cpu_count() or 1):
                 await self._live_through(phase)
             for task in (*clients, faults, watching):

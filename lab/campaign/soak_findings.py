@@ -12,23 +12,23 @@ from lab.parts import report
 from lab.parts.processes import Usage
 
 _LEVEL_SECONDS = 1200.0
-_MOST_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
+_MAX_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
     "MB of a process": (4.0, lambda usage: usage.megabytes / usage.n_processes),
     "descriptors of a process": (4.0, lambda usage: usage.n_descriptors / usage.n_processes),
     "processes": (1.0, lambda usage: usage.n_processes),
 }
 """Besides `_GROWTH_SHARE`; some programs have processes that come and go with what is asked."""
 _GROWTH_SHARE = 0.05
-_MOST_STEP_TOKENS, _MOST_RATIO = 32, 100.0
+_MAX_STEP_TOKENS, _MAX_RATIO = 32, 100.0
 """Between T(n) of any two n that a step of drafts may have. About 10 is true; some sizes wait to be timed."""
-_MOST_LONGER = 4.0
+_MAX_LONGER = 4.0
 """How many times as long as a wider step one may seem: 1.5 may be true, and T(n) be wrong by 3 meanwhile."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
 )
 _WARNING = re.compile(r" WARNING: (.*)")
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +85,14 @@ class Findings:
 def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
     """The first T(n) that is implausible."""
     for sample in samples:
-        costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MOST_STEP_TOKENS}
-        least, most = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))
-        if costs and not 0 < costs[most] < _MOST_RATIO * costs[least]:
-            minute, of_most, of_least = sample.seconds / 60, costs[most], costs[least]
-            yield f"minute {minute:.1f}: T({most}) is {of_most:.4g} ms, T({least}) {of_least:.4g}"
+        costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MAX_STEP_TOKENS}
+        minimum, maximum = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))
+        if costs and not 0 < costs[maximum] < _MAX_RATIO * costs[minimum]:
+            minute, of_max, of_min = sample.seconds / 60, costs[maximum], costs[minimum]
+            yield f"minute {minute:.1f}: T({maximum}) is {of_max:.4g} ms, T({minimum}) {of_min:.4g}"
             return
         for n, wider in combinations(sorted(costs, key=int), 2):
-            if costs[n] > _MOST_LONGER * costs[wider]:
+            if costs[n] > _MAX_LONGER * costs[wider]:
                 minute = sample.seconds / 60
                 yield f"minute {minute:.1f}: T({n}) is {costs[n]:.4g} ms, T({wider}) only {costs[wider]:.4g}"
                 return
@@ -104,19 +104,19 @@ def grown(samples: Sequence[Sample]) -> Iterator[str]:
     halves = late[: len(late) // 2], late[len(late) // 2 :]
     if not halves[0]:
         return
-    for what, (least, value) in _MOST_GROWTH.items():
-        first, second = (_most(half, value) for half in halves)
+    for what, (minimum, value) in _MAX_GROWTH.items():
+        first, second = (_max(half, value) for half in halves)
         for name in first.keys() & second.keys():
-            if second[name] > first[name] * (1 + _GROWTH_SHARE) + least:
+            if second[name] > first[name] * (1 + _GROWTH_SHARE) + minimum:
                 yield f"{name}: {what} grew from {first[name]:.0f} to {second[name]:.0f}"
 
 
-def _most(samples: Sequence[Sample], value: Callable[[Usage], float]) -> dict[str, float]:
-    most: defaultdict[str, float] = defaultdict(float)
+def _max(samples: Sequence[Sample], value: Callable[[Usage], float]) -> dict[str, float]:
+    maximum: defaultdict[str, float] = defaultdict(float)
     for sample in samples:
         for name, usage in sample.usage.items():
-            most[name] = max(most[name], value(usage))
-    return most
+            maximum[name] = max(maximum[name], value(usage))
+    return maximum
 
 
 def rows(findings: Findings) -> list[dict[str, str]]:
@@ -134,7 +134,7 @@ def rows(findings: Findings) -> list[dict[str, str]]:
     for kind, seconds in findings.seconds.items():
         values[f"tokens/s, {kind}"] = f"{findings.n_tokens[kind] / seconds:.1f}"
     values |= {f"errors that clients saw: {name}": n for name, n in tally.errors.items()}
-    values |= {f"warned: {text}": n for text, n in findings.warnings.most_common(_MOST_SHOWN)}
+    values |= {f"warned: {text}": n for text, n in findings.warnings.most_common(_MAX_SHOWN)}
     if findings.samples:
         steps = findings.samples[-1].step_ms.items()
         values["step_ms at the end"] = ", ".join(f"{n}: {milliseconds:g}" for n, milliseconds in steps)

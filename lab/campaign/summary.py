@@ -9,7 +9,7 @@ from lab.campaign.campaign import Result
 from lab.campaign.injector import Happened
 from lab.parts import report
 
-_MOST_FAILURES = 20
+_MAX_FAILURES = 20
 
 Row = dict[str, Any]
 
@@ -58,7 +58,7 @@ def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> l
     """What went wrong with which request under which faults, and the command that asks it again."""
     return [
         line
-        for failure in tally.failures[:_MOST_FAILURES]
+        for failure in tally.failures[:_MAX_FAILURES]
         for line in _describe(failure, active(failure, happened), command)
     ]
 

@@ -16,9 +16,9 @@ from shared.diagnostics.prospects import (
 from shared.protocol import PROTOCOL_VERSION
 
 _START_IT = "start it with the same options, without `doctor`"
-LEAST_STEPS = 50
+MIN_STEPS = 50
 """With fewer steps, acceptance rates and times are not meaningful."""
-_LEAST_SCORED = 50
+_MIN_SCORED = 50
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
 _LATE_SHARE = 0.5
@@ -77,7 +77,7 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
             "version of llama-duo on both machines"
         )
     if not back.n_drafts:
-        if planner.n_steps >= LEAST_STEPS:
+        if planner.n_steps >= MIN_STEPS:
             yield problem(
                 f"{back.name} has sent no drafts since it connected. If there were requests since then that "
                 "are not private, read its log and run `back doctor` on its machine"
@@ -85,7 +85,7 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
         else:
             yield good(f"{back.name} ({back.model}) is connected and idle")
         return
-    if planner.n_steps < LEAST_STEPS:
+    if planner.n_steps < MIN_STEPS:
         yield good(f"{back.name} ({back.model}) has sent drafts; {_too_few(planner)}")
         return
     found = [*_check_back_acceptance(back, planner), *_check_back_speed(back, planner, own)]
@@ -100,7 +100,7 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterato
         return
     share = draft_ms / step_ms
     words = f"drafting a token takes {draft_ms:.1f} ms, a step of the lead {step_ms:.1f} ms"
-    if planner and planner.n_steps < LEAST_STEPS and share > SLOW_BACK:
+    if planner and planner.n_steps < MIN_STEPS and share > SLOW_BACK:
         yield hint(f"{words}; {_too_few(planner)}")
     elif share > _TOO_SLOW:
         yield problem(f"{words}: the draft model is too slow; use a smaller one, more --threads or a GPU")
@@ -116,7 +116,7 @@ def check_contention(report: LeadReport, own: str, draft_ms: float, *, is_local:
     `own` is the back's name; `is_local`: it is on the lead's machine.
     """
     planner, back = report.planner, next((each for each in report.backs if _is_named(each, own)), None)
-    if not planner or not back or min(planner.n_steps, back.n_drafts) < LEAST_STEPS:
+    if not planner or not back or min(planner.n_steps, back.n_drafts) < MIN_STEPS:
         return
     token_ms = _token_ms(back, planner)
     if token_ms and token_ms > _CONTENDED * draft_ms:
@@ -213,7 +213,7 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
 
 def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
     n_choices = sum(planner.depths.values())
-    if planner.n_steps < LEAST_STEPS or not n_choices:
+    if planner.n_steps < MIN_STEPS or not n_choices:
         yield hint(
             f"the lead has run only {planner.n_steps} steps: request a long answer, then run doctor again"
         )
@@ -231,7 +231,7 @@ def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
 
 def _check_back_acceptance(back: BackReport, planner: PlannerReport) -> Iterator[Finding]:
     source = planner.sources.get(back.name)
-    if source and source.n_scored >= _LEAST_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
+    if source and source.n_scored >= _MIN_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
         yield problem(
             f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens after right ones are "
             f"right: its model ({back.model}) predicts the lead's text poorly; use one of the same family "
@@ -242,7 +242,7 @@ def _check_back_acceptance(back: BackReport, planner: PlannerReport) -> Iterator
 def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None) -> Iterator[Finding]:
     token_ms, step_ms = _token_ms(back, planner), planner.plain_step_ms
     is_own = own is not None and _is_named(back, own)
-    if back.n_drafts < _LEAST_SCORED:
+    if back.n_drafts < _MIN_SCORED:
         return
     share = token_ms / step_ms if token_ms and step_ms else 0.0
     words = (
@@ -265,7 +265,7 @@ def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None)
 
 def _share_right(back: BackReport, planner: PlannerReport) -> str:
     source = planner.sources.get(back.name)
-    if not source or source.n_scored < _LEAST_SCORED:
+    if not source or source.n_scored < _MIN_SCORED:
         return ""
     # Not the share of the verified tokens: there, every token after a wrong one counts as wrong.
     return f": {source.n_right / source.n_scored:.0%} of its tokens that follow correct ones are correct"
@@ -277,4 +277,4 @@ def _token_ms(back: BackReport, planner: PlannerReport) -> float | None:
 
 
 def _too_few(planner: PlannerReport) -> str:
-    return f"too few steps to tell ({planner.n_steps} of {LEAST_STEPS})"
+    return f"too few steps to tell ({planner.n_steps} of {MIN_STEPS})"

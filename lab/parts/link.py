@@ -30,14 +30,14 @@ class Link:
         self.delay: Callable[[], float] = _none
         """Seconds, asked for each chunk."""
         self.bytes_per_second = math.inf
-        self.most_bytes = _ANY_SIZE
+        self.max_bytes = _ANY_SIZE
         """How many bytes arrive together."""
 
     def restore(self) -> None:
         """A perfect network from now on; what went into a black hole arrives late, as TCP sends it again."""
         self.delay = _none
         self.bytes_per_second = math.inf
-        self.most_bytes = _ANY_SIZE
+        self.max_bytes = _ANY_SIZE
         self._flows.set()
 
     async def __aenter__(self) -> Self:
@@ -109,7 +109,7 @@ class Link:
             data = b"-"
             while data:
                 try:
-                    data = await reader.read(self.most_bytes)
+                    data = await reader.read(self.max_bytes)
                 except OSError:  # a connection that breaks has ended, too
                     data = b""
                 await self.pace(len(data))

@@ -14,7 +14,7 @@ from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
-_N_LEAST = 16
+_N_MIN = 16
 """Positions that are tried whatever time that takes."""
 _WHOLE_PROMPT = 1 << 30
 
@@ -132,4 +132,4 @@ class AcceptanceTrial:
         return -1
 
     def _is_over(self, until: float) -> bool:
-        return self._n_tried >= _N_LEAST and self._clock() >= until
+        return self._n_tried >= _N_MIN and self._clock() >= until

@@ -27,7 +27,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _N_TOKENS = 512
 _N_SEEDS = 3
-_MOST, _LEAST = 0.995, 0.005
+_MAX, _MIN = 0.995, 0.005
 """What the simulated texts can have as acceptance."""
 _LOCAL_TRIP_S = 0.0002
 """Between two processes of one machine."""
@@ -121,8 +121,8 @@ def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None
     """With backs on other machines, as few as do, if that is faster than the best on this one."""
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
     remote = [each for each in remote if not each.arrangement.differs]
-    least = best(forecasts).tokens_per_second * (1 + _MARGIN)
-    faster = [each for each in remote if each.tokens_per_second > least]
+    minimum = best(forecasts).tokens_per_second * (1 + _MARGIN)
+    faster = [each for each in remote if each.tokens_per_second > minimum]
     return _fastest(faster) if faster else None
 
 
@@ -189,8 +189,8 @@ def n_machines(forecast: SpeedForecast) -> int:
 
 def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
     """The fastest, or an earlier one that is nearly as fast."""
-    most = max(each.tokens_per_second for each in rivals)
-    return next(each for each in rivals if each.tokens_per_second >= most * (1 - _MARGIN))
+    maximum = max(each.tokens_per_second for each in rivals)
+    return next(each for each in rivals if each.tokens_per_second >= maximum * (1 - _MARGIN))
 
 
 def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
@@ -203,7 +203,7 @@ def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[
 
 
 def _possible(acceptance: float) -> float:
-    return min(max(acceptance, _LEAST), _MOST)
+    return min(max(acceptance, _MIN), _MAX)
 
 
 def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, acceptance: float) -> Cell:

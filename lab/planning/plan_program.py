@@ -28,12 +28,12 @@ from shared.logs import configure_logging
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
-_LEAST_TOGETHER_S, _MOST_TOGETHER_S = 1.5, 8.0
+_MIN_TOGETHER_S, _MAX_TOGETHER_S = 1.5, 8.0
 _WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
 _STEPS_TOGETHER = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
-_MOST_SIMULATORS = 16
+_MAX_SIMULATORS = 16
 _LOADED = 0.5
 """Busy threads of other programs beyond which measurements are doubtful."""
 _SHARES = (0.0, 0.25, 0.5)
@@ -108,7 +108,7 @@ def simulated(settings: PlanSettings) -> HardwareReport:
     """Of hardware that is not here."""
     plans, machines = [], settings.machines[0]
     with ExitStack() as stack:
-        n = min(len(cpus.usable()), _MOST_SIMULATORS)
+        n = min(len(cpus.usable()), _MAX_SIMULATORS)
         processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
 
         def simulate_cells(cells: Sequence[Cell]) -> list[float]:
@@ -193,7 +193,7 @@ def measure_split(split: CoreSplit, load: Load) -> SplitTimes:
     with pinned_process(_pinned(split.lead_cpus)) as lead, pinned_process(_pinned(split.back_cpus)) as back:
         steps = lead.submit(measure_steps, load.model, target).result()
         token_s = back.submit(measure_token, draft).result()
-        seconds = min(max(_LEAST_TOGETHER_S, _STEPS_TOGETHER * steps[1]), _MOST_TOGETHER_S)
+        seconds = min(max(_MIN_TOGETHER_S, _STEPS_TOGETHER * steps[1]), _MAX_TOGETHER_S)
         drafting = back.submit(measure_steps, draft.model, draft.options, [1], _ENDLESS, seconds)
         stepping = lead.submit(measure_steps, load.model, target, _WIDTHS_TOGETHER, _ENDLESS, seconds)
         together, token_together_s = stepping.result(), drafting.result()[1]

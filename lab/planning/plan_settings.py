@@ -26,14 +26,14 @@ _PATHS: TypeAdapter[tuple[Path, ...]] = TypeAdapter(ModelPaths)
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|s)")
 _SECONDS = {"ms": 0.001, "s": 1.0}
 _LONGEST = 60.0
-_MOST_TRIPS = 8
-_MOST_BACKS, _MOST_NUMBERS = 16, 4
+_MAX_TRIPS = 8
+_MAX_BACKS, _MAX_NUMBERS = 16, 4
 
 
 def _read_durations(text: str) -> tuple[float, ...]:
     """`5ms,0.1s` → (0.005, 0.1)."""
-    if text.count(",") >= _MOST_TRIPS:
-        raise ValueError(f"more than {_MOST_TRIPS} times")
+    if text.count(",") >= _MAX_TRIPS:
+        raise ValueError(f"more than {_MAX_TRIPS} times")
     return tuple(map(_seconds, text.split(",")))
 
 
@@ -47,15 +47,15 @@ def _seconds(text: str) -> float:
 def _read_numbers(text: str, low: float, high: float) -> list[float]:
     """`1,2` → [1.0, 2.0]."""
     values = sorted({float(each) for each in text.split(",")})
-    if len(values) > _MOST_NUMBERS or not all(low <= each <= high for each in values):
-        raise ValueError(f"{text!r} is not up to {_MOST_NUMBERS} numbers from {low:g} to {high:g}")
+    if len(values) > _MAX_NUMBERS or not all(low <= each <= high for each in values):
+        raise ValueError(f"{text!r} is not up to {_MAX_NUMBERS} numbers from {low:g} to {high:g}")
     return values
 
 
 def _read_counts(text: str) -> list[int]:
     if not re.fullmatch(r"[\d, ]+", text):
         raise ValueError(f"{text!r} is not whole numbers, as in 1,2,4")
-    return [int(each) for each in _read_numbers(text, 1, _MOST_BACKS)]
+    return [int(each) for each in _read_numbers(text, 1, _MAX_BACKS)]
 
 
 def _read_speeds(text: str) -> list[float]:

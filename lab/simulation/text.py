@@ -27,7 +27,7 @@ _ALIKE = 0.8
 _STRIDE = 1024
 _ASTRAY = 512
 """Tokens per position, and the first one of those that are drafted after a wrong token."""
-_MOST_CHOICES = 24
+_MAX_CHOICES = 24
 """Tokens per position that are one draft model's own; there are at most 21 models."""
 
 
@@ -102,7 +102,7 @@ def _guesses(
     """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
     confidence = 1 / (1 + math.exp(-logit))
     n_runners_up = len(skill.recall)
-    true, own = Text.token(position), position * _STRIDE + 1 + _MOST_CHOICES * skill.number
+    true, own = Text.token(position), position * _STRIDE + 1 + _MAX_CHOICES * skill.number
     tokens = [true if right else own, *range(own + 1, own + 1 + n_runners_up)]
     rank = 1 + bisect_right(list(accumulate(skill.recall)), second)
     if not right and skill.honest and rank <= n_runners_up:

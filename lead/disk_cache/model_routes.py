@@ -16,7 +16,7 @@ from shared.errors import RequestError, UnsupportedError
 
 router = APIRouter(route_class=JsonRoute)
 
-_MOST_NAME_BYTES = 255
+_MAX_NAME_BYTES = 255
 _WRONG_IN_NAME = re.compile(
     '[\x00-\x1f\x7f-\x9f/\\\\:*?"<>|\uff0e\u2215\u2216\ud800-\udfff\ufffd\ufeff]|^ | $|\\.$|\\.\\.'
 )
@@ -69,7 +69,7 @@ def _slot(id_slot: str, services: Services) -> int:
 
 
 def _path(folder: Path, name: str) -> Path:
-    if not name or _WRONG_IN_NAME.search(name) or len(name.encode()) > _MOST_NAME_BYTES:
+    if not name or _WRONG_IN_NAME.search(name) or len(name.encode()) > _MAX_NAME_BYTES:
         raise RequestError("Invalid filename", "filename")
     return folder / name
 

@@ -80,7 +80,7 @@ class SlotActions:
         if slot.cache.tokens:
             if not self._texts.can_store(slot.cache):
                 return None
-            if n_left := self._texts.store(slot.cache, n_least=1):
+            if n_left := self._texts.store(slot.cache, n_min=1):
                 return None
             if n_left is None:
                 raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")

@@ -28,7 +28,7 @@ from shared.saved_text import SavedPart, SavedText
 log = logging.getLogger("engine")
 
 _FORMAT, _EARLIER = b"llama-duo text 2 ", b"llama-duo slot 1 "
-_MOST_LINE_BYTES = 1 << 30
+_MAX_LINE_BYTES = 1 << 30
 _MANIFEST, _EARLIER_MANIFEST = ".text", ".json"
 _OURS = re.compile(r"([0-9a-f]{24})(\.text|\.json|-[0-9a-f]{12}\.kv|\.(?:text|json)\.[0-9a-f]{8}\.part)")
 _CHUNK = 1 << 20
@@ -58,7 +58,7 @@ def _read_head(file: BinaryIO, key: str) -> SavedText:
         raise DamagedTextError("is no saved text")
     if first[len(_FORMAT) :] != f"{key}\n".encode():
         raise DamagedTextError("was saved with another model, other options, or another version of llama.cpp")
-    digest, manifest = file.readline(64), file.readline(_MOST_LINE_BYTES)
+    digest, manifest = file.readline(64), file.readline(_MAX_LINE_BYTES)
     if digest != f"{_digest(manifest)}\n".encode():
         raise _damaged()
     try:
@@ -120,9 +120,9 @@ def new_name() -> str:
 class TextFiles:
     """One thread may write, while another looks, and others read."""
 
-    def __init__(self, folder: Path, key: str, n_most: int) -> None:
-        """n_most: bytes in `folder`, whatever their KEY. Raises OSError."""
-        self.n_most = n_most
+    def __init__(self, folder: Path, key: str, n_max: int) -> None:
+        """n_max: bytes in `folder`, whatever their KEY. Raises OSError."""
+        self.n_max = n_max
         self._root, self._key = folder / "texts", key
         self.folder = self._root / key
         self._changed_at = 0
@@ -247,7 +247,7 @@ class TextFiles:
         for name in sorted(texts, key=lambda each: used[each]):
             if not used[name] and time.time() - max(map(_used_at, texts[name])) < ABANDONED_SECONDS:
                 continue  # it is being written
-            if used[name] and n_bytes <= self.n_most:
+            if used[name] and n_bytes <= self.n_max:
                 break
             for path in sorted(texts[name], key=lambda each: each.suffix != _MANIFEST):
                 path.unlink(missing_ok=True)

@@ -215,7 +215,7 @@ class TextKeeper:
             return False
         if (
             sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
-            > self._files.n_most
+            > self._files.n_max
         ):
             take_back(pieces, self._memory)
             self._left_out.add(text)

@@ -24,7 +24,7 @@ from shared.models.file_kind import RANK, pooling_of
 
 _USUAL_CTX = 2048
 """Attention takes memory with the square of a text's length."""
-_LEAST_BATCH = 512
+_MIN_BATCH = 512
 
 Vector = NDArray[np.float32]
 
@@ -42,7 +42,7 @@ class VectorEncoder:
         self._vocabulary = Vocabulary(self._model, load.model)
         info = self._vocabulary.info
         n_ctx = min(load.n_ctx or _USUAL_CTX, info.n_ctx_train or _USUAL_CTX)
-        self._n_batch = max(n_ctx, _LEAST_BATCH)
+        self._n_batch = max(n_ctx, _MIN_BATCH)
         self._context = self._open(load, pooling or llama_cpp.LLAMA_POOLING_TYPE_MEAN)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._batch = _EncoderBatch(self._n_batch)

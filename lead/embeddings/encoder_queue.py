@@ -15,7 +15,7 @@ MAX_WAITING = 1 << 16
 _MAX_WAITING_BYTES = 64 << 20
 _BATCH_TOKENS = 512
 """More in a batch are not computed faster: every text is compared with all of it."""
-_MOST_TRIES = 3
+_MAX_TRIES = 3
 
 
 @dataclass(eq=False, slots=True)
@@ -90,8 +90,8 @@ class EncoderQueue(Generic[T]):
         self._running.clear()
         for text in tried[:first]:
             text.n_tries += 1
-        self._next.extendleft(text for text in reversed(tried) if text.n_tries < _MOST_TRIES)
-        return [text for text in tried if text.n_tries >= _MOST_TRIES]
+        self._next.extendleft(text for text in reversed(tried) if text.n_tries < _MAX_TRIES)
+        return [text for text in tried if text.n_tries >= _MAX_TRIES]
 
     def clear(self) -> Sequence[WaitingText[T]]:
         """Nobody will compute them: all texts."""

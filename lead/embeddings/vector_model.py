@@ -24,7 +24,7 @@ from shared.settings.options import AUTO_LAYERS
 
 _NICE = 19
 """The least that there is: beside an engine, what nobody else needs is enough."""
-_MOST_LAYERS = 999
+_MAX_LAYERS = 999
 
 
 class VectorsAsked(NamedTuple):
@@ -198,7 +198,7 @@ class VectorModels:
 
 
 def n_layers(asked: int) -> int:
-    return asked if asked > AUTO_LAYERS else _MOST_LAYERS
+    return asked if asked > AUTO_LAYERS else _MAX_LAYERS
 
 
 def models_of(app: FastAPI) -> VectorModels:

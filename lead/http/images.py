@@ -54,7 +54,7 @@ class EncodedImage:
 class ImageReader(Protocol):
     """What sees images for the model (`--mmproj`). most: images in a request."""
 
-    most: int
+    maximum: int
 
     async def memory(self) -> ImageMemory:
         """Where embeddings will be, as soon as that is known; raises ModelLoadError."""
@@ -76,9 +76,9 @@ async def with_markers(
     reader = services.images
     if reader is None:
         return _with_content(body, [_unseen(*each) for each in enumerate(body.messages)]), ()
-    if len(urls) > reader.most:
+    if len(urls) > reader.maximum:
         raise RequestError(
-            f"messages: {len(urls)} images; at most {reader.most} are read in a request (--max-images)",
+            f"messages: {len(urls)} images; at most {reader.maximum} are read in a request (--max-images)",
             "messages",
         )
     files = await asyncio.to_thread(lambda: [_decoded(n, url) for n, url in urls])

@@ -27,8 +27,8 @@ from lead.http.images import EncodedImage
 from lead.images.image_memory import SharedMemory, Stored
 from lead.images.messages import (
     HEADER,
-    MOST_JSON_BYTES,
-    MOST_ROWS,
+    MAX_JSON_BYTES,
+    MAX_ROWS,
     Encoded,
     EncoderAlive,
     EncoderFailed,
@@ -56,9 +56,9 @@ _HUNG_SECONDS = 5.0
 _START_SECONDS = 60.0
 """How long requests wait for another process."""
 _FLOAT_BYTES = 4
-_MOST_WAITING_BYTES = 128 << 20
+_MAX_WAITING_BYTES = 128 << 20
 """Of all images that wait to be encoded."""
-_MOST_KILLERS = 1024
+_MAX_KILLERS = 1024
 _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
 _UNREADABLE = "messages: an image cannot be read"
 
@@ -107,7 +107,7 @@ class EncoderProcess(Child):
         """
         async with asyncio.timeout(seconds):
             n_json, n_rows_bytes = HEADER.unpack(await self._reader.readexactly(HEADER.size))
-            if n_json > MOST_JSON_BYTES or n_rows_bytes > MOST_ROWS * n_embd * _FLOAT_BYTES:
+            if n_json > MAX_JSON_BYTES or n_rows_bytes > MAX_ROWS * n_embd * _FLOAT_BYTES:
                 raise ValueError("a reply is too long")
             reply = replies.validate_json(await self._reader.readexactly(n_json))
             rows = await self._reader.readexactly(n_rows_bytes)
@@ -130,17 +130,17 @@ class ImageEncoder:
         self,
         options: EncoderOptions,
         *,
-        most: int,
+        maximum: int,
         cache_bytes: int,
-        most_whole: int | None = None,
+        max_whole: int | None = None,
         log_options: Sequence[str] = ("info",),
     ) -> None:
-        """most_whole: rows that are decoded at once (`--ubatch-size`); None: any number.
+        """max_whole: rows that are decoded at once (`--ubatch-size`); None: any number.
 
         Raises ConfigError.
         """
-        self.most = most
-        self._options, self._most_whole, self._log_options = options, most_whole, log_options
+        self.maximum = maximum
+        self._options, self._max_whole, self._log_options = options, max_whole, log_options
         delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
         self._supervisor = Supervisor(delays)
         self._keeper = Keeper(self._supervisor, time.monotonic)
@@ -175,7 +175,7 @@ class ImageEncoder:
     async def memory(self) -> ImageMemory:
         ready = await asyncio.shield(self._ready)
         return ImageMemory(
-            descriptor=self._memory.descriptor, n_bytes=self._memory.n_bytes, most_whole=ready.most_whole
+            descriptor=self._memory.descriptor, n_bytes=self._memory.n_bytes, max_whole=ready.max_whole
         )
 
     async def read(self, client: Client, data: bytes) -> EncodedImage:
@@ -187,7 +187,7 @@ class ImageEncoder:
         if reason := self._killers.get(key):
             raise RequestError(reason, "messages")
         if key not in self._encoding:
-            if self._n_waiting_bytes + len(data) > _MOST_WAITING_BYTES:
+            if self._n_waiting_bytes + len(data) > _MAX_WAITING_BYTES:
                 raise QueueFullError("too many images wait to be read: try again in a moment")
             self._n_waiting_bytes += len(data)
             self._encoding[key] = task = asyncio.ensure_future(self._encode(client, key, data))
@@ -253,10 +253,10 @@ class ImageEncoder:
             self._has_process.clear()
 
     def _check(self, ready: EncoderReady) -> None:
-        if self._most_whole is not None and ready.most_whole > self._most_whole:
+        if self._max_whole is not None and ready.max_whole > self._max_whole:
             raise ModelLoadError(
-                f"--ubatch-size {self._most_whole}: an image of this model has {ready.most_whole} rows, "
-                f"which are decoded at once: --ubatch-size {ready.most_whole} or more is needed"
+                f"--ubatch-size {self._max_whole}: an image of this model has {ready.max_whole} rows, "
+                f"which are decoded at once: --ubatch-size {ready.max_whole} or more is needed"
             )
 
     # Images
@@ -314,7 +314,7 @@ class ImageEncoder:
     def _note_killer(self, key: str, reason: str) -> None:
         """The next time it is refused at once."""
         self._killers[key] = reason
-        if len(self._killers) > _MOST_KILLERS:
+        if len(self._killers) > _MAX_KILLERS:
             self._killers.popitem(last=False)
 
     def _keep(self, key: str, encoded: Encoded, rows: bytes, n_vocab: int) -> _KeptImage:

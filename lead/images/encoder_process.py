@@ -46,7 +46,7 @@ def main() -> None:
             offload=options.offload,
         )
         ready = EncoderReady(
-            n_embd=projector.n_embd, n_vocab=projector.n_vocab, most_whole=projector.most_whole
+            n_embd=projector.n_embd, n_vocab=projector.n_vocab, max_whole=projector.max_whole
         )
     except (ModelLoadError, LibraryError, RequestError) as error:
         connection.sendall(framed(EncoderFailed(reason=str(error))))

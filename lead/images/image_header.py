@@ -19,7 +19,7 @@ _SIZE_AT = {"png": ">16xII", "gif": "<6xHH", "old bmp": "<18xHH", "bmp": "<18xii
 _FRAMES = {0xC0, 0xC1, 0xC2}
 """JPEG markers of frames that stb_image decodes: baseline, extended and progressive."""
 _OTHER_FRAMES = set(range(0xC3, 0xD0)) - {0xC4, 0xC8, 0xCC}
-_MOST_SEGMENTS = 10_000
+_MAX_SEGMENTS = 10_000
 _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
 
 
@@ -67,7 +67,7 @@ def _size(data: bytes) -> tuple[int, int]:
 
 def _jpeg_size(data: bytes) -> tuple[int, int]:
     at = 2
-    for _ in range(_MOST_SEGMENTS):
+    for _ in range(_MAX_SEGMENTS):
         at = _next_marker(data, at)
         while data[at] == 0xFF:  # noqa: PLR2004 - fill bytes
             at += 1

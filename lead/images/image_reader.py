@@ -22,9 +22,9 @@ def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
     )
     return ImageEncoder(
         options,
-        most=images.max_images,
+        maximum=images.max_images,
         cache_bytes=images.image_cache * MEGABYTE,
-        most_whole=min(
+        max_whole=min(
             settings.compute.ubatch_size, settings.compute.batch_size or settings.compute.ubatch_size
         ),
         log_options=[settings.log_level, *(["json"] if settings.log_json else [])],

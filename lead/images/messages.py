@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 HEADER = struct.Struct("!II")
 """The number of bytes of JSON, and of what follows."""
-MOST_JSON_BYTES = 1 << 20
-MOST_ROWS = 1 << 16
+MAX_JSON_BYTES = 1 << 20
+MAX_ROWS = 1 << 16
 """Of an image: 4 times as many as any model has."""
 
 
@@ -35,12 +35,12 @@ class EncoderOptions(BaseModel, frozen=True):
 
 
 class EncoderReady(BaseModel, frozen=True):
-    """It waits for images. most_whole: rows of an image that is decoded whole; 0: none is."""
+    """It waits for images. max_whole: rows of an image that is decoded whole; 0: none is."""
 
     type: Literal["ready"] = "ready"
     n_embd: Annotated[int, Field(ge=1, le=1 << 20)]
     n_vocab: Annotated[int, Field(ge=1, le=1 << 24)]
-    most_whole: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+    max_whole: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 0
 
 
 class EncoderFailed(BaseModel, frozen=True):
@@ -67,9 +67,9 @@ class Chunk(BaseModel, frozen=True):
     """Tokens, or rows of the image: see `shared.image_span.ImageSpan`."""
 
     tokens: list[Annotated[int, Field(ge=0, le=1 << 24)]] = []
-    n_rows: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
-    n_positions: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
-    width: Annotated[int, Field(ge=0, le=MOST_ROWS)] = 0
+    n_rows: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 0
+    n_positions: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 0
+    width: Annotated[int, Field(ge=0, le=MAX_ROWS)] = 0
     whole: bool = False
 
 

@@ -92,7 +92,7 @@ class Projector:
         self._is_whole = bool(mtmd.mtmd_decode_use_non_causal(self._context, None))
 
     @functools.cached_property
-    def most_whole(self) -> int:
+    def max_whole(self) -> int:
         """Rows of an image that has to be decoded whole; 0: none has to. All of such models have one size."""
         with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 _SHORT_S, _LONG_S = 0.010, 0.100
 """T(1) at which steps begin to leave a back some time, and all the time that it wants."""
-_LEAST_GAIN = 1.15
+_MIN_GAIN = 1.15
 """With less, late and wrong drafts leave nothing."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
@@ -69,7 +69,7 @@ def prospect(step_s: Mapping[int, float]) -> Prospect:
     """By T(n) in seconds; UNKNOWN without T(1) and T of a wider step."""
     if 1 not in step_s or len(step_s) == 1:
         return Prospect.UNKNOWN
-    if best_gain(step_s)[0] < _LEAST_GAIN:
+    if best_gain(step_s)[0] < _MIN_GAIN:
         return Prospect.STEEP
     if step_s[1] < _SHORT_S:
         return Prospect.SHORT

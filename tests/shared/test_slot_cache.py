@@ -50,11 +50,11 @@ def test_a_recurrent_cache_goes_back_to_kept_states_only():
 
 
 @pytest.mark.parametrize(
-    ("n_most", "stops", "n"),
+    ("n_max", "stops", "n"),
     [(2, None, 2), (9, None, 4), (3, (1, 3, 4), 3), (9, (5, 2), 2), (1, (2,), 0), (3, (), 0)],
 )
-def test_a_cut_is_rounded_down_to_where_the_text_ends_or_the_memory_can_be_cut(n_most, stops, n):
-    assert cut_length([1, 2, 3, 4], n_most, stops) == n
+def test_a_cut_is_rounded_down_to_where_the_text_ends_or_the_memory_can_be_cut(n_max, stops, n):
+    assert cut_length([1, 2, 3, 4], n_max, stops) == n
 
 
 def test_no_cut_divides_an_image():

@@ -26,11 +26,11 @@ def holding(tokens, index=0):
     return cache
 
 
-def store(prompts, cache, n_keep=0, n_most=UNLIMITED):
-    """What stores up to `n_most` tokens of a slot in a step, and how many are then left."""
-    prompts.n_step = n_most
+def store(prompts, cache, n_keep=0, n_max=UNLIMITED):
+    """What stores up to `n_max` tokens of a slot in a step, and how many are then left."""
+    prompts.n_step = n_max
     prompts.begin_step()
-    n_left = prompts.store(cache, n_keep, n_least=1)
+    n_left = prompts.store(cache, n_keep, n_min=1)
     return None if n_left is None else (prompts.pop_edits(), n_left)
 
 
@@ -123,7 +123,7 @@ def test_a_text_that_serves_less_is_offered_if_the_best_may_not(prompts):
 
 
 def test_the_number_of_texts_is_bounded(monkeypatch):
-    monkeypatch.setattr("shared.text_store._MOST_TEXTS", 3)
+    monkeypatch.setattr("shared.text_store._MAX_TEXTS", 3)
     prompts = TextStore(1, PLAIN, PromptCacheSize(10_000, 1))
     for n in range(5):
         store(prompts, holding([n, *TEXT]))
@@ -144,18 +144,18 @@ class TestParts:
 
     def test_a_text_is_stored_part_by_part(self, prompts):
         cache = holding(TEXT)
-        assert store(prompts, cache, n_most=15) == ([Store(0, part(1, 15))], 25)
+        assert store(prompts, cache, n_max=15) == ([Store(0, part(1, 15))], 25)
         assert (texts(prompts), prompts.n_bytes) == ([TEXT[:15]], 15)
-        assert store(prompts, cache, n_most=15) == ([Store(0, part(2, 30, 15))], 10)
-        assert store(prompts, cache, n_most=15) == ([Store(0, part(3, 40, 30))], 0)
+        assert store(prompts, cache, n_max=15) == ([Store(0, part(2, 30, 15))], 10)
+        assert store(prompts, cache, n_max=15) == ([Store(0, part(3, 40, 30))], 0)
         assert (texts(prompts), prompts.n_bytes) == ([TEXT], 40)
 
     def test_only_the_last_part_is_a_small_one(self, prompts):
-        assert store(prompts, holding(TEXT), n_most=35) == (
+        assert store(prompts, holding(TEXT), n_max=35) == (
             [Store(0, part(1, 15)), Store(0, part(2, 30, 15))],
             10,
         )
-        assert store(prompts, holding(TEXT), n_most=9) == ([], 10)
+        assert store(prompts, holding(TEXT), n_max=9) == ([], 10)
 
     def test_of_a_text_that_goes_on_only_that_is_stored(self, prompts):
         self.stored(prompts, TEXT)
@@ -166,14 +166,14 @@ class TestParts:
         for other in ([*TEXT[:15], 1], [*TEXT[:15], 999]):
             self.stored(prompts, other)
         cache = holding(TEXT)
-        assert [store(prompts, cache, n_most=15)[1] for _ in range(3)] == [25, 10, 0]
+        assert [store(prompts, cache, n_max=15)[1] for _ in range(3)] == [25, 10, 0]
         assert texts(prompts)[-1] == TEXT
 
     def test_parts_that_are_alike_are_texts_of_their_own(self, prompts):
         cache, other = holding(TEXT), holding([*TEXT[:15], 1, 2])
-        store(prompts, cache, n_most=15)
+        store(prompts, cache, n_max=15)
         self.stored(prompts, [*TEXT[:15], 0])
-        store(prompts, other, n_most=15)
+        store(prompts, other, n_max=15)
         for text in list(prompts.texts):
             drop(prompts, text)
         assert (texts(prompts), prompts.n_bytes, prompts.best(TEXT, len)) == ([], 0, (0, None))
@@ -399,13 +399,13 @@ class TestOnDisk:
     def test_a_text_on_disk_stays_there_while_nothing_of_what_goes_on_from_it_moves(self):
         prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
         prompts.adopt(self.SAVED)
-        assert store(prompts, self.holding([*TEXT, 1]), n_most=9) == ([], 41)
+        assert store(prompts, self.holding([*TEXT, 1]), n_max=9) == ([], 41)
         assert [text.saved for text in prompts.texts] == [self.SAVED]
 
     def test_more_on_disk_than_was_stored_of_it_again_stays_there(self):
         prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15, n_least_saved=10))
         prompts.adopt(self.SAVED)
-        store(prompts, self.holding([*TEXT, 1]), n_most=15)
+        store(prompts, self.holding([*TEXT, 1]), n_max=15)
         assert texts(prompts) == [TEXT[:15]]
         assert prompts.unsaved() is None, "it would be cut short"
         store(prompts, self.holding(list(range(300, 400))))
@@ -415,7 +415,7 @@ class TestOnDisk:
     def test_what_departs_from_a_text_on_disk_is_not_there(self, more, is_there):
         prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
         prompts.adopt(self.SAVED)
-        store(prompts, self.holding([*TEXT, 1]), n_most=15)
+        store(prompts, self.holding([*TEXT, 1]), n_max=15)
         store(prompts, self.holding([*TEXT[:15], *more]))
         (text,) = prompts.texts
         assert (len(text.tokens), text.saved) == (32, self.SAVED if is_there else None)
@@ -430,7 +430,7 @@ class TestOnDisk:
             tokens = [*tokens[: rng.randrange(len(tokens) + 1)], *rng.choices((0, 1), k=rng.randint(1, 25))][
                 :45
             ]
-            store(prompts, self.holding(tokens), n_most=rng.choice((7, 14, UNLIMITED)))
+            store(prompts, self.holding(tokens), n_max=rng.choice((7, 14, UNLIMITED)))
             if rng.random() < 0.5 and (text := prompts.unsaved()):
                 saved = text.to_save(text.saved.name if text.saved else next(names))
                 parts = tuple(SavedPart.of(each, "", 1, "") for each in text.snapshots)
@@ -451,7 +451,7 @@ class TestOnDisk:
         assert texts(prompts) == [longer.tokens]
 
     def test_of_more_than_there_may_be_those_that_were_used_last_are_known(self, prompts, monkeypatch):
-        monkeypatch.setattr("shared.text_store._MOST_TEXTS", 3)
+        monkeypatch.setattr("shared.text_store._MAX_TEXTS", 3)
         for n in range(5):
             prompts.adopt(self.SAVED.model_copy(update={"name": str(n), "tokens": [n, *TEXT]}))
         assert [text.saved.name for text in prompts.texts] == ["2", "3", "4"]

@@ -51,7 +51,7 @@ async def connection(link):
 
 async def test_bytes_arrive_in_order_even_in_pieces(link, connection):
     reader, writer = connection
-    link.most_bytes = 7
+    link.max_bytes = 7
     delays = iter([0.004, 0.0, 0.002] * 200)
     link.delay = lambda: next(delays)
     message = bytes(range(256)) * 2

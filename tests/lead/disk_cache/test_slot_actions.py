@@ -14,8 +14,8 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 from tests.fake_disk import LateExecutor
 from tests.lead.disk_cache.test_text_keeper import (
+    MAX_STEPS,
     MEMORIES,
-    N_MOST_STEPS,
     PROMPT,
     SIZE,
     WHOLE,
@@ -61,7 +61,7 @@ class SlotMachine(Machine):
     def answer_to(self, action, slot=0, keep_for="me", path=None):
         self.ask_for(action, slot, keep_for, path)
         self.events = []
-        for _ in range(N_MOST_STEPS):
+        for _ in range(MAX_STEPS):
             self.loop.step()
             if answers := [event for event in self.events if isinstance(event, Answer)]:
                 return answers[0]
@@ -95,7 +95,7 @@ def test_what_had_moved_to_host_memory_is_saved_too(tmp_path):
     machine = SlotMachine(tmp_path, size=replace(SIZE, n_part=0))  # in one move, which pays
     machine.ask()
     machine.commands.append(submit("other", tuple(range(15, 5, -1)), max_tokens=600, slot=1))
-    for _ in range(N_MOST_STEPS):
+    for _ in range(MAX_STEPS):
         machine.loop.step()
         if not machine.target.slots[0]:
             break

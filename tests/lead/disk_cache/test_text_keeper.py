@@ -26,7 +26,7 @@ PROMPT = tuple(range(4, 16)) * 3
 OTHER = tuple(range(15, 3, -1)) * 3
 SIZE = PromptCacheSize(10_000, 1, n_part=7, n_least_saved=10)
 WHOLE = PromptCacheSize(10_000, 1, 10, n_least_saved=10)
-N_MOST_STEPS = 2000
+MAX_STEPS = 2000
 
 
 class Calm:
@@ -89,7 +89,7 @@ class Machine:
         self.events, self.n_asked = [], self.n_asked + 1
         request = submit(f"s{self.n_asked}", tokens, max_tokens=max_tokens, keep_for=keep_for)
         self.commands.append(request)
-        for _ in range(N_MOST_STEPS):
+        for _ in range(MAX_STEPS):
             self.loop.step()
             if any(isinstance(event, Finished) for event in self.events):
                 break
@@ -100,7 +100,7 @@ class Machine:
     def settle(self):
         """Nobody asks until there is nothing left to do."""
         self.wait = 0.0
-        for _ in range(N_MOST_STEPS):
+        for _ in range(MAX_STEPS):
             self.loop.step()
             if self.wait is None:
                 return
@@ -294,7 +294,7 @@ def test_a_text_whose_beginning_goes_while_it_is_written_is_written_as_a_whole(c
 
 def test_a_text_that_is_too_large_for_the_disk_is_left_out():
     machine = Machine()
-    machine.files.n_most = 10
+    machine.files.n_max = 10
     machine.ask()
     machine.settle()
     assert not machine.files.parts
@@ -375,7 +375,7 @@ class FullDisk(Machine):
         super().__init__(TextFiles(folder, "key", 1 << 30), executor=AtOnce(), **more)
         self.ask(prompt(0))
         self.settle()
-        self.files.n_most = int(3.5 * sum(path.stat().st_size for path in self.files.folder.iterdir()))
+        self.files.n_max = int(3.5 * sum(path.stat().st_size for path in self.files.folder.iterdir()))
 
     def ask(self, *arguments, **more):
         for path in self.files.folder.glob("*.text"):
@@ -392,7 +392,7 @@ class FullDisk(Machine):
 
     def restart(self):
         self.settle()
-        self.files = TextFiles(self.files.folder.parent.parent, "key", self.files.n_most)
+        self.files = TextFiles(self.files.folder.parent.parent, "key", self.files.n_max)
         self.start()
 
 

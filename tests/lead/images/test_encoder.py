@@ -23,14 +23,14 @@ async def test_an_image_becomes_rows_between_tokens(see, sight):
     assert (span.n_rows, span.n_positions, span.width, span.whole) == (16, 16, 0, True)
     assert image.tokens[span.start : span.end] == row_identities(span.key, 16)
     assert len(sees.rows(image)) == 16 * 64 * 4
-    assert (await sees.encoder.memory()).most_whole == 16
+    assert (await sees.encoder.memory()).max_whole == 16
 
 
 async def test_rows_of_a_grid_take_fewer_positions(see, sight):
     sees = await see(sight("qwen2vl"))
     (span,) = (await sees.read(png(200, 300))).spans
     assert (span.n_rows, span.n_positions, span.width, span.whole) == (77, 11, 7, False)
-    assert (await sees.encoder.memory()).most_whole == 0
+    assert (await sees.encoder.memory()).max_whole == 0
 
 
 @pytest.mark.parametrize("make", [png, bmp, gif])
@@ -135,7 +135,7 @@ async def test_a_file_that_is_no_projector_is_refused_at_the_start(see, sight, n
 
 
 async def test_an_image_that_does_not_fit_into_a_batch_is_refused_at_the_start(see, sight):
-    sees = await see(sight("gemma3"), most_whole=8)
+    sees = await see(sight("gemma3"), max_whole=8)
     with pytest.raises(ModelLoadError, match="--ubatch-size 16 or more"):
         await sees.encoder.memory()
 
@@ -143,7 +143,7 @@ async def test_an_image_that_does_not_fit_into_a_batch_is_refused_at_the_start(s
 async def test_what_the_process_says_is_not_believed(see, sight, monkeypatch):
     sees = await see(sight("gemma3"))
     await sees.read(PICTURE)
-    monkeypatch.setattr("lead.images.encoder.MOST_ROWS", 1)
+    monkeypatch.setattr("lead.images.encoder.MAX_ROWS", 1)
     with pytest.raises(RequestError, match="confuses"):
         await sees.read(png(60, 40, 1))
 

@@ -19,8 +19,8 @@ def test_what_images_cannot_be_combined_with_is_refused(other, capsys):
 
 
 def test_bodies_may_be_larger_with_images_unless_their_size_was_chosen():
-    def most(*options):
+    def maximum(*options):
         return LeadSettings.from_command_line(options).request_limits.max_body_bytes
 
-    assert most("--mmproj", "a.gguf") > most() == 4 << 20
-    assert most("--mmproj", "a.gguf", "--max-body-bytes", "5000") == 5000
+    assert maximum("--mmproj", "a.gguf") > maximum() == 4 << 20
+    assert maximum("--mmproj", "a.gguf", "--max-body-bytes", "5000") == 5000

@@ -341,7 +341,7 @@ def drafting(*drafted, sequence="s", awaited=(), **more):
 
 def test_what_the_engine_could_draft_is_worth_less_than_what_is_there_by_its_part_of_a_round():
     drafts = cost_of({n: 0.8 + 0.2 * n for n in range(1, 9)}, 0.1 * T1)
-    candidates = [drafting(mean=0.9, n_most=1), drafting(mean=0.8, n_most=1, sequence="t")]
+    candidates = [drafting(mean=0.9, n_max=1), drafting(mean=0.8, n_max=1, sequence="t")]
     step = Adaptive(LikeliestFirst(cost_of(F16)), drafts)._next_step(candidates, 0)
     price = step.rate * drafts.seconds(2) / 2
     assert step.yields(drafts)[:3] == pytest.approx([2, 2.9 - price, 3.7 - 2 * price])
