@@ -63,8 +63,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lead/server/test_local_back.py": ("shared/keeper.py",),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_target_loading.py": ("lead/engine/engine_limits.py",),
-    "tests/lead/images/test_encoder.py": (
-        "lead/images/encoder_process.py",
+    "tests/lead/images/test_image_encoder.py": (
+        "lead/images/image_encoder_process.py",
         "lead/images/image_reader.py",
         "lead/images/messages.py",
         "lead/images/projector.py",

@@ -10,7 +10,7 @@ from lead.router.catalog import find_models
 from shared.llama.vocabulary import Vocabulary
 from shared.models.builtin import builtin_draft
 from shared.models.hub import Hub
-from shared.python_child import child_command
+from shared.python_child import python_command
 from tests.conftest import more
 from tests.strange_files import TEMPLATES, StrangeFiles, read_header
 
@@ -62,7 +62,7 @@ def test_programs_say_in_a_sentence_what_is_wrong(strange, tmp_path, program, se
         rng.choice((strange.with_length(2**64 - 1), strange.with_template(rng.choice(TEMPLATES))))
     )
     done = subprocess.run(
-        [*child_command(*program, "--model", str(path))], capture_output=True, text=True, check=False
+        [*python_command(*program, "--model", str(path))], capture_output=True, text=True, check=False
     )
     assert done.returncode in {0, 1}
     assert "Traceback" not in done.stdout + done.stderr

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lead.http.images import ImageReader
-from lead.images.encoder import ImageEncoder
+from lead.images.image_encoder import ImageEncoder
 from lead.images.messages import EncoderOptions
 from lead.settings.lead_settings import LeadSettings
 from shared.sandbox import MEGABYTE

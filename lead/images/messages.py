@@ -34,7 +34,7 @@ class EncoderOptions(BaseModel, frozen=True):
     task_bytes: int = 2 << 30
 
 
-class EncoderReady(BaseModel, frozen=True):
+class ProjectorReady(BaseModel, frozen=True):
     """It waits for images. max_whole: rows of an image that is decoded whole; 0: none is."""
 
     type: Literal["ready"] = "ready"
@@ -84,7 +84,7 @@ class Encoded(BaseModel, frozen=True):
         return sum(chunk.n_rows for chunk in self.chunks)
 
 
-_AnyEncoderReply = EncoderReady | EncoderFailed | EncoderAlive | ImageRefused | Encoded
+_AnyEncoderReply = ProjectorReady | EncoderFailed | EncoderAlive | ImageRefused | Encoded
 EncoderReply = Annotated[_AnyEncoderReply, Field(discriminator="type")]
 replies: TypeAdapter[_AnyEncoderReply] = TypeAdapter(EncoderReply)
 

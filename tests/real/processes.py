@@ -30,7 +30,7 @@ def engine_of(lead: Program) -> int:
 
 def encoder_of(lead: Program) -> int:
     """The process id of a lead's process that encodes images."""
-    return _child_of(lead, b"lead.images.encoder_process")
+    return _child_of(lead, b"lead.images.image_encoder_process")
 
 
 def tokenizer_of(lead: Program) -> int:

@@ -916,7 +916,7 @@ def test_where_a_grammar_answers_late_a_wrong_draft_costs_nothing_that_was_read(
     post(harness, [TEXT[3], (TEXT[4] + 1) % N_VOCAB, 8, 8])
     harness.step()
     for _ in range(2):
-        harness.carry_out(harness.next())
+        harness.execute(harness.next())
     Late.n_answers = 1
     harness.next()
     (slot, *_) = harness.engine.slots.running()

@@ -3,7 +3,7 @@ import contextlib
 
 import pytest
 
-from lead.images.encoder import ImageEncoder
+from lead.images.image_encoder import ImageEncoder
 from lead.images.messages import EncoderOptions
 from lead.tokenizer.fair_queue import Client
 from shared.llama.native import FOLDER

@@ -246,7 +246,7 @@ async def test_open_webui_asks_for_a_title_by_both_apis(lead, client):
 
 async def test_open_webui_unloads_the_model_which_does_not_wake_it(lead, client, monkeypatch):
     woken = []
-    monkeypatch.setattr(lead.engine, "expect", lambda: woken.append(1))
+    monkeypatch.setattr(lead.engine, "wake", lambda: woken.append(1))
     body = {"model": "toy:latest", "keep_alive": 0, "prompt": ""}
     answer = (await client.post("/api/generate", json=body)).json()
     assert (answer["done"], answer["done_reason"], woken) == (True, "unload", [])

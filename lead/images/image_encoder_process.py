@@ -1,4 +1,4 @@
-"""The process that encodes images: `python -m lead.images.encoder_process FD LEVEL OPTIONS`.
+"""The process that encodes images: `python -m lead.images.image_encoder_process FD LEVEL OPTIONS`.
 
 On a CPU it opens nothing once the projector is loaded: no file, no connection.
 """
@@ -17,8 +17,8 @@ from lead.images.messages import (
     EncoderAlive,
     EncoderFailed,
     EncoderOptions,
-    EncoderReady,
     ImageRefused,
+    ProjectorReady,
     framed,
 )
 from lead.images.projector import Projector
@@ -45,7 +45,7 @@ def main() -> None:
             max_tokens=options.max_tokens,
             offload=options.offload,
         )
-        ready = EncoderReady(
+        ready = ProjectorReady(
             n_embd=projector.n_embd, n_vocab=projector.n_vocab, max_whole=projector.max_whole
         )
     except (ModelLoadError, LibraryError, RequestError) as error:

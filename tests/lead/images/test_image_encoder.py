@@ -107,7 +107,7 @@ async def test_a_process_that_was_killed_is_started_again(see, sight):
 
 
 async def test_a_process_that_was_stopped_is_killed_and_the_next_one_answers(see, sight, monkeypatch):
-    monkeypatch.setattr("lead.images.encoder._HUNG_SECONDS", 0.3)
+    monkeypatch.setattr("lead.images.image_encoder._HUNG_SECONDS", 0.3)
     sees = await see(sight("gemma3"))
     await sees.read(PICTURE)
     os.kill(sees.pid, signal.SIGSTOP)
@@ -143,7 +143,7 @@ async def test_an_image_that_does_not_fit_into_a_batch_is_refused_at_the_start(s
 async def test_what_the_process_says_is_not_believed(see, sight, monkeypatch):
     sees = await see(sight("gemma3"))
     await sees.read(PICTURE)
-    monkeypatch.setattr("lead.images.encoder.MAX_ROWS", 1)
+    monkeypatch.setattr("lead.images.image_encoder.MAX_ROWS", 1)
     with pytest.raises(RequestError, match="confuses"):
         await sees.read(png(60, 40, 1))
 

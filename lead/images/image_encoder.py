@@ -33,9 +33,9 @@ from lead.images.messages import (
     EncoderAlive,
     EncoderFailed,
     EncoderOptions,
-    EncoderReady,
     EncoderReply,
     ImageRefused,
+    ProjectorReady,
     replies,
 )
 from lead.tokenizer.fair_queue import Client
@@ -63,7 +63,7 @@ _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
 _UNREADABLE = "messages: an image cannot be read"
 
 
-class EncoderProcess(Child):
+class ImageEncoderProcess(Child):
     """Lives from `start` to `end`. Its replies arrive one after the other."""
 
     _reader: asyncio.StreamReader
@@ -75,7 +75,7 @@ class EncoderProcess(Child):
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as unused:
             unused.enter_context(ours)
-            module, given = "lead.images.encoder_process", options.model_dump_json()
+            module, given = "lead.images.image_encoder_process", options.model_dump_json()
             process = cls(
                 child_command(module, str(theirs.fileno()), log_options[0], given, *log_options[1:]),
                 [theirs.fileno()],
@@ -147,9 +147,9 @@ class ImageEncoder:
         self._memory = SharedMemory(cache_bytes)
         self._secret = secrets.token_bytes(16)
         self._state = _state_of(options)
-        self._process: EncoderProcess | None = None
+        self._process: ImageEncoderProcess | None = None
         self._has_process = asyncio.Event()
-        self._first: asyncio.Future[EncoderReady] | None = None
+        self._first: asyncio.Future[ProjectorReady] | None = None
         self._kept: OrderedDict[str, _KeptImage] = OrderedDict()
         self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}
         self._n_waiting_bytes = 0
@@ -195,7 +195,7 @@ class ImageEncoder:
         return await asyncio.shield(self._encoding[key])
 
     @property
-    def _ready(self) -> "asyncio.Future[EncoderReady]":
+    def _ready(self) -> "asyncio.Future[ProjectorReady]":
         """What the first process has said of itself."""
         if self._first is None:
             self._first = asyncio.get_running_loop().create_future()
@@ -212,7 +212,7 @@ class ImageEncoder:
     async def _live(self) -> None:
         """From the start of a process to its end."""
         try:
-            process = await EncoderProcess.start(self._options, self._log_options)
+            process = await ImageEncoderProcess.start(self._options, self._log_options)
         except OSError as error:
             log.warning("no process that reads images can be started: %s", error)
             self._supervisor.ended(time.monotonic())
@@ -226,14 +226,14 @@ class ImageEncoder:
             finally:
                 self._leave(process)
 
-    async def _begin(self, process: EncoderProcess) -> bool:
+    async def _begin(self, process: ImageEncoderProcess) -> bool:
         """Whether it has loaded the projector; raises ModelLoadError."""
         try:
             reply, _ = await process.reply(_START_SECONDS * 10)
         except (OSError, EOFError, TimeoutError, ValueError):
             process.kill()
             return False
-        if isinstance(reply, EncoderReady):
+        if isinstance(reply, ProjectorReady):
             if not self._ready.done():
                 self._check(reply)
                 self._ready.set_result(reply)
@@ -245,14 +245,14 @@ class ImageEncoder:
             raise ModelLoadError(reply.reason)
         return False
 
-    def _leave(self, process: EncoderProcess) -> None:
+    def _leave(self, process: ImageEncoderProcess) -> None:
         """Nobody asks it any more."""
         process.kill()
         if self._process is process:
             self._process = None
             self._has_process.clear()
 
-    def _check(self, ready: EncoderReady) -> None:
+    def _check(self, ready: ProjectorReady) -> None:
         if self._max_whole is not None and ready.max_whole > self._max_whole:
             raise ModelLoadError(
                 f"--ubatch-size {self._max_whole}: an image of this model has {ready.max_whole} rows, "
@@ -279,7 +279,7 @@ class ImageEncoder:
         self.n_encoded += 1
         return self._keep(key, reply, rows, ready.n_vocab)
 
-    async def _next_process(self) -> EncoderProcess:
+    async def _next_process(self) -> ImageEncoderProcess:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 while (process := self._process) is None:
@@ -288,14 +288,16 @@ class ImageEncoder:
             raise UnavailableError("images cannot be read at the moment: try again in a moment") from None
         return process
 
-    async def _answer(self, process: EncoderProcess, data: bytes, n_embd: int) -> tuple[EncoderReply, bytes]:
+    async def _answer(
+        self, process: ImageEncoderProcess, data: bytes, n_embd: int
+    ) -> tuple[EncoderReply, bytes]:
         await process.ask(data)
         while True:
             reply, rows = await process.reply(_HUNG_SECONDS, n_embd)
             if not isinstance(reply, EncoderAlive):
                 return reply, rows
 
-    async def _died(self, process: EncoderProcess, key: str) -> Exception:
+    async def _died(self, process: ImageEncoderProcess, key: str) -> Exception:
         """It has ended in the middle of an image: the answer to whoever has sent that."""
         self._leave(process)
         status = await asyncio.shield(process.ended)
