@@ -2,8 +2,8 @@
 
 import httpx
 import pytest
-from bench.processes import start_lead
 
+from lab.parts.processes import start_lead
 from tests.minilm import tiny_bert
 from tests.real.client import ask
 from tests.real.processes import LEAD, run_to_end

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
-from bench.processes import Program, start_lead
 
+from lab.parts.processes import Program, start_lead
 from shared.llama.native import FOLDER
 from tests.image_files import hostile, png
 from tests.real.client import CHAT, TIMEOUT_S, ask, chat

@@ -8,8 +8,8 @@ import pytest
 from lead.engine.drafters.lookup import NgramDrafter
 from lead.engine.engine import Engine
 from lead.engine.loop import Loop
-from lead.engine.speculation.batching import batching_for
 from lead.engine.speculation.manager import SpeculationManager
+from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of
 from shared.image_span import ImageSpan, row_identities
 from shared.llama.model import Model
