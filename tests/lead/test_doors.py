@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import pytest
 from fastapi.routing import iter_route_contexts
 
+from lead.embeddings.model_routes import router as vector_router
 from lead.http.middleware.auth import OWN_KEYS
 from lead.http.page import FILES
 from lead.http.routes.models import REASONS
@@ -56,8 +57,9 @@ ASKING = {
 }
 UNLOADING = {"model": "a", "keep_alive": 0}
 FOREIGN = ({"sec-fetch-site": "cross-site"}, {"origin": "https://evil.example"}, {"origin": "null"})
-OF_OLLAMA = ("pull", "push", "create", "copy", "delete", "embed", "embeddings")
-NOT_SUPPORTED = {*REASONS, "/slots", "/metrics", *(f"/api/{name}" for name in OF_OLLAMA)}
+OF_OLLAMA = ("pull", "push", "create", "copy", "delete")
+OF_VECTORS = {route.path for route in vector_router.routes}
+NOT_SUPPORTED = {*REASONS, "/slots", "/metrics", *(f"/api/{name}" for name in OF_OLLAMA), *OF_VECTORS}
 QUERIES = (b"", b"model=a", b"model=a&action=erase&reload=1&name=desk")
 
 
