@@ -141,7 +141,7 @@ class ScriptedEngine:
 
     async def _answer(self, request):
         await self._released.wait()
-        start = len(request.tokens)
+        start = len(request.text)
         self._sequences.apply(Started(sequence=request.sequence, n_cached=2), 1.0)
         for number, (tokens, figures) in enumerate(self.steps):
             await asyncio.sleep(0)
