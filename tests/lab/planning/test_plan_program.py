@@ -36,7 +36,7 @@ def run(monkeypatch, capsys):
     """Runs `lead plan` with arguments; returns what it prints."""
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 64)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
-    monkeypatch.setattr(plan_program, "_LEAST_TOGETHER_S", 0.1)
+    monkeypatch.setattr(plan_program, "_MIN_TOGETHER_S", 0.1)
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["lead", "plan", *map(str, arguments), *SMALL])
