@@ -121,9 +121,9 @@ def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
     """By then a GPU may have room for layers; the lead has promised the CPU's bits."""
     asked = []
 
-    def load_model(plan):
+    def load_model(plan, images):
         asked.append(plan.options.n_gpu_layers)
-        return Model(plan)
+        return Model(plan, images)
 
     monkeypatch.setattr(target_loading, "Model", load_model)
     assert load("on", exactness=found)[1] == found
