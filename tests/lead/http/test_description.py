@@ -28,6 +28,8 @@ NEEDED = {
     "/v1/completions": {"prompt": "Hi"},
     "/completion": {"prompt": "Hi"},
     "/infill": {"input_prefix": "Hi", "input_suffix": "!"},
+    "/v1/embeddings": {"input": "Hi"},
+    "/v1/rerank": {"query": "Hi", "documents": ["Hi"]},
     "/apply-template": CHAT,
     "/api/chat": CHAT,
     "/api/generate": {"prompt": "Hi"},
