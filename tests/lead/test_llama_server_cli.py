@@ -58,11 +58,11 @@ def test_an_option_without_which_nothing_should_be_served_is_refused(option, rea
 
 
 def test_variables_that_set_nothing_are_ignored_with_a_warning(monkeypatch, capsys):
-    for name in ("LLAMA_ARG_MMPROJ", "LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_NO_KV_OFFLOAD"):
+    for name in ("LLAMA_ARG_CONTROL_VECTOR", "LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_NO_KV_OFFLOAD"):
         monkeypatch.setenv(name, "64")
     assert parse().compute.ctx_size == 64
     assert capsys.readouterr().err == (
-        "lead-llama-server: LLAMA_ARG_MMPROJ is ignored: there is no such option here\n"
+        "lead-llama-server: LLAMA_ARG_CONTROL_VECTOR is ignored: there is no such option here\n"
     )
 
 
