@@ -101,8 +101,12 @@ class _Channel:
         self._budget = budget
         self._unanswered: deque[_Question] = deque()
         self._sent = [grammar]
-        """All messages until the first answer: they may be lost with the fork server."""
+        """All messages: a process that takes the place of one that was killed gets them again."""
+        self._n_answered = 0
+        self._n_known = 0
+        """How many of the next answers were known before the process was started."""
         self._n_opened = 0
+        """Processes since the last new answer."""
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
@@ -119,9 +123,8 @@ class _Channel:
             return
         self._n_opened, self._lacks_since = self._n_opened + 1, None
         self._connection, self._supervision = (Connection(each.detach()) for each in task)
-        self._sending = None
-        for message in self._sent:
-            self._send(message)
+        self._sending, self._n_known = None, self._n_answered
+        self._send(*self._sent)
 
     def tell(self, operation: Operation, place: int, arguments: Sequence[int]) -> None:
         self.unsent.extend((operation, place, len(arguments), *arguments))
@@ -131,21 +134,21 @@ class _Channel:
         question = _Question((operation, *arguments))
         self._unanswered.append(question)
         message, self.unsent = self.unsent.tobytes(), array.array("i")
-        if self._sent:
-            self._sent.append(message)
+        self._sent.append(message)
         self._send(message)
         return question
 
-    def _send(self, message: bytes) -> None:
-        """Send a message, or have a thread send it that waits until somebody reads."""
+    def _send(self, *messages: bytes) -> None:
+        """Send messages, or have a thread send them that waits until somebody reads."""
         connection, earlier = self._connection, self._sending
         if connection is None:
             return  # `_open` sends all
-        if len(message) <= _AT_ONCE_BYTES and (earlier is None or not earlier.is_alive()):
-            _send_after(None, connection, message)
-        else:  # a long grammar, or a long text that is resumed
+        is_short = len(messages) == 1 and len(messages[0]) <= _AT_ONCE_BYTES
+        if is_short and (earlier is None or not earlier.is_alive()):
+            _send_after(None, connection, messages)
+        else:  # a long grammar, a long text that is resumed, or all that was sent before
             self._sending = threading.Thread(
-                target=_send_after, args=(earlier, connection, message), daemon=True
+                target=_send_after, args=(earlier, connection, messages), daemon=True
             )
             self._sending.start()
 
@@ -166,10 +169,16 @@ class _Channel:
                     raise UnavailableError(_NO_START) from error
                 self._open()
             else:
-                self._unanswered.popleft().answer = answer
-                self._sent.clear()
-                self._supervision.close()
+                self._take(answer)
         return question.answer
+
+    def _take(self, answer: bytes) -> None:
+        self._supervision.close()
+        if self._n_known:
+            self._n_known -= 1
+            return
+        self._unanswered.popleft().answer = answer
+        self._n_answered, self._n_opened = self._n_answered + 1, 0
 
     def _retry(self) -> None:
         """Try to open it again, when that is due; raises as `wait_for`."""
@@ -183,23 +192,27 @@ class _Channel:
         self._open()
 
     def _is_lost(self) -> bool:
-        """Whether it can be followed anew: nothing was answered, and its process was killed from outside.
+        """Whether it can be followed anew: its process was killed from outside.
 
-        Or the fork server has ended before a worker began.
+        Or the fork server has ended before a worker began. Once a question was answered, nobody says how a
+        process has ended. One that takes its place ends at the same question if that is at fault.
         """
+        if self._n_answered:
+            return self._n_opened < _MAX_OPENED
         news = b""
-        while self._sent and len(news) <= STATUS.size and self._supervision.poll(_NEWS_SECONDS):
+        while len(news) <= STATUS.size and self._supervision.poll(_NEWS_SECONDS):
             if not (part := os.read(self._supervision.fileno(), 1 + STATUS.size - len(news))):
                 return not news
             news += part
         return len(news) > STATUS.size and STATUS.unpack(news[1:])[0] == -signal.SIGKILL
 
 
-def _send_after(earlier: threading.Thread | None, connection: Connection, message: bytes) -> None:
+def _send_after(earlier: threading.Thread | None, connection: Connection, messages: Sequence[bytes]) -> None:
     if earlier:
         earlier.join()
     with contextlib.suppress(OSError):  # who reads the answer notices
-        connection.send_bytes(message)
+        for message in messages:
+            connection.send_bytes(message)
 
 
 @dataclass(slots=True)

@@ -176,13 +176,43 @@ def test_a_grammar_that_is_lost_with_the_server_is_followed_by_the_next_one(budg
     server.close()
 
 
+def kill_followers(server):
+    for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
+        os.kill(int(pid), signal.SIGKILL)
+
+
 def test_a_grammar_whose_process_is_killed_before_it_answers_is_followed_by_another(server, vocabulary):
     assert server.follow(NUMBERS).allows([0])  # the server runs
     grammar = server.follow(NUMBERS)
     assert grammar._channel._supervision.poll(ENDLESS)
-    for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split():
-        os.kill(int(pid), signal.SIGKILL)
+    kill_followers(server)
     assert grammar.allows(ids(vocabulary, "7")) == [True]
+
+
+def test_a_grammar_whose_process_is_killed_in_a_long_text_is_followed_by_another(server, vocabulary):
+    digit, dot, end = (ids(vocabulary, text) for text in ("7", ".", "!"))
+    grammar = server.follow(NUMBERS)
+    for _ in range(2000):  # more than fits into a socket
+        assert grammar.allows(digit) == [True]
+        grammar.accept(*digit)
+    copy = grammar.copy()
+    copy.accept(*dot)
+    kill_followers(server)
+    assert (grammar.allows(dot), grammar.allows(end)) == ([True], [False])
+    kill_followers(server)
+    copy.accept(*digit)
+    assert copy.allows(end) == [True]
+
+
+def test_a_question_that_takes_too_long_in_a_text_is_the_fault_of_the_grammar(
+    server, vocabulary, monkeypatch
+):
+    monkeypatch.setattr(remote_grammar, "_MAX_OPENED", 1)
+    grammar = server.follow(HEADER + AMBIGUOUS.removeprefix(HEADER).replace("start: a", 'start: "7" a', 1))
+    assert grammar.allows(ids(vocabulary, "7")) == [True]
+    grammar.accept(*ids(vocabulary, "7"))
+    with pytest.raises(RequestError, match="too much time or memory"):
+        grammar.allowed()
 
 
 def test_a_server_that_never_starts_is_given_up():
