@@ -90,6 +90,7 @@ class Engine:
                 self._submit(command, now)
             case Cancel():  # one that is unknown has ended already
                 if sequence := self.slots.sequences.get(command.sequence):
+                    self.slots.forget_last_image(sequence)
                     self._end(sequence)
             case Draft():
                 self.speculation.post_draft(self.slots.sequences.get(command.sequence), command)

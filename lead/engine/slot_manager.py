@@ -66,6 +66,17 @@ class SlotManager:
             if slot.sequence is sequence:
                 self._release(slot)
 
+    def forget_last_image(self, sequence: EngineSequence) -> None:
+        """Forget an image that was read in the last step: its client may have left meanwhile.
+
+        Then the front may have put other embeddings in their place while they were read.
+        """
+        for slot in self._running:
+            if slot.sequence is sequence:
+                n = len(slot.cache)
+                starts = (image.start for image in sequence.images if image.start < n <= image.end)
+                slot.cache.keep(next(starts, n))
+
     def admit(self, *, only_if_idle: bool) -> list[Started]:
         """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
         started = []

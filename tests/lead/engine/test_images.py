@@ -62,6 +62,24 @@ def test_events_are_counted_without_rows_of_images():
     assert first.start == len(BEFORE) + len(AFTER)
 
 
+def cached_after_leaving(n_steps):
+    """How much of a prompt is cached if a client asks again who has left after so many steps."""
+    run = EngineHarness()
+    run.submit("s", **with_images("a"))
+    for _ in range(n_steps):
+        run.step()
+    run.cancel("s")
+    return run.complete("t", max_tokens=1, **with_images("a"))
+
+
+def test_an_image_that_was_being_read_when_its_client_left_is_read_again():
+    assert cached_after_leaving(2) == len(BEFORE)
+
+
+def test_an_image_is_kept_if_its_client_leaves_later():
+    assert cached_after_leaving(3) == len(BEFORE) + N_ROWS + len(AFTER) - 1
+
+
 def test_an_image_is_all_that_a_step_reads_of_prompts():
     run = EngineHarness(n_batch=64, n_ctx=400)
     run.submit("s", max_tokens=1, **with_images("a"))
