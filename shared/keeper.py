@@ -4,9 +4,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from shared.python_child import KILL_SECONDS, ChildProcess
 from shared.supervisor import ChildAction, Supervisor
@@ -62,6 +63,41 @@ class Child(ChildProcess):
     def kill_silent(self) -> None:
         """Kill a child that gives no sign of life."""
         self.kill()
+
+
+class ConnectedChild(Child):
+    """Talks with this process over a socket. `connected` starts one, `end` has to be called."""
+
+    _reader: asyncio.StreamReader
+    _writer: asyncio.StreamWriter
+
+    @classmethod
+    async def connected(
+        cls, command: Callable[[int], Sequence[str]], descriptors: Iterable[int] = (), **options: Any
+    ) -> Self:
+        """Start one; raises OSError. command: with the descriptor of its socket. The rest as in `Child`."""
+        ours, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as unused:
+            unused.enter_context(ours)
+            process = cls(command(theirs.fileno()), [theirs.fileno(), *descriptors], **options)
+            unused.pop_all()
+        process._reader, process._writer = await asyncio.open_connection(sock=ours)
+        return process
+
+    def tell_to_end(self) -> None:
+        """Close this end: it finishes what it does."""
+        self._writer.close()
+
+    async def end(self) -> int | None:
+        status = await super().end()
+        self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the socket open
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+        return status
+
+    def kill_silent(self) -> None:
+        super().kill_silent()
+        self._writer.transport.abort()  # as above
 
 
 class Keeper:

@@ -1,17 +1,15 @@
 """An engine process, as the front sees it: started, talked to over a pipe, ended."""
 
 import asyncio
-import contextlib
 import logging
 import signal
-import socket
 from collections.abc import AsyncGenerator, Sequence
 from typing import Self
 
 from lead.engine.commands import Command
 from lead.engine.events import Event, decode_event, encode_line
 from lead.engine.load import Load
-from shared.keeper import Child
+from shared.keeper import ConnectedChild
 from shared.python_child import child_command, child_environment
 from shared.sandbox import without_secrets
 
@@ -21,11 +19,9 @@ _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
 
 
-class EngineProcess(Child):
+class EngineProcess(ConnectedChild):
     """Lives from `start` to `end`."""
 
-    _reader: asyncio.StreamReader
-    _writer: asyncio.StreamWriter
     _max_silence: float
 
     @classmethod
@@ -37,18 +33,13 @@ class EngineProcess(Child):
         grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`). shared:
         others, which its `Load` names.
         """
-        ours, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as unused:
-            unused.enter_context(ours)
-            process = cls(
-                child_command("lead.engine", str(theirs.fileno()), str(grammars), *log_options),
-                [theirs.fileno(), grammars, *shared],
-                stop_seconds=_STOP_SECONDS,
-                env=without_secrets(child_environment()),
-            )
-            unused.pop_all()
-        process._max_silence = max_silence
-        process._reader, process._writer = await asyncio.open_connection(sock=ours)
+        process = await cls.connected(
+            lambda socket: child_command("lead.engine", str(socket), str(grammars), *log_options),
+            [grammars, *shared],
+            stop_seconds=_STOP_SECONDS,
+            env=without_secrets(child_environment()),
+        )
+        process._max_silence = max_silence  # noqa: SLF001 - of this class
         return process
 
     @property
@@ -71,17 +62,6 @@ class EngineProcess(Child):
         except OSError:
             pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
 
-    def tell_to_end(self) -> None:
-        """After its step."""
-        self._writer.close()
-
-    async def end(self) -> int | None:
-        status = await super().end()
-        self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the pipe open
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
-        return status
-
     def kill_silent(self) -> None:
         log.error(
             "the engine (pid %d) has shown no sign of life for %g s (--engine-timeout): it is killed",
@@ -89,7 +69,6 @@ class EngineProcess(Child):
             self._max_silence,
         )
         super().kill_silent()
-        self._writer.transport.abort()  # as above
 
     @property
     def outcome(self) -> str:

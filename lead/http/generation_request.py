@@ -1,7 +1,6 @@
 """A request for generation, of any API, as submissions to the engine."""
 
 import functools
-import itertools
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +34,7 @@ from shared.errors import ContextExceededError, RequestError
 from shared.image_span import without_images
 from shared.logs import LogLevel
 from shared.protocol import fits_into_open
-from shared.sampling.parameters import MAX_SEED
+from shared.sampling.parameters import MAX_SEED, SamplingParameters
 
 log = logging.getLogger("lead")
 
@@ -96,23 +95,14 @@ def generation_request(
     n_keep = settings.keep if fields.n_keep is None else fields.n_keep
     sampling = sampling_parameters(fields, services, prepared)
     _log_request(prepared, with_texts=settings.log_prompts and not is_private)
-    # what the submissions have in common: all but the prompt, its seed and place
-    common = Submit(
-        tokens=[],
-        sampling=sampling,
-        max_tokens=fields.limit(settings.sampling),
-        prediction=prepared.prediction[: services.n_ctx].tolist(),
-        n_probs=fields.n_alternatives(limits),
-        filtered=bool(fields.post_sampling_probs),
-        n_draft=fields.n_draft(),
-        cache_prompt=fields.cache_prompt is not False,
-        slot=fields.slot(services.n_slots),
-        progress=bool(fields.return_progress and fields.stream),
-        checkpoints=prepared.cuts,
-        owner=None if is_private else sender.number,  # without keys all senders are one
-        keep_for=None if is_private else sender.id,
-        unread=not (fields.stream or stops or max_seconds is not None),  # these look at the text as it comes
-        images=tuple(itertools.chain.from_iterable(images[i].spans_at(at) for at, i in prepared.images)),
+    common = _common_submit(fields, prepared, services, sampling).model_copy(
+        update={
+            "owner": None if is_private else sender.number,  # without keys all senders are one
+            "keep_for": None if is_private else sender.id,
+            # a stream, stop strings and a time limit look at the text as it comes
+            "unread": not (fields.stream or stops or max_seconds is not None),
+            "images": tuple(span for at, i in prepared.images for span in images[i].spans_at(at)),
+        }
     )
     return GenerationRequest(
         submissions=[
@@ -131,6 +121,29 @@ def generation_request(
         parser=prepared.parser,
         prompt_texts=prepared.prompt_texts,
         images=images,
+    )
+
+
+def _common_submit(
+    fields: GenerationFields,
+    prepared: PreparedRequest,
+    services: Services,
+    sampling: SamplingParameters,
+) -> Submit:
+    """A submission of a request, but for its prompt and images, seed, and sender."""
+    settings, limits = services.settings, services.settings.limits
+    return Submit(
+        tokens=[],
+        sampling=sampling,
+        max_tokens=fields.limit(settings.sampling),
+        prediction=prepared.prediction[: services.n_ctx].tolist(),
+        n_probs=fields.n_alternatives(limits),
+        filtered=bool(fields.post_sampling_probs),
+        n_draft=fields.n_draft(),
+        cache_prompt=fields.cache_prompt is not False,
+        slot=fields.slot(services.n_slots),
+        progress=bool(fields.return_progress and fields.stream),
+        checkpoints=prepared.cuts,
     )
 
 

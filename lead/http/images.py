@@ -52,9 +52,9 @@ class EncodedImage:
 
 
 class ImageReader(Protocol):
-    """What sees images for the model (`--mmproj`). most: images in a request."""
+    """What sees images for the model (`--mmproj`). max_images: in a request."""
 
-    maximum: int
+    max_images: int
 
     async def memory(self) -> ImageMemory:
         """Where embeddings will be, as soon as that is known; raises ModelLoadError."""
@@ -76,9 +76,9 @@ async def with_markers(
     reader = services.images
     if reader is None:
         return _with_content(body, [_unseen(*each) for each in enumerate(body.messages)]), ()
-    if len(urls) > reader.maximum:
+    if len(urls) > reader.max_images:
         raise RequestError(
-            f"messages: {len(urls)} images; at most {reader.maximum} are read in a request (--max-images)",
+            f"messages: {len(urls)} images; at most {reader.max_images} are read in a request (--max-images)",
             "messages",
         )
     files = await asyncio.to_thread(lambda: [_decoded(n, url) for n, url in urls])

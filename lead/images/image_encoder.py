@@ -5,14 +5,12 @@ clients send, nothing else stays.
 """
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import logging
 import random
 import secrets
 import signal
-import socket
 import time
 from array import array
 from collections import OrderedDict
@@ -41,7 +39,7 @@ from lead.images.messages import (
 from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.image_span import ImageMemory, ImageSpan, row_identities
-from shared.keeper import Child, Keeper
+from shared.keeper import ConnectedChild, Keeper
 from shared.python_child import child_command, child_environment
 from shared.rate_limit import Backoff
 from shared.sandbox import NO_GPU, without_secrets
@@ -63,37 +61,22 @@ _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
 _UNREADABLE = "messages: an image cannot be read"
 
 
-class ImageEncoderProcess(Child):
+class ImageEncoderProcess(ConnectedChild):
     """Lives from `start` to `end`. Its replies arrive one after the other."""
-
-    _reader: asyncio.StreamReader
-    _writer: asyncio.StreamWriter
 
     @classmethod
     async def start(cls, options: EncoderOptions, log_options: Sequence[str]) -> Self:
         """Start one; raises OSError."""
-        ours, theirs = socket.socketpair()
-        with theirs, contextlib.ExitStack() as unused:
-            unused.enter_context(ours)
-            module, given = "lead.images.image_encoder_process", options.model_dump_json()
-            process = cls(
-                child_command(module, str(theirs.fileno()), log_options[0], given, *log_options[1:]),
-                [theirs.fileno()],
-                stop_seconds=_STOP_SECONDS,
-                env=without_secrets(child_environment()) | _ENVIRONMENT | ({} if options.offload else NO_GPU),
-            )
-            unused.pop_all()
-        process._reader, process._writer = await asyncio.open_connection(sock=ours)
-        return process
+        module, given = "lead.images.image_encoder_process", options.model_dump_json()
+        return await cls.connected(
+            lambda socket: child_command(module, str(socket), log_options[0], given, *log_options[1:]),
+            stop_seconds=_STOP_SECONDS,
+            env=without_secrets(child_environment()) | _ENVIRONMENT | ({} if options.offload else NO_GPU),
+        )
 
     def tell_to_end(self) -> None:
         """It may be in the middle of an image."""
         self.kill()
-
-    async def end(self) -> int | None:
-        status = await super().end()
-        self._writer.transport.abort()
-        return status
 
     async def ask(self, data: bytes) -> None:
         """Send the file of an image; raises OSError."""
@@ -130,7 +113,7 @@ class ImageEncoder:
         self,
         options: EncoderOptions,
         *,
-        maximum: int,
+        max_images: int,
         cache_bytes: int,
         max_whole: int | None = None,
         log_options: Sequence[str] = ("info",),
@@ -139,7 +122,7 @@ class ImageEncoder:
 
         Raises ConfigError.
         """
-        self.maximum = maximum
+        self.max_images = max_images
         self._options, self._max_whole, self._log_options = options, max_whole, log_options
         delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
         self._supervisor = Supervisor(delays)

@@ -55,10 +55,10 @@ def main() -> None:
     if not options.offload:  # a driver opens and writes what it needs when it needs it
         _close_doors()
     connection.sendall(framed(ready))
-    Server(connection, projector, options, limits).run()
+    ImageServer(connection, projector, options, limits).run()
 
 
-class Server:
+class ImageServer:
     """Answers one image after the other."""
 
     def __init__(

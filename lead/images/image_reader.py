@@ -22,7 +22,7 @@ def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
     )
     return ImageEncoder(
         options,
-        maximum=images.max_images,
+        max_images=images.max_images,
         cache_bytes=images.image_cache * MEGABYTE,
         max_whole=min(
             settings.compute.ubatch_size, settings.compute.batch_size or settings.compute.ubatch_size

@@ -52,7 +52,7 @@ class InProcessTokenizer:
 class FakeImages:
     """Each image is two tokens around three rows, whatever its file has."""
 
-    maximum = 3
+    max_images = 3
 
     async def read(self, _client, data):
         key = hashlib.sha256(data).hexdigest()

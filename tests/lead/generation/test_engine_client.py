@@ -23,10 +23,10 @@ from lead.engine.events import Exactness, Finished, encode_line
 from lead.engine.explain import Explain, Explained
 from lead.engine.load import Load
 from lead.generation import engine_client as module
-from lead.generation import engine_process as process
 from lead.generation.engine_client import EngineClient
 from lead.generation.engine_state import EngineState
 from lead.generation.sequences import Sequences
+from shared import keeper
 from shared.descriptors import n_open
 from shared.errors import (
     EngineError,
@@ -180,7 +180,7 @@ async def test_an_engine_that_the_system_cannot_start_is_tried_again(start, monk
             raise refusals.pop()
         return socketpair()
 
-    monkeypatch.setattr(process.socket, "socketpair", refuse_once)
+    monkeypatch.setattr(keeper.socket, "socketpair", refuse_once)
     front = start("ready()\n" + LISTEN)
     await front.until(is_up)
     assert front.client.state is EngineState.READY

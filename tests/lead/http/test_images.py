@@ -122,7 +122,7 @@ async def test_only_what_is_in_the_request_is_read(lead, client, url, said):
 
 async def test_there_is_a_bound_on_images(lead, client):
     lead.sees()
-    response = await client.post(CHAT, json=asked(*[image()] * (FakeImages.maximum + 1)))
+    response = await client.post(CHAT, json=asked(*[image()] * (FakeImages.max_images + 1)))
     assert "4 images; at most 3" in response.json()["error"]["message"]
 
 

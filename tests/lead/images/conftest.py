@@ -56,7 +56,7 @@ async def see():
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(options, **changes):
-            encoder = ImageEncoder(options, **{"maximum": 8, "cache_bytes": 1 << 20} | changes)
+            encoder = ImageEncoder(options, **{"max_images": 8, "cache_bytes": 1 << 20} | changes)
             running = asyncio.ensure_future(encoder.run())
 
             async def end():
