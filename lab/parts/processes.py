@@ -115,7 +115,7 @@ def start_lead(
     lead = Program("lead", "--port", "0", *arguments, command=command)
     try:
         url = lead.wait_for(r"listening on (http://\S+),", seconds).group(1)
-        lead.wait_for(r" ready: ", seconds)
+        lead.wait_for(r" ready: \d+ slots", seconds)  # not the ready line of an encoder
     except BaseException:
         lead.stop()
         raise
