@@ -193,8 +193,11 @@ class ModelHost:
                     case StartModel(name):
                         self._do(self._run(name))
                     case StopModel(name):
-                        log.info("%s is unloaded", name)
-                        if process := self._processes.get(name):  # else `_run` sees it when there is one
+                        # A process that is still being started is ended by `_run`.
+                        process = self._processes.get(name)
+                        if process is None or not process.ended.done():
+                            log.info("%s is unloaded", name)
+                        if process:
                             self._do(process.end())
         self._set_alarm()
 
@@ -257,12 +260,15 @@ class ModelHost:
                     self.on_change()
                     self._do(self._prepare())
                     await asyncio.shield(process.ended)
-                    failure = "its process has ended"
+                    if self.process(name):
+                        failure = "its process has ended"
+                        self.pool.unload(name)  # nobody is sent to it until its children have ended, too
             finally:
                 await process.end()
                 del self._processes[name]
         except (ModelEndedError, OSError) as error:
-            failure, is_final = str(error), getattr(error, "is_final", False)
+            if self._is_loading(name):
+                failure, is_final = str(error), getattr(error, "is_final", False)
         self._end(name, failure, is_final=is_final)
 
     def _is_loading(self, name: str) -> bool:
@@ -282,16 +288,16 @@ class ModelHost:
                 log.warning("no process can be prepared for the next model: %s", error)
 
     def _end(self, name: str, failure: str, *, is_final: bool) -> None:
+        """Note that the process of a model has ended; failure: empty if that was wanted."""
         if self._is_stopping:
             return
-        was_wanted = self.state(name).state is not ModelState.UNLOADING
-        if was_wanted:
+        if failure:
             log.error("%s: %s", name, failure)
         for refused in self.pool.ended(name, failure, is_final=is_final):
             self._refuse(refused.ticket, refused.reason)
         self.decide()
         self.on_change()
-        if was_wanted and self.models[name].pinned and not is_final:
+        if failure and self.models[name].pinned and not is_final:
             asyncio.get_running_loop().call_later(_RETRY_SECONDS, self.preload, name)
 
     async def _load(self, name: str, keep_seconds: float) -> None:

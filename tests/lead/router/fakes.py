@@ -25,6 +25,8 @@ class FakeProcess:
         self.ended = asyncio.get_running_loop().create_future()
         self.may_load = asyncio.Event()
         self.may_load.set()
+        self.may_end = asyncio.Event()
+        self.may_end.set()
         self._serving = contextlib.AsyncExitStack()
 
     async def load(self, model):
@@ -49,6 +51,7 @@ class FakeProcess:
             self.ended.set_result(-9)
 
     async def end(self):
+        await self.may_end.wait()
         await self._serving.aclose()
         if not self.ended.done():
             self.ended.set_result(0)

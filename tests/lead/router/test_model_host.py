@@ -106,6 +106,18 @@ async def test_after_a_death_the_next_request_starts_it_again():
         assert changes == ["loaded", "unloaded", "loaded"]
 
 
+async def test_nobody_is_sent_to_a_dead_process_whose_children_have_not_ended_yet():
+    async with running_house() as house:
+        dead = await use(house, "a")
+        dead.may_end.clear()
+        await dead.die()
+        await until(lambda: house.host.state("a").is_unwanted)
+        waiting = asyncio.ensure_future(use(house, "a"))
+        await until(lambda: waiting.done() or house.host.pool.n_waiting)
+        dead.may_end.set()
+        assert await waiting is not dead
+
+
 async def test_pinned_models_and_those_for_the_start_are_loaded_at_once():
     models = [served("a", pinned=True), served("b", on_startup=True), served("c")]
     async with running_house(models=models, room=3) as house:
