@@ -193,13 +193,15 @@ class ModelHost:
                     case StartModel(name):
                         self._do(self._run(name))
                     case StopModel(name):
-                        # A process that is still being started is ended by `_run`.
-                        process = self._processes.get(name)
-                        if process is None or not process.ended.done():
-                            log.info("%s is unloaded", name)
-                        if process:
-                            self._do(process.end())
+                        self._stop_process(name)
         self._set_alarm()
+
+    def _stop_process(self, name: str) -> None:
+        process = self._processes.get(name)
+        if process is None or not process.ended.done():
+            log.info("%s is unloaded", name)
+        if process:  # one that is still being started is ended by `_run`
+            self._do(process.end())
 
     def _room(self) -> dict[str, int]:
         held = sum(process.own_bytes() for process in self._processes.values())

@@ -53,7 +53,9 @@ def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, smollm2):
 def test_generate_says_the_same_with_a_back(gemma3, smollm2):
     models = ("--model", str(gemma3), "--back", str(smollm2), "--threads", "1", "-c", "512")
     verified = ("--policy", "sync")  # whether a draft is worth its steps depends on how busy the machine is
-    ended = run_to_end("lead", "generate", *models, *verified, "--exact", "-n", "24", "-i", STORY, "--compare")
+    ended = run_to_end(
+        "lead", "generate", *models, *verified, "--exact", "-n", "24", "-i", STORY, "--compare"
+    )
     assert "same text  yes, every character" in ended.stderr
     assert re.search(r"drafts  \d+ of \d+ tokens accepted", ended.stderr)
     assert ended.stdout.startswith(STORY)
