@@ -16,7 +16,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/real/test_models.py": (
         "lead/router/kind.py",
         "lead/router/model_lead.py",
-        "lead/router/model_process.py",
     ),
     "tests/lead/router/test_models_program.py": (
         "lead/router/memory_need.py",

@@ -27,6 +27,7 @@ from shared.terminal import one_line, sanitize
 
 _STOP_SECONDS = 15.0
 """How long an idle one may take to end before it is killed."""
+_LAST_LINE_SECONDS = 5.0
 _FINAL = {1, 2}
 """Statuses after which starting it again does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
@@ -100,7 +101,8 @@ class ModelProcess(Child):
                     self.about = asking.result()
                     return
             await self.end()  # if it has not ended by itself
-            await self._relaying
+            # Why it ended is in its last line. What it has started may keep the pipe open for longer.
+            await asyncio.wait({self._relaying}, timeout=_LAST_LINE_SECONDS)
             raise ModelEndedError(
                 f"{model.name} cannot be loaded: {self._why()}", is_final=self.returncode in _FINAL
             )
@@ -117,7 +119,7 @@ class ModelProcess(Child):
         try:
             process = psutil.Process(self.pid)
             infos = [each.memory_info() for each in (process, *process.children(recursive=True))]
-        except psutil.Error:  # it is ending
+        except (psutil.Error, OSError):  # it is ending; psutil lets a file that has just gone raise OSError
             return 0
         return sum(info.rss - getattr(info, "shared", 0) for info in infos)
 
