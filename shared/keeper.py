@@ -4,17 +4,20 @@ import asyncio
 import concurrent.futures
 import contextlib
 import logging
+import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Any, Self, TypeVar
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 from shared.python_child import KILL_SECONDS, ChildProcess
-from shared.supervisor import ChildAction, Supervisor
+from shared.supervisor import ChildAction, ChildState, Supervisor
 
 log = logging.getLogger("lead")
 
 R = TypeVar("R")
+Heard = TypeVar("Heard")
 
 _MIN_WAIT_SECONDS = 0.01
 """Between two looks at what there is to do."""
@@ -64,6 +67,14 @@ class Child(ChildProcess):
         """Kill a child that gives no sign of life."""
         self.kill()
 
+    @property
+    def outcome(self) -> str:
+        """The way in which it has ended."""
+        status = self.returncode
+        if status is None:
+            return "nothing: it cannot be killed, and may hang in a driver"
+        return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+
 
 class ConnectedChild(Child):
     """Talks with this process over a socket. `connected` starts one, `end` has to be called."""
@@ -78,10 +89,11 @@ class ConnectedChild(Child):
         """Start one; raises OSError. command: with the descriptor of its socket. The rest as in `Child`."""
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as unused:
-            unused.enter_context(ours)
+            reader, writer = await asyncio.open_connection(sock=ours)
+            unused.callback(writer.close)
             process = cls(command(theirs.fileno()), [theirs.fileno(), *descriptors], **options)
             unused.pop_all()
-        process._reader, process._writer = await asyncio.open_connection(sock=ours)
+        process._reader, process._writer = reader, writer
         return process
 
     def tell_to_end(self) -> None:
@@ -100,40 +112,102 @@ class ConnectedChild(Child):
         self._writer.transport.abort()  # as above
 
 
-class Keeper:
-    """Keeps a child as long as a supervisor wants one."""
+AnyChild = TypeVar("AnyChild", bound=Child)
+
+
+class Keeper(Generic[AnyChild]):
+    """Keeps a child as long as a supervisor wants one. Its user reports what it hears of the child."""
 
     def __init__(
-        self, supervisor: Supervisor, clock: Callable[[], float], is_busy: Callable[[], bool] = lambda: False
+        self,
+        name: str,
+        supervisor: Supervisor,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        is_busy: Callable[[], bool] = lambda: False,
+        on_sleep: Callable[[], Awaitable[None]] | None = None,
+        level: int = logging.ERROR,
     ) -> None:
-        """clock: seconds. is_busy: whether the child is used, although nobody reports that."""
-        self._supervisor, self._clock, self._is_busy = supervisor, clock, is_busy
-        self._reported = asyncio.Event()
+        """name: in the log, at `level` when one dies. clock: seconds.
 
-    async def run(self, live: Callable[[], Awaitable[None]]) -> None:
-        """Call `live` for each child that is to be started, until there will be none; raises what it does."""
+        is_busy: whether the child is used, although nobody reports that. on_sleep: called when one has ended
+        because nobody uses it.
+        """
+        self._name, self._supervisor, self._clock, self._is_busy = name, supervisor, clock, is_busy
+        self._on_sleep, self._level = on_sleep, level
+        self._reported = asyncio.Event()
+        self.child: AnyChild | None = None
+        """The one that is there, and replies as far as is known."""
+
+    @property
+    def state(self) -> ChildState:
+        return self._supervisor.state
+
+    async def run(
+        self, start: Callable[[], Awaitable[AnyChild]], live: Callable[[AnyChild], Awaitable[object]]
+    ) -> None:
+        """Start a child whenever one is wanted, and have it `live`, until there will be none.
+
+        start: raises OSError, which is logged. live: until the child does not reply any more; what it raises
+        is raised.
+        """
         while (action := self._next()) is not ChildAction.LEAVE:
             if action is ChildAction.START:
-                await live()
+                await self._keep_one(start, live)
             else:
                 await self.wait()
 
-    @contextlib.asynccontextmanager
-    async def watching(self, child: Child) -> AsyncIterator[None]:
-        """While this context lasts, `child` is there; after it, it has ended."""
-        watching = asyncio.ensure_future(self._watch(child))
-        try:
-            yield
-        finally:
-            watching.cancel()
-            await child.end()
-            self._supervisor.ended(self._clock())
-            self.note()
+    async def listen(
+        self, messages: AsyncGenerator[Heard], take: Callable[[Heard], None], max_silence: float
+    ) -> None:
+        """Have each message of a child taken: all are signs of life, and it is killed without any.
 
-    def note(self) -> None:
-        """Wake those who wait: something was reported to the supervisor."""
-        self._reported.set()
-        self._reported = asyncio.Event()
+        max_silence: seconds; 0: any number.
+        """
+        self._supervisor.max_silence = max_silence  # nobody has listened to it before
+        self._note()
+        async with contextlib.aclosing(messages):
+            async for message in messages:
+                self._supervisor.heard()
+                take(message)
+
+    def ready(self) -> None:
+        """The child is ready for use."""
+        self._supervisor.ready(self._clock())
+        self._note()
+
+    def worked(self) -> None:
+        """See `Supervisor`."""
+        self._supervisor.worked()
+
+    def use(self) -> None:
+        """Somebody needs the child: one that sleeps is started."""
+        if self._supervisor.used(self._clock()):
+            if self._supervisor.has_been_ready:
+                log.info("somebody asks: %s is started again", self._name)
+            self._note()
+
+    def lost(self, had_work: Callable[[], bool]) -> None:
+        """The child does not reply any more. had_work: is asked if that was not wanted."""
+        self.child = None
+        if self._supervisor.lost(self._clock()) and not had_work():
+            self._supervisor.died_idle()
+        self._note()
+
+    def drop(self, child: AnyChild) -> None:
+        """Kill a child that is of no use any more."""
+        child.kill()
+        if self.child is child:
+            self.lost(lambda: True)
+
+    def fail(self) -> None:
+        """Starting another one would not help."""
+        self._supervisor.fail()
+
+    def stop(self) -> None:
+        """Nobody will need one again: `run` ends the child, and returns."""
+        self._supervisor.stop()
+        self._note()
 
     async def wait(self) -> None:
         """Returns when something has been reported, or may have to be done."""
@@ -143,13 +217,51 @@ class Keeper:
             async with asyncio.timeout(seconds):
                 await self._reported.wait()
 
-    async def _watch(self, child: Child) -> None:
+    async def _keep_one(
+        self, start: Callable[[], Awaitable[AnyChild]], live: Callable[[AnyChild], Awaitable[object]]
+    ) -> None:
+        try:
+            child = self.child = await start()
+        except OSError as error:  # no descriptors, memory or processes: there may be some later
+            log.log(self._level, "%s cannot be started: %s", self._name, error)
+            self._supervisor.ended(self._clock())
+            return
+        watching = asyncio.ensure_future(self._watch(child))
+        try:
+            await live(child)
+        finally:
+            watching.cancel()
+            await child.end()
+            self.lost(lambda: True)  # unless that has been reported
+            if self.state in {ChildState.STARTING, ChildState.RESTARTING}:
+                log.log(self._level, "%s (pid %d) ended with %s", self._name, child.pid, child.outcome)
+            self._supervisor.ended(self._clock())
+            self._note()
+        if self.state is ChildState.SLEEPING:
+            seconds = self._supervisor.sleep_seconds
+            log.info("%s was idle for %g s (--sleep-idle-seconds): the model is freed", self._name, seconds)
+            if self._on_sleep:
+                await self._on_sleep()
+
+    async def _watch(self, child: AnyChild) -> None:
         while (action := self._next()) is None:
             await self.wait()
         if action is ChildAction.KILL:
+            seconds = self._supervisor.max_silence
+            log.error(
+                "%s (pid %d) has shown no sign of life for %g s (--engine-timeout): it is killed",
+                self._name,
+                child.pid,
+                seconds,
+            )
             child.kill_silent()
         else:
             await child.end()
 
     def _next(self) -> ChildAction | None:
         return self._supervisor.next(self._clock(), is_busy=self._is_busy())
+
+    def _note(self) -> None:
+        """Wake those who wait: something was reported to the supervisor."""
+        self._reported.set()
+        self._reported = asyncio.Event()

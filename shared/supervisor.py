@@ -5,9 +5,15 @@ Knows neither processes nor a clock: what becomes of the process is reported, `n
 
 import enum
 import math
-from dataclasses import dataclass
+import random
+from dataclasses import dataclass, field
+from typing import Self
 
 from shared.rate_limit import Backoff
+
+MAX_DEATHS_AT_START, MAX_DEATHS = 5, 10
+"""Of processes of a model that have nothing to do, one after the other; ten take a minute."""
+_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 
 _STABLE_SECONDS = 60.0
 """A process that has lived for so long did not die of its start."""
@@ -30,6 +36,10 @@ _Process = enum.Enum("_Process", "NONE THERE TOLD KILLED LOST")
 _FINAL = {ChildState.FAILED, ChildState.STOPPED}
 
 
+def _usual_delays() -> Backoff:
+    return Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
+
+
 @dataclass(slots=True)
 class Supervisor:
     """The supervisor of one child; `now` is in seconds, of any clock.
@@ -39,7 +49,7 @@ class Supervisor:
     when they died, or `max_deaths_at_start` before any was ready.
     """
 
-    delays: Backoff
+    delays: Backoff = field(default_factory=_usual_delays)
     max_silence: float = 0.0
     sleep_seconds: float = 0.0
     max_deaths_at_start: float = math.inf
@@ -57,6 +67,13 @@ class Supervisor:
     _ticked_at: float = 0.0
     _n_silent: int = 0
     """Ticks since it was heard."""
+
+    @classmethod
+    def of_model(cls, sleep_seconds: float) -> Self:
+        """Of a process that loads a model."""
+        return cls(
+            sleep_seconds=sleep_seconds, max_deaths_at_start=MAX_DEATHS_AT_START, max_deaths=MAX_DEATHS
+        )
 
     def next(self, now: float, *, is_busy: bool = False) -> ChildAction | None:
         """The action to do now; None: nothing before `deadline`, or a report. is_busy: somebody uses it."""

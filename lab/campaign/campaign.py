@@ -1,7 +1,6 @@
 """Concurrent clients, and faults meanwhile."""
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -16,8 +15,6 @@ from lab.campaign.requests import MixedRequest
 from lab.campaign.site import Site
 from lab.measuring.answer import ReceivedAnswer
 from shared.errors import ConfigError
-
-Tell = Callable[[str], None]
 
 _SETTLING_SECONDS = 60.0
 _TELL_SECONDS = 20.0
@@ -71,21 +68,16 @@ async def run(
     tally: Tally,
     *,
     n_clients: int,
-    schedule: Iterable[Fault] = (),
-    seconds: float = math.inf,
-    tell: Tell = lambda _: None,
+    schedule: Iterable[Fault],
+    seconds: float,
 ) -> Result:
     """Ask all requests with `n_clients` at a time while the faults of `schedule` happen.
 
     After `seconds` no more are begun. Raises ConfigError if the lead itself ends, or does not serve again
     afterwards.
     """
-    begun = time.monotonic()
-
-    def clock() -> float:
-        return time.monotonic() - begun
-
-    injector, start = Injector(site, clock), dict[str, float]()
+    begun, start = time.monotonic(), dict[str, float]()
+    injector = Injector(site, lambda: time.monotonic() - begun)
 
     def take(outcome: Outcome) -> None:
         tally.add(outcome)
@@ -93,28 +85,23 @@ async def run(
             start.update(site.memory())
 
     try:
-        async with asking(site, clock) as asker, asyncio.TaskGroup() as group:
+        async with asking(site, injector.clock) as asker, asyncio.TaskGroup() as group:
             following = group.create_task(injector.follow(schedule))
-            watching = group.create_task(_watch(site, tally, len(requests), tell))
-            in_time = takewhile(lambda _: clock() < seconds, requests)
+            watching = group.create_task(_watch(site, tally, len(requests)))
+            in_time = takewhile(lambda _: injector.clock() < seconds, requests)
             await _ask_all(asker, in_time, n_clients, take)
+            # Nothing is broken, and nobody is asked, any more: what is found below stays.
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:
         raise first_error(errors) from None
-    n_seconds = clock()
-    n_left_running = await _settle(site)
-    memory = Memory(start, site.memory())
-    return Result(
-        tally,
-        injector.happened,
-        memory,
-        site.n_hostile,
-        site.failures,
-        n_seconds,
-        n_left_running,
-        site.lead.log,
-    )
+    n_seconds, n_busy = injector.clock(), await _settle(site)
+    memory, hostility = Memory(start, site.memory()), (site.n_hostile, site.failures)
+    return Result(tally, injector.happened, memory, *hostility, n_seconds, n_busy, site.lead.log)
+
+
+def tell(line: str) -> None:
+    print(line, flush=True)
 
 
 def first_error(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
@@ -144,7 +131,7 @@ async def _ask_all(
             group.create_task(client())
 
 
-async def _watch(site: Site, tally: Tally, n_requests: int, tell: Tell) -> None:
+async def _watch(site: Site, tally: Tally, n_requests: int) -> None:
     """Report progress; raises ConfigError when the lead itself has ended."""
     told = time.monotonic()
     while True:

@@ -56,39 +56,15 @@ _SCALARS: tuple[Json, ...] = (
     *("12:00:00 lead INFO: all well\n", "../../etc", [], {}, [[]], [{}], {"": ""}, [None], ["x", 1, None]),
 )
 _NAMES = (
-    *(
-        "type",
-        "text",
-        "content",
-        "input",
-        "id",
-        "name",
-        "arguments",
-        "role",
-        "thinking",
-        "function",
-        "schema",
-    ),
-    *("parameters", "image_url", "source", "tool_calls", "properties", "items", "additionalProperties"),
-    *(
-        "required",
-        "enum",
-        "const",
-        "allOf",
-        "anyOf",
-        "not",
-        "$ref",
-        "$defs",
-        "pattern",
-        "format",
-        "minLength",
-    ),
-    *("maximum", "multipleOf", "maxItems", "uniqueItems", "patternProperties", "if", "then", "strict"),
-)
+    "type", "text", "content", "input", "id", "name", "arguments", "role", "thinking", "function", "schema",
+    "parameters", "image_url", "source", "tool_calls", "properties", "items", "additionalProperties",
+    "required", "enum", "const", "allOf", "anyOf", "not", "$ref", "$defs", "pattern", "format", "minLength",
+    "maximum", "multipleOf", "maxItems", "uniqueItems", "patternProperties", "if", "then", "strict",
+)  # fmt: skip
 _TYPES = (
-    *("text", "image_url", "input_text", "refusal", "message", "reasoning", "function", "function_call"),
-    *("tool_use", "tool_result", "json_schema", "object", "array", "string", "integer", "null"),
-)
+    "text", "image_url", "input_text", "refusal", "message", "reasoning", "function", "function_call",
+    "tool_use", "tool_result", "json_schema", "object", "array", "string", "integer", "null",
+)  # fmt: skip
 _FITTING: Mapping[str, tuple[str, ...]] = {
     "type": _TYPES,
     "pattern": ("(a+)+$", "(", "a{1000000}", "(?=x)", "^(a|a)*$", "\\p{L}{1,1000}", "(?<x>a)\\k<x>"),

@@ -27,7 +27,8 @@ from shared.errors import ConfigError
 _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
 """Each way."""
-_THROTTLED_BYTES_PER_SECOND = 2000.0
+_THROTTLED = 2000.0
+"""Bytes per second."""
 _MAX_PIECE_BYTES, _MAX_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """What the kernel ends processes with, and what their native code makes them end with."""
@@ -82,25 +83,25 @@ class Injector:
 
     def __init__(self, site: Site, clock: Callable[[], float]) -> None:
         self._site = site
-        self._clock = clock
+        self.clock = clock
         self.happened: list[Happened] = []
 
     async def follow(self, schedule: Iterable[Fault]) -> None:
         """Let each fault begin at its time, until cancelled; those that last are undone then."""
         async with asyncio.TaskGroup() as group:
             for fault in schedule:
-                await asyncio.sleep(max(0.0, fault.begins - self._clock()))
+                await asyncio.sleep(max(0.0, fault.begins - self.clock()))
                 group.create_task(self.inject(fault))
 
     async def inject(self, fault: Fault) -> None:
         """One fault, from its beginning to its end."""
-        began = self._clock()
+        began = self.clock()
         try:
             async with KINDS[fault.kind].action(self._site, fault):
                 try:
                     await asyncio.sleep(fault.seconds)
                 finally:
-                    self.happened.append(Happened(fault, began, self._clock()))
+                    self.happened.append(Happened(fault, began, self.clock()))
         except NothingThereError:
             pass
 
@@ -122,6 +123,10 @@ def _tokenizer(site: Site, fault: Fault) -> psutil.Process:
 
 def _back(site: Site, fault: Fault) -> int:
     return int(fault.choice * len(site.backs))
+
+
+def _back_process(site: Site, fault: Fault) -> psutil.Process:
+    return psutil.Process(site.backs[_back(site, fault)].process.pid)
 
 
 def _link(site: Site, fault: Fault) -> Link:
@@ -212,16 +217,6 @@ async def _back_killed(site: Site, fault: Fault) -> AsyncIterator[None]:
             yield
         finally:
             site.start_back(index)
-
-
-@asynccontextmanager
-async def _back_stopped(site: Site, fault: Fault) -> AsyncIterator[None]:
-    back = site.backs[_back(site, fault)]
-    back.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        back.signal(signal.SIGCONT)
 
 
 @asynccontextmanager
@@ -326,31 +321,10 @@ def _link_worse(change: Callable[[Link, Fault], None]) -> Action:
     return action
 
 
-def _cut(link: Link, fault: Fault) -> None:
-    del fault
-    link.cut()
-
-
-def _stop_flow(link: Link, fault: Fault) -> None:
-    del fault
-    link.stop_flow()
-
-
-def _slow(link: Link, fault: Fault) -> None:
-    del fault
-    link.delay = lambda: _DELAY_SECONDS
-
-
-def _throttle(link: Link, fault: Fault) -> None:
-    del fault
-    link.bytes_per_second = _THROTTLED_BYTES_PER_SECOND
-
-
 def _in_pieces(link: Link, fault: Fault) -> None:
     """Each message arrives in many parts, at uneven times."""
     rng = random.Random(fault.number)  # noqa: S311 - a seeded choice is wanted
-    link.max_bytes = _MAX_PIECE_BYTES
-    link.delay = lambda: rng.uniform(0.0, _MAX_PIECE_DELAY_SECONDS)
+    link.worsen(lambda: rng.uniform(0.0, _MAX_PIECE_DELAY_SECONDS), max_bytes=_MAX_PIECE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,15 +348,17 @@ KINDS: Mapping[str, Kind] = {
     "tokenizer-killed": Kind("tokenizer", _killed(_tokenizer, signal.SIGKILL)),
     "tokenizer-stopped": Kind("tokenizer", _stopped(_tokenizer), 0.3, 6.0),
     "back-killed": Kind("back", _back_killed, 0.0, 3.0),
-    "back-stopped": Kind("back", _back_stopped, 0.5, 6.0),
+    "back-stopped": Kind("back", _stopped(_back_process), 0.5, 6.0),
     "back-flapping": Kind("back", _back_flapping),
     "back-hostile": Kind("hostile", _back_hostile, 2.0, 6.0),
     "client-hostile": Kind("client", _client_hostile, 2.0, 6.0),
     "lead-hostile": Kind("other lead", _lead_hostile, 4.0, 8.0),
-    "link-cut": Kind("link", _link_worse(_cut)),
-    "link-black-hole": Kind("link", _link_worse(_stop_flow), 0.5, 8.0),
-    "link-300-ms": Kind("link", _link_worse(_slow), 2.0, 6.0),
-    "link-throttled": Kind("link", _link_worse(_throttle), 2.0, 6.0),
+    "link-cut": Kind("link", _link_worse(lambda link, _: link.cut())),
+    "link-black-hole": Kind("link", _link_worse(lambda link, _: link.stop_flow()), 0.5, 8.0),
+    "link-300-ms": Kind("link", _link_worse(lambda link, _: link.worsen(lambda: _DELAY_SECONDS)), 2.0, 6.0),
+    "link-throttled": Kind(
+        "link", _link_worse(lambda link, _: link.worsen(bytes_per_second=_THROTTLED)), 2.0, 6.0
+    ),
     "link-pieces": Kind("link", _link_worse(_in_pieces), 2.0, 6.0),
     "lead-few-descriptors": Kind(
         "lead",

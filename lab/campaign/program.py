@@ -59,7 +59,7 @@ async def _run(settings: argparse.Namespace) -> dict[str, Result]:
     requests = _distinct(settings)
     runs: dict[str, Result] = {}
     async with Site(target, (), _options(settings, alone=True)) as site:
-        _tell(f"asking {len(requests)} requests one at a time, without faults or backs")
+        campaign.tell(f"asking {len(requests)} requests one at a time, without faults or backs")
         expected = await campaign.answers(site, requests)
         later = [
             next_turn(request, expected[request.index].choices[0].text)
@@ -85,7 +85,7 @@ async def _ask(
     settings: argparse.Namespace,
     schedule: Iterator[Fault] | tuple[()],
 ) -> Result:
-    _tell(f"asking {len(asked)} requests, {settings.clients} at a time")
+    campaign.tell(f"asking {len(asked)} requests, {settings.clients} at a time")
     return await campaign.run(
         site,
         asked,
@@ -93,7 +93,6 @@ async def _ask(
         n_clients=settings.clients,
         schedule=schedule,
         seconds=settings.seconds,
-        tell=_tell,
     )
 
 
@@ -156,7 +155,3 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     report.add_options(parser)
     quick = {"requests": 100, "distinct": 30, "control": 30, "pace": 3.0}
     return report.parse(parser, arguments, quick)
-
-
-def _tell(line: str) -> None:
-    print(line, flush=True)

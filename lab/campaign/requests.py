@@ -19,46 +19,34 @@ _SHORT, _LONG = (4, 24), (60, 120)
 """Token limits: most answers are short, so that many of them meet many faults; long ones span restarts."""
 _SHARE_LONG, _SHARE_LEAVING, _SHARE_STREAMED, _SHARE_GREEDY = 0.1, 0.2, 0.6, 0.4
 
+
+def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A schema whose members are all required."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 _SCHEMAS: tuple[Mapping[str, Any], ...] = (
-    {
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "maxLength": 12},
-            "age": {"type": "integer", "minimum": 0, "maximum": 120},
-            "mood": {"enum": ["happy", "sad", "tired"]},
-        },
-        "required": ["name", "age", "mood"],
-        "additionalProperties": False,
-    },
+    _object(
+        name={"type": "string", "maxLength": 12},
+        age={"type": "integer", "minimum": 0, "maximum": 120},
+        mood={"enum": ["happy", "sad", "tired"]},
+    ),
     {"type": "array", "items": {"type": "string", "pattern": "^[a-z]{2,8}$"}, "minItems": 2, "maxItems": 4},
-    {
-        "type": "object",
-        "properties": {
-            "found": {"type": "boolean"},
-            "place": {"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 10}]},
-        },
-        "required": ["found", "place"],
-        "additionalProperties": False,
-    },
+    _object(
+        found={"type": "boolean"}, place={"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 10}]}
+    ),
 )
-_TOOLS = (
-    {
-        "type": "function",
-        "function": {
-            "name": "get_weather",
-            "description": "The weather of a city",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "city": {"enum": ["Oslo", "Lima", "Kyoto"]},
-                    "days": {"type": "integer", "minimum": 1, "maximum": 9},
-                },
-                "required": ["city", "days"],
-                "additionalProperties": False,
-            },
-        },
-    },
-)
+_CITIES = ["Oslo", "Lima", "Kyoto"]
+_TOOL = {
+    "name": "get_weather",
+    "description": "The weather of a city",
+    "parameters": _object(city={"enum": _CITIES}, days={"type": "integer", "minimum": 1, "maximum": 9}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +136,14 @@ def _schema(rng: random.Random) -> Body:
 
 
 def _tools(rng: random.Random) -> Body:
-    message = {"role": "user", "content": f"What is the weather in {rng.choice(['Oslo', 'Lima', 'Kyoto'])}?"}
+    message = {"role": "user", "content": f"What is the weather in {rng.choice(_CITIES)}?"}
     choice = rng.choice(("auto", "required"))
-    return {"messages": [message], "tools": list(_TOOLS), "tool_choice": choice, "max_tokens": 50}
+    return {
+        "messages": [message],
+        "tools": [{"type": "function", "function": _TOOL}],
+        "tool_choice": choice,
+        "max_tokens": 50,
+    }
 
 
 def _logprobs(rng: random.Random) -> Body:

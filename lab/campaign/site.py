@@ -11,7 +11,7 @@ from typing import Self
 import psutil
 
 from lab.parts.link import Link
-from lab.parts.processes import Program, ProgramError, Usage, start_lead, usage_of
+from lab.parts.processes import Program, Usage, start_lead, usage_of
 from shared.errors import ConfigError
 
 _STARTING_SECONDS = 60.0
@@ -48,10 +48,7 @@ class Site:
         """Held by whoever ends a back, until it has started the next one in its place."""
 
     async def __aenter__(self) -> Self:
-        try:
-            self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
-        except ProgramError as error:
-            raise ConfigError(str(error)) from error
+        self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
         self._programs.callback(self._stop_lead)
         host, _, port = self.url.removeprefix("http://").rpartition(":")
         for index in range(len(self._drafts)):
@@ -103,8 +100,6 @@ class Site:
             self.lead, self._taken, self._n_ready_engines = new, None, 0
             old.wait_for("another lead has taken over")
             old.process.wait()
-        except ProgramError as error:
-            raise ConfigError(str(error)) from error
         finally:
             self.replacing = False
             (old if self.lead is new else new).stop()

@@ -25,7 +25,7 @@ _MAX_LONGER = 4.0
 """How many times as long as a wider step one may seem: 1.5 may be true, and T(n) be wrong by 3 meanwhile."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
-    r"Traceback| (ERROR|CRITICAL): |process ended with status|local back ended|will be restarted"
+    r"Traceback| (ERROR|CRITICAL): |process ended with status|local back .*ended|will be restarted"
 )
 _WARNING = re.compile(r" WARNING: (.*)")
 _MAX_SHOWN = 20

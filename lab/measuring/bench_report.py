@@ -12,6 +12,7 @@ from typing import Any
 
 from lab.measuring.bench_settings import BenchSettings
 from lab.measuring.summary import Row
+from lab.planning.measurements import wider_steps
 from lead import text_table
 from shared.errors import ConfigError
 
@@ -86,11 +87,8 @@ class BenchReport:
 
     def _steps(self) -> str:
         """T(n) over T(1)."""
-        one = self.step_ms[1]
-        wider = [
-            f"{self.step_ms[n] / one:.2f} times as long with {n}" for n in (2, 4, 8) if n in self.step_ms
-        ]
-        return f"{', '.join([f'A step of one token takes {one:.3g} ms', *wider])}."
+        one = f"A step of one token takes {self.step_ms[1]:.3g} ms"
+        return f"{', '.join([one, *wider_steps(self.step_ms, (2, 4, 8))])}."
 
     def _verdict(self) -> str:
         fastest = max(self.rows, key=lambda row: row.tokens_per_second)

@@ -69,31 +69,6 @@ _TIMEOUT_S = 300.0
 _MAX_TOKENS = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The answers to all questions: their texts and total figures."""
-
-    texts: list[str]
-    stats: GenerationStats
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.stats.tokens_per_second or 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Whether exact texts are the same alone and with a back; None: not measurable here, for the reason."""
-
-    same: bool | None
-    reason: str = ""
-
-    def __str__(self) -> str:
-        if self.same is None:
-            return f"not compared: {self.reason}"
-        return f"{'yes, every character' if self.same else 'NO'} (compared with --exact)"
-
-
 def main(arguments: Sequence[str]) -> None:
     """Ask without a back, ask with one, compare; then chat, if there is a terminal."""
     parser = argparse.ArgumentParser(prog="bench demo", description=__doc__)
@@ -115,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
             print(f"\n--- the same with a back (core {back_cpus}); on a terminal its tokens are green ---\n")
             together = _ask_all(client, screen, pair.questions)
             print("--- the texts once more with --exact, alone and with a back ---\n", flush=True)
-            summary = _summarize(alone, together, _compare_texts(pair, model, lead_cpus, back_cpus))
+            summary = _summarize(alone, together, *_compare_texts(pair, model, lead_cpus, back_cpus))
             if sys.stdin.isatty() and sys.stdout.isatty():
                 print("\nNow ask it yourself (:help for commands, :quit to end).\n")
                 run_in_foreground(child_command("chat", "--lead", url))
@@ -123,30 +98,27 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps(summary))
 
 
-def _compare_texts(pair: _Pair, model: str, lead_cpus: str, back_cpus: str) -> Comparison:
+def _compare_texts(pair: _Pair, model: str, lead_cpus: str, back_cpus: str) -> tuple[bool | None, str]:
+    """Whether exact texts are the same alone and with a back, None: not measurable here; and in words."""
     try:
         lead, url = start_lead("--model", model, "--cpus", lead_cpus, "--exact")
     except ProgramError as error:
-        return Comparison(None, str(error).splitlines()[-1])
+        return None, f"not compared: {str(error).splitlines()[-1]}"
     with lead, LeadClient(url, timeout_s=_TIMEOUT_S) as client:
         alone = [_answer(client, question).text for question in pair.questions]
         with start_back(url, "--model", str(pair.draft()), "--cpus", back_cpus):
-            return Comparison([_answer(client, question).text for question in pair.questions] == alone)
+            same = [_answer(client, question).text for question in pair.questions] == alone
+    return same, f"{'yes, every character' if same else 'NO'} (compared with --exact)"
 
 
-def _ask_all(client: LeadClient, screen: Screen, questions: Sequence[str]) -> Result:
-    answers = [_ask(client, screen, question) for question in questions]
-    return Result(
-        [answer.text for answer in answers], sum((answer.stats for answer in answers), GenerationStats())
-    )
-
-
-def _ask(client: LeadClient, screen: Screen, question: str) -> ChatAnswer:
-    print(f"> {question}", flush=True)
-    answer = _answer(client, question, screen)
-    screen.end_answer()
-    print(f"  [{', '.join(figures(answer.stats))}]\n", flush=True)
-    return answer
+def _ask_all(client: LeadClient, screen: Screen, questions: Sequence[str]) -> list[ChatAnswer]:
+    answers = []
+    for question in questions:
+        print(f"> {question}", flush=True)
+        answers.append(_answer(client, question, screen))
+        screen.end_answer()
+        print(f"  [{', '.join(figures(answers[-1].stats))}]\n", flush=True)
+    return answers
 
 
 def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> ChatAnswer:
@@ -158,27 +130,31 @@ def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> 
     return answer
 
 
-def _summarize(alone: Result, together: Result, comparison: Comparison) -> dict[str, float | bool | None]:
-    speedup = together.tokens_per_second / alone.tokens_per_second
-    drafts = together.stats
+def _summarize(
+    alone: Sequence[ChatAnswer], together: Sequence[ChatAnswer], same: bool | None, comparison: str
+) -> dict[str, float | bool | None]:
+    before, drafts = (
+        sum((answer.stats for answer in answers), GenerationStats()) for answers in (alone, together)
+    )
+    slow, fast = before.tokens_per_second or 0.0, drafts.tokens_per_second or 0.0
     share = drafts.accepted_share or 0.0
-    n_same = sum(one == other for one, other in zip(alone.texts, together.texts, strict=True))
+    n_same = sum(one.text == other.text for one, other in zip(alone, together, strict=True))
     rows: Sequence[tuple[str, str]] = (
-        ("alone", f"{alone.tokens_per_second:.1f} tokens/s"),
-        ("with a back", f"{together.tokens_per_second:.1f} tokens/s"),
-        ("speed-up", f"{speedup:.2f}"),
+        ("alone", f"{slow:.1f} tokens/s"),
+        ("with a back", f"{fast:.1f} tokens/s"),
+        ("speed-up", f"{fast / slow:.2f}"),
         ("accepted", f"{drafts.n_accepted} of {drafts.n_drafted} draft tokens ({share:.0%})"),
-        ("same text", str(comparison)),
-        ("", f"in the usual mode, as above: {n_same} of {len(alone.texts)}"),
+        ("same text", comparison),
+        ("", f"in the usual mode, as above: {n_same} of {len(alone)}"),
     )
     print("--- result ---\n")
     for name, value in rows:
         print(f"{name:>12}  {value}")
     print(flush=True)
     return {
-        "tokens_per_second_alone": round(alone.tokens_per_second, 2),
-        "tokens_per_second_with_back": round(together.tokens_per_second, 2),
-        "speedup": round(speedup, 3),
+        "tokens_per_second_alone": round(slow, 2),
+        "tokens_per_second_with_back": round(fast, 2),
+        "speedup": round(fast / slow, 3),
         "accepted_fraction": round(share, 3),
-        "same_text": comparison.same,
+        "same_text": same,
     }

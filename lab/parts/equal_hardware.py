@@ -20,12 +20,11 @@ import httpx
 
 from lab.measuring.builtin_questions import KINDS, draw, rounds_of
 from lab.measuring.contest import run_contest, warm_up
-from lab.measuring.measured_answer import Sampling, client
+from lab.measuring.measured_answer import Sampling
 from lab.measuring.summary import summarize
 from lab.parts import models, peer, report
 from lab.parts.options import draft_cost, kind, listed
-from lab.parts.processes import start_lead
-from lab.parts.ways import ADAPTIVE, OFF, peer_ways, policy_way
+from lab.parts.ways import ADAPTIVE, OFF, lead_within, peer_ways, policy_way
 from shared import cpus
 
 LEAD = "lead --draft-model"
@@ -84,10 +83,9 @@ def _measure(
 
 def _start_lead(stack: ExitStack, target: Path, draft: Path, cores: Sequence[int]) -> httpx.Client:
     pair = ("--model", str(target), "--draft-model", str(draft))
-    lead, url = start_lead(*pair, *_ALONE, "--threads", str(len(cores)))
-    stack.enter_context(lead)
+    _, http = lead_within(stack, *pair, *_ALONE, "--threads", str(len(cores)))
     time.sleep(_CALIBRATION_SECONDS)
-    return stack.enter_context(client(url))
+    return http
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

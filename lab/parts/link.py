@@ -14,6 +14,10 @@ _QUEUED = 1024
 """Maximum number of chunks in flight; then the sender has to wait, as with a full socket."""
 
 
+def _none() -> float:
+    return 0.0
+
+
 class Link:
     """Forwards connections from a port of its own to `host:port`; a context manager.
 
@@ -35,10 +39,17 @@ class Link:
 
     def restore(self) -> None:
         """A perfect network from now on; what went into a black hole arrives late, as TCP sends it again."""
-        self.delay = _none
-        self.bytes_per_second = math.inf
-        self.max_bytes = _ANY_SIZE
+        self.worsen()
         self._flows.set()
+
+    def worsen(
+        self,
+        delay: Callable[[], float] = _none,
+        bytes_per_second: float = math.inf,
+        max_bytes: int = _ANY_SIZE,
+    ) -> None:
+        """See the attributes; what is not given is perfect."""
+        self.delay, self.bytes_per_second, self.max_bytes = delay, bytes_per_second, max_bytes
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -128,7 +139,3 @@ class Link:
         finally:
             departing.cancel()
             writer.close()
-
-
-def _none() -> float:
-    return 0.0

@@ -2,17 +2,25 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from lab.measuring.builtin_questions import KINDS
 from lab.measuring.questions import PUBLIC_SETS
-from lab.parts.cluster import Cores
 from lab.parts.models import SHIPPED
 from lab.parts.processes import split_cores
 from shared import cpus
 
 Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores for the lead and for the backs, in the syntax of `--cpus`."""
+
+    lead: str
+    back: str
 
 
 def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
@@ -47,11 +55,6 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=96, help="maximum number of tokens in an answer")
     parser.add_argument("--seed", type=int, default=1, help="seed of the prompts and their order")
-    add_core_options(parser)
-
-
-def add_core_options(parser: argparse.ArgumentParser) -> None:
-    """On which cores."""
     parser.add_argument("--lead-cpus", help="cores for the lead (default: all but the last)")
     parser.add_argument("--back-cpus", help="cores for the backs (default: the last)")
 

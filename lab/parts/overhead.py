@@ -11,7 +11,8 @@ import itertools
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
+from typing import Any
 
 from lab.parts import report
 from lab.parts.replay import SEQUENCE, ReplayFront, ReplayTarget, Rows, Shares, TimedSampler
@@ -37,7 +38,8 @@ SAMPLINGS = {
 DRAFTS = {"none": None, "3 of 4 right": 0.75, "all right": 1.0}
 DEPTH = 4
 BOUNDS = {4_096: 300.0, 128_000: 1000.0}
-"""Upper bounds in microseconds per step, at temperature 0 and with the default sampling."""
+"""Upper bounds in microseconds per step, with the samplings in `_BOUNDED`."""
+_BOUNDED = {"temperature 0", "default"}
 
 _N_PROMPT = 256
 _N_BATCH = 512
@@ -56,50 +58,40 @@ _COLUMNS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """A case and what a step costs there: medians, in microseconds.
-
-    `n_rows` is how many rows of logits a step chose a token from, on average.
-    """
-
-    n_vocab: int
-    sampling: str
-    drafts: str
-    n_rows: float
-    step_us: float
-    high_us: float
-    sampling_us: float
-    pipe_us: float
-    engine_us: float
-    bound_us: float | None
-
-    @property
-    def within_bound(self) -> bool:
-        return self.bound_us is None or self.step_us <= self.bound_us
-
-
 def main(arguments: Sequence[str]) -> None:
     """Measure every case, print a table, then one line of JSON."""
     parser = argparse.ArgumentParser(prog="bench overhead", description=__doc__)
     report.add_options(parser)
     options = parser.parse_args(arguments)
     n_steps = 100 if options.quick else 1000
-    costs = [
-        measure(n_vocab, sampling, drafts, n_steps)
-        for n_vocab, sampling, drafts in itertools.product(VOCABULARIES, SAMPLINGS, DRAFTS)
-    ]
-    rows = [asdict(cost) for cost in costs]
+    rows = [measure(*case, n_steps) for case in itertools.product(VOCABULARIES, SAMPLINGS, DRAFTS)]
+    within = all(row["bound_us"] is None or row["step_us"] <= row["bound_us"] for row in rows)
     report.show(f"A step outside the model, {n_steps} steps each, depth {DEPTH}", rows, _COLUMNS)
-    report.finish("overhead", rows, options, within_bounds=all(cost.within_bound for cost in costs))
+    report.finish("overhead", rows, options, within_bounds=within)
 
 
-def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> Cost:
-    """Run one case for `n_steps` steps."""
+def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> dict[str, Any]:
+    """A case, run for `n_steps` steps, and what one costs there: medians, in microseconds.
+
+    `n_rows`: of how many rows of logits a step chose a token, on average.
+    """
     with _running(n_vocab, sampling, drafts, n_steps) as (loop, front, shares):
         steps = [_step(loop, shares) for _ in range(n_steps + _N_WARM_UP)][_N_WARM_UP:]
         n_rows = (front.n_committed - _N_PROMPT) / (n_steps + _N_WARM_UP)
-    return _cost(n_vocab, sampling, drafts, n_rows, steps)
+    in_all = [1e6 * seconds for seconds, _ in steps]
+    rest = [1e6 * (seconds - shares.sampling - shares.pipe) for seconds, shares in steps]
+    return {
+        "n_vocab": n_vocab,
+        "sampling": sampling,
+        "drafts": drafts,
+        "n_rows": n_rows,
+        "step_us": statistics.median(in_all),
+        "high_us": statistics.quantiles(in_all, n=10)[-1],
+        "sampling_us": statistics.median(1e6 * shares.sampling for _, shares in steps),
+        "pipe_us": statistics.median(1e6 * shares.pipe for _, shares in steps),
+        "engine_us": statistics.median(rest),
+        "bound_us": BOUNDS.get(n_vocab) if sampling in _BOUNDED else None,
+    }
 
 
 @contextlib.contextmanager
@@ -176,24 +168,3 @@ def _step(loop: Loop, shares: Shares) -> tuple[float, Shares]:
     started = time.perf_counter()
     loop.step()
     return time.perf_counter() - started - shares.outside, replace(shares)
-
-
-def _cost(
-    n_vocab: int, sampling: str, drafts: str, n_rows: float, steps: Sequence[tuple[float, Shares]]
-) -> Cost:
-    in_all = [1e6 * seconds for seconds, _ in steps]
-    bounded = sampling in {"temperature 0", "default"}
-    return Cost(
-        n_vocab=n_vocab,
-        sampling=sampling,
-        drafts=drafts,
-        n_rows=n_rows,
-        step_us=statistics.median(in_all),
-        high_us=statistics.quantiles(in_all, n=10)[-1],
-        sampling_us=statistics.median(1e6 * shares.sampling for _, shares in steps),
-        pipe_us=statistics.median(1e6 * shares.pipe for _, shares in steps),
-        engine_us=statistics.median(
-            1e6 * (seconds - shares.sampling - shares.pipe) for seconds, shares in steps
-        ),
-        bound_us=BOUNDS.get(n_vocab) if bounded else None,
-    )

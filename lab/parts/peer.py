@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 NAME = "llama-server"
 _READY_SECONDS = 120.0
 _POLL_SECONDS = 0.1
-_PROMPT = [7 * i for i in range(32)]
+_N_CTX_SLOT = 2048
 
 
 def find(option: str) -> Path:
@@ -66,22 +66,13 @@ def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
 class Peer:
     """One running llama-server, pinned. A context manager."""
 
-    def __init__(
-        self,
-        binary: Path,
-        target: Path,
-        cores: str,
-        *,
-        n_slots: int = 1,
-        n_ctx_slot: int = 2048,
-        extra: Sequence[str] = (),
-    ) -> None:
+    def __init__(self, binary: Path, target: Path, cores: str, *, n_slots: int, extra: Sequence[str]) -> None:
         """Start it and wait until it is ready. Raises ConfigError."""
         port = free_port()
         n_threads = str(len(cpus.parse_cpus(cores)))
         arguments = [
             *("-m", str(target), "--host", "127.0.0.1", "--port", str(port)),
-            *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(n_ctx_slot * n_slots)),
+            *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(_N_CTX_SLOT * n_slots)),
             *("--no-webui", "--cache-ram", "0", *extra),
         ]
         self._program = Program(NAME, *arguments, command=("taskset", "-c", cores, str(binary)))
@@ -98,13 +89,6 @@ class Peer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-
-    def tokens_per_second(self, n_tokens: int) -> float:
-        """The speed of one answer of this length without its prompt, as the server states it."""
-        request = {"prompt": _PROMPT, "n_predict": n_tokens, "temperature": 0, "ignore_eos": True}
-        reply = self.http.post("/completion", json=request | {"cache_prompt": False})
-        reply.raise_for_status()
-        return float(reply.json()["timings"]["predicted_per_second"])
 
     def stop(self) -> None:
         """Terminate it."""

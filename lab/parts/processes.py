@@ -15,6 +15,7 @@ from typing import Self
 
 import psutil
 
+from shared.errors import ConfigError
 from shared.python_child import ChildProcess, child_command, program_command
 
 _MEGABYTE = 1e6
@@ -23,7 +24,7 @@ _PATIENCE_SECONDS = 240.0
 """Longer than anything takes on a machine that is busy with other things."""
 
 
-class ProgramError(Exception):
+class ProgramError(ConfigError):
     """A program ended, or did not log the expected line in time; the message has its last lines."""
 
 
@@ -176,11 +177,6 @@ def usage_of(pid: int) -> dict[str, Usage]:
     except psutil.NoSuchProcess:
         return {}
     return found
-
-
-def memory_of(pid: int) -> dict[str, float]:
-    """Resident MB, as `usage_of`."""
-    return {name: usage.megabytes for name, usage in usage_of(pid).items()}
 
 
 def _module(command: list[str]) -> str:

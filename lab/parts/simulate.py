@@ -30,21 +30,7 @@ from lab.parts.simulation.contest import (
     contest,
 )
 from lab.parts.simulation.ground import synchronous, two_models, without_gain
-from lab.parts.simulation.scenarios import (
-    BACKS,
-    BIG_CPU,
-    EXPERTS,
-    F16,
-    FLAT,
-    H200,
-    PAIRS,
-    PUBLISHED,
-    Q8_0,
-    RTTS_MS,
-    Grid,
-    Pair,
-    read_table,
-)
+from lab.parts.simulation.scenarios import BACKS, PAIRS, RTTS_MS, Pair, policy_cells, read_table
 from lab.simulation.cell import Cell
 from lab.simulation.hardware import PRINCIPAL, Hardware
 from lab.simulation.places import LARGE, LARGE_PLACES, SMALL_PLACES, DraftPlace
@@ -63,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = Run(n_tokens, options.jobs, changed(options.constant))
     flat: Rows = []
-    for name, rows in _chosen(options, run):
+    for name, rows in _devices(run) if options.devices else _parts(options, run):
         _show(name, rows)
         flat += [{"part": name, **row} for row in rows]
     report.finish("simulate", flat, options, tokens_per_run=n_tokens)
@@ -80,10 +66,6 @@ class Run:
     def contest(self, cells: Sequence[Cell], ways: Sequence[Way]) -> list[Result]:
         """See `contest`; in all cells with these constants."""
         return contest([replace(cell, constants=self.constants) for cell in cells], ways, self.n_jobs)
-
-
-def _chosen(options: argparse.Namespace, run: Run) -> Iterator[tuple[str, Rows]]:
-    return _devices(run) if options.devices else _parts(options, run)
 
 
 def _parts(options: argparse.Namespace, run: Run) -> Iterator[tuple[str, Rows]]:
@@ -181,24 +163,10 @@ def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[in
 
 def _policies(quick: bool, run: Run) -> Rows:
     """Adaptive against the best depth of the others, found by trying all."""
-    if quick:
-        grids = [Grid((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0), n_tokens=run.n_tokens)]
-    else:
-        costs, rtts = (0.003, 0.02, 0.1, 0.3, 0.6), (0.0, 20.0, 100.0)
-        grids = [
-            Grid((F16, BIG_CPU, FLAT), (0.6, 0.85), costs, rtts, n_tokens=run.n_tokens),
-            Grid((Q8_0, EXPERTS), (0.75,), (0.02, 0.3), (0.0, 20.0), n_tokens=run.n_tokens),
-            Grid((*PUBLISHED, H200), (0.75,), (0.1, 0.5), (0.2, 20.0), n_tokens=run.n_tokens),
-        ]
-    return _compared([cell for grid in grids for cell in grid.cells()], quick, run)
-
-
-def _compared(cells: Sequence[Cell], quick: bool, run: Run) -> Rows:
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
         ways = tuple(way for way in ways if way.depth in _QUICK_DEPTHS)
-    results = run.contest(cells, ways)
-    return [_comparison(result) for result in results]
+    return [_comparison(result) for result in run.contest(policy_cells(run.n_tokens, quick=quick), ways)]
 
 
 def _comparison(result: Result) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from lab.measuring.builtin_questions import draw, rounds_of
@@ -17,9 +18,10 @@ from lab.measuring.contest import ContestStage, Way, run_contest, warm_up
 from lab.measuring.measured_answer import Sampling
 from lab.measuring.summary import Row, summarize
 from lab.parts import models, options, peer, report
-from lab.parts.cluster import BackPlan, Cluster, Cores
-from lab.parts.options import draft_cost, listed
-from lab.parts.ways import at_once, baseline, counters, lead_ways, peer_ways
+from lab.parts.options import Cores, draft_cost, listed
+from lab.parts.processes import start_back
+from lab.parts.ways import at_once, baseline, counters, lead_ways, lead_within, peer_ways
+from shared.cpus import parse_cpus
 
 COLUMNS = {
     "way": ("way", ""),
@@ -36,6 +38,7 @@ COLUMNS = {
     "n_texts": ("of", "d"),
 }
 
+_N_CTX = 2048
 _DEPTHS = (1, 2, 3, 4, 5, 6, 8)
 _WARM_UP_TOKENS = 16
 _QUICK = {
@@ -139,11 +142,10 @@ def _run_cell(
     # Of answers that go on at the same time all have one length: what is measured is the server.
     fields = {"ignore_eos": True} if n_clients > 1 else {}
     sampling = Sampling(configuration.temperature, settings.tokens, fields=fields)
-    backs = [BackPlan(draft.path, f"back-{i}") for i in range(1, configuration.n_backs + 1)]
     with ExitStack() as stack:
-        cluster = stack.enter_context(Cluster(target, cores, n_parallel=n_clients, with_ngram=settings.ngram))
-        alone = [baseline(cluster.http, sampling)]
-        warm = [baseline(cluster.http, Sampling(configuration.temperature, _WARM_UP_TOKENS))]
+        url, http = lead_within(stack, *_lead_arguments(target, cores, n_clients, with_ngram=settings.ngram))
+        alone = [baseline(http, sampling)]
+        warm = [baseline(http, Sampling(configuration.temperature, _WARM_UP_TOKENS))]
         if settings.peer and configuration.n_backs <= 1:
             for where, on in (("lead's cores", cores.lead), ("all cores", f"{cores.lead},{cores.back}")):
                 peers = peer.start_peers(
@@ -152,19 +154,32 @@ def _run_cell(
                 alone += peer_ways(peers, sampling, f", {where}")
                 warm += peer_ways(peers, sampling)
         warm_up(warm, draw(["stories"], 1, settings.seed - 1)[0])
-        helped = lead_ways(cluster.http, sampling, settings.policies, settings.depths) if backs else []
+        n_backs = configuration.n_backs
+        helped = lead_ways(http, sampling, settings.policies, settings.depths) if n_backs else []
         alone, helped = ([at_once(way, n_clients) for way in ways] for ways in (alone, helped))
 
         @contextmanager
         def with_backs() -> Iterator[list[Way]]:
-            with cluster.connected(backs):
+            with ExitStack() as connected:
+                for i in range(1, n_backs + 1):
+                    own = ("--model", str(draft.path), "--name", f"back-{i}", "--cpus", cores.back)
+                    connected.enter_context(start_back(url, *own, "--threads", "1"))
                 yield helped
 
-        stages: list[ContestStage] = [lambda: nullcontext(alone), *([with_backs] if backs else [])]
+        stages: list[ContestStage] = [lambda: nullcontext(alone), *([with_backs] if n_backs else [])]
         rounds = rounds_of(settings.kinds, settings.prompts, settings.repeats, settings.seed)
         runs = run_contest(stages, rounds, settings.seed, _tell)
-        planner = counters(cluster.http)
+        planner = counters(http)
     return summarize(str(configuration), runs, [way.name for way in (*alone, *helped)]), planner
+
+
+def _lead_arguments(target: Path, cores: Cores, n_clients: int, *, with_ngram: bool) -> list[str]:
+    return [
+        *("--model", str(target), "--cpus", cores.lead, "--threads", str(len(parse_cpus(cores.lead)))),
+        *("--print", "none", "--suffix-memory", "0"),  # the same prompts are sent again and again
+        *("--parallel", str(n_clients), "--ctx-size", str(_N_CTX * n_clients)),
+        *([] if with_ngram else ["--no-ngram"]),
+    ]
 
 
 def _tell(line: str) -> None:

@@ -3,16 +3,18 @@
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 
 from lab.measuring.contest import Way
-from lab.measuring.measured_answer import MeasuredAnswer, Sampling, ask
+from lab.measuring.measured_answer import MeasuredAnswer, Sampling, ask, client
 from lab.measuring.questions import ChatQuestion
 from lab.measuring.summary import BASELINE
 from lab.parts.peer import NAME, Peer
+from lab.parts.processes import start_lead
 from shared.errors import ConfigError
 
 _PATH = "/v1/speculation"
@@ -31,6 +33,13 @@ class Policy:
 
 OFF = Policy("off")
 ADAPTIVE = Policy("adaptive")
+
+
+def lead_within(stack: ExitStack, *arguments: str) -> tuple[str, httpx.Client]:
+    """A lead that runs until `stack` is left: its URL, and a client. Raises ConfigError."""
+    lead, url = start_lead(*arguments)
+    stack.enter_context(lead)
+    return url, stack.enter_context(client(url))
 
 
 def choose(http: httpx.Client, policy: Policy) -> None:

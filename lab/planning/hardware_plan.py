@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lab.planning.arrangements import Machines, tokens_per_second
+from lab.planning.measurements import wider_steps
+from lab.planning.plan_report import aligned
 from lab.simulation.cell import Cell
 from lab.simulation.hardware import Hardware
 from lab.simulation.places import LARGE_PLACES, SMALL_PLACES, DraftPlace
@@ -84,9 +86,7 @@ class HardwarePlan:
 
     def _steps(self) -> str:
         hardware, first = self.hardware, self.hardware.steps.seconds(1)
-        wider = " and ".join(
-            f"{hardware.steps.seconds(n) / first:.2f} times as long with {n}" for n in (4, 8)
-        )
+        wider = " and ".join(wider_steps({n: hardware.steps.seconds(n) for n in (1, 4, 8)}, (4, 8)))
         assumed = f"; assumed: {hardware.assumed}" if hardware.assumed else ""
         return (
             f"{hardware.title}: a step of one token takes {1000 * first:.3g} ms, {wider}. Source: "
@@ -101,9 +101,7 @@ class HardwarePlan:
             ("no draft model", *([f"{self.alone:.1f} (1.00)"] * len(columns))),
             *((_describe(each), *(self._rate(each, right) for right in columns)) for each in self.forecasts),
         ]
-        width = max(len(row[0]) for row in rows)
-        lines = (f"{row[0]:<{width}}{''.join(f'{cell:>14}' for cell in row[1:])}".rstrip() for row in rows)
-        return "\n".join([_COLUMNS, "", *lines])
+        return "\n".join([_COLUMNS, "", aligned(rows, 14)])
 
     def _rate(self, each: PlaceForecast, right: float) -> str:
         rate = each.rates.get(right)

@@ -108,6 +108,11 @@ def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
     ]
 
 
+def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
+    """T(n) over T(1), in words, of the sizes that are known."""
+    return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
+
+
 def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:
     """Of the sizes that all have."""
     common = set.intersection(*map(set, measured))

@@ -80,6 +80,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     pairs = with_common_steps(
         [measure_pair(*each, cores, sampling, texts) for each in zip(names, loads, strict=True)]
     )
+    # The arrangements without a draft model are the same for each of them: those of the first one count.
     found = [
         (arrangement, pair, variant)
         for pair, load, variant in zip(pairs, loads, variants, strict=True)

@@ -19,7 +19,7 @@ from lab.planning.arrangements import (
     n_machines,
     other_models_pay,
 )
-from lab.planning.measurements import CoreSplit, PairTimes, SplitTimes
+from lab.planning.measurements import CoreSplit, PairTimes, SplitTimes, wider_steps
 from lead.engine.commands import DRAFT_MODEL, MTP
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
@@ -112,7 +112,9 @@ class PlanReport:
         }
 
     def _measured(self) -> str:
-        lines = [f"A step of one token takes {_ms(self.pairs[0].engine.steps[1])}{self._wider()}."]
+        steps = self.pairs[0].engine.steps
+        wider = " and ".join(wider_steps(steps, (4, 8)))
+        lines = [f"A step of one token takes {_ms(steps[1])}{wider and f', {wider}'}."]
         for pair in self.pairs:
             lines += [
                 self._drafter(source, pair)
@@ -121,11 +123,6 @@ class PlanReport:
             ]
             lines += [_contention(split, pair.draft_model) for split in pair.splits]
         return "\n".join(lines)
-
-    def _wider(self) -> str:
-        steps = self.pairs[0].engine.steps
-        ratios = [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in (4, 8) if n in steps]
-        return f", {' and '.join(ratios)}" if ratios else ""
 
     def _drafter(self, source: str, pair: PairTimes) -> str:
         drafter = pair.engine.drafters[source]
@@ -152,10 +149,7 @@ class PlanReport:
         for each in self.forecasts:
             rates = (f"{rate:.1f}" for rate in (each.tokens_per_second, each.low, each.high))
             rows.append((describe(each.arrangement), *rates, f"{each.tokens_per_second / plain:.2f}"))
-        width = max(len(row[0]) for row in rows)
-        return "\n".join(
-            f"{row[0]:<{width}}  {''.join(f'{cell:>10}' for cell in row[1:])}".rstrip() for row in rows
-        )
+        return aligned(rows, 10, gap=2)
 
     def _verdict(self, chosen: SpeedForecast) -> str:
         speedup = chosen.tokens_per_second / self.forecasts[0].tokens_per_second
@@ -164,6 +158,13 @@ class PlanReport:
         commands = self.commands[list(self.forecasts).index(chosen)]
         begin = f"{name}, {chosen.tokens_per_second:.1f} tokens/s{gain}. Run\n"
         return "\n".join([begin, *(f"  {command}" for command in commands)])
+
+
+def aligned(rows: Sequence[Sequence[str]], width: int, gap: int = 0) -> str:
+    """Lines of a name, and of cells of `width` characters."""
+    of_names = gap + max(len(row[0]) for row in rows)
+    cells = ((row[0], "".join(f"{cell:>{width}}" for cell in row[1:])) for row in rows)
+    return "\n".join(f"{name:<{of_names}}{rest}".rstrip() for name, rest in cells)
 
 
 def describe(arrangement: Arrangement) -> str:

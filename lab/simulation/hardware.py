@@ -35,28 +35,28 @@ class Hardware:
         return self.steps.name
 
 
-def _hardware(
-    title: tuple[str, str, str],
-    times: StepTable,
+def _hardware(  # noqa: PLR0917 - a row of the table
+    name: str,
+    maker: str,
+    weights: str,
+    first_ms: float,
+    ratios: Ratios,
     source: str,
     assumed: str = "",
-    drafts_ms: tuple[float | None, float | None] = (None, None),
     *,
+    drafts_ms: tuple[float | None, float | None] = (None, None),
+    settling_ms: tuple[float, float] = (0.0, 0.0),
     host: HostTime = HOST,
 ) -> Hardware:
-    """title: name, as it is typed and as it is read, and weights."""
-    name, maker, weights = title
-    steps = StepTable(f"{maker}, {weights}", times.points, times.settling)
+    """name: as it is typed; maker: as it is read. first_ms: T(1). drafts_ms: of a 1B and an 8B model."""
+    points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
+    steps = StepTable(f"{maker}, {weights}", points, tuple(ms / 1000 for ms in settling_ms))
     one, eight = (None if ms is None else ms / 1000 for ms in drafts_ms)
     return Hardware(name, weights, steps, source, assumed, one, eight, host)
 
 
-def _times(first_ms: float, ratios: Ratios, settling_ms: tuple[float, float] = (0.0, 0.0)) -> StepTable:
-    points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
-    return StepTable("", points, tuple(ms / 1000 for ms in settling_ms))
-
-
 _HERE = "measured by this project, docs/performance.md"
+_STRIX = "LaurentZuijdwijk/llama.cpp#4 (one matrix)"
 _H200_4 = {
     1: 1, 2: 1.062, 3: 1.259, 4: 1.41, 5: 1.586, 6: 1.724, 7: 1.886, 8: 2.048, 9: 2.317, 12: 2.41,
     16: 2.466, 32: 3.034, 64: 3.966,
@@ -75,141 +75,58 @@ _OFFLOADED = {1: 1, 2: 1.03, 3: 1.06, 4: 1.1, 5: 1.15, 6: 1.2, 8: 1.3, 16: 1.7, 
 _H200_HOST = HostTime(step_s=280e-6, planning_s=200e-6)
 """What a token that was served took over T(1), and by how much more beside a back that was of no use."""
 
-H200_8B = _hardware(
-    ("h200", "H200", "8B Q4_0 (4.1 GB)"),
-    _times(2.9, _H200_4, (1.0, 3.0)),
-    _HERE,
-    drafts_ms=(1.6, None),
-    host=_H200_HOST,
-)
-H200_20GB = _hardware(
-    ("h200", "H200", "40B Q4_0 (20 GB)"),
-    _times(8.94, _H200_20, (1.4, 4.5)),
-    _HERE,
-    drafts_ms=(1.6, 3.5),
-    host=_H200_HOST,
-)
-H200_70B = _hardware(
-    ("h200", "H200", "70B Q4_0"),
-    _times(17.9, _H200_20, (2.6, 9.0)),
-    _HERE,
-    "twice the 20 GB target's times",
-    (1.6, 3.5),
-    host=_H200_HOST,
-)
-RTX_4090 = _hardware(
-    ("rtx4090", "RTX 4090", "32B Q4_K"),
-    _times(25, _4090, (1.5, 7.0)),
-    "llama.cpp#15131 (8B BF16)",
-    "T(1), T(n) of Q4_K, and what another size costs",
-    (2.0, None),
-)
-RTX_3090_PAIR = _hardware(
-    ("rtx3090x2", "2 x RTX 3090", "70B Q4_0"),
-    _times(60, _3090, (2.0, 9.0)),
-    "llama.cpp#15802 (8B Q4_0 on one)",
-    "T(1), T(n) above 8, and what another size costs",
-    (3.0, 8.0),
-)
-M2_ULTRA = _hardware(
-    ("m2-ultra", "M2 Ultra", "70B Q8_0"),
-    _times(118, _M2_Q8),
-    "llama.cpp#16894 (7B Q8_0, up to 4)",
-    "T(1), and T(n) from 5 on",
-    (5.0, 13.0),
-)
-M2_ULTRA_Q4_K = _hardware(
-    ("m2-ultra", "M2 Ultra", "70B Q4_K"),
-    _times(75, _M2_Q4_K),
-    "llama.cpp#10581 (32B Q4_K, up to 6)",
-    "T(1), and T(n) from 8 on",
-    (5.0, 13.0),
-)
-SPARK = _hardware(
-    ("dgx-spark", "DGX Spark", "70B Q4_0"),
-    _times(205, _SPARK),
-    "none is published",
-    "all, as bound by memory",
-    (6.0, 25.0),
-)
-STRIX_HALO = _hardware(
-    ("strix-halo", "Strix Halo (Vulkan)", "32B Q8_0"),
-    _times(150, {1: 1, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 3.0}),
-    "LaurentZuijdwijk/llama.cpp#4 (one matrix)",
-    "T(1)",
-    (6.0, None),
-)
-OFFLOADED = _hardware(
-    ("partial-offload", "12 GB laptop GPU, the rest in RAM", "27B Q4_K"),
-    _times(190, _OFFLOADED),
-    "T(1): a report of 5.3 tokens/s (10.8 with MTP)",
-    "T(n): bound by RAM, so nearly flat",
-    (4.0, None),
-)
-PRINCIPAL = (
-    H200_8B,
-    H200_20GB,
-    H200_70B,
-    RTX_4090,
-    RTX_3090_PAIR,
-    M2_ULTRA,
-    M2_ULTRA_Q4_K,
-    SPARK,
-    STRIX_HALO,
-    OFFLOADED,
-)
+# fmt: off
+H200_8B = _hardware("h200", "H200", "8B Q4_0 (4.1 GB)", 2.9, _H200_4, _HERE,
+                    drafts_ms=(1.6, None), settling_ms=(1.0, 3.0), host=_H200_HOST)
+H200_20GB = _hardware("h200", "H200", "40B Q4_0 (20 GB)", 8.94, _H200_20, _HERE,
+                      drafts_ms=(1.6, 3.5), settling_ms=(1.4, 4.5), host=_H200_HOST)
+H200_70B = _hardware("h200", "H200", "70B Q4_0", 17.9, _H200_20, _HERE, "twice the 20 GB target's times",
+                     drafts_ms=(1.6, 3.5), settling_ms=(2.6, 9.0), host=_H200_HOST)
+RTX_4090 = _hardware("rtx4090", "RTX 4090", "32B Q4_K", 25, _4090, "llama.cpp#15131 (8B BF16)",
+                     "T(1), T(n) of Q4_K, and what another size costs",
+                     drafts_ms=(2.0, None), settling_ms=(1.5, 7.0))
+RTX_3090_PAIR = _hardware("rtx3090x2", "2 x RTX 3090", "70B Q4_0", 60, _3090,
+                          "llama.cpp#15802 (8B Q4_0 on one)",
+                          "T(1), T(n) above 8, and what another size costs",
+                          drafts_ms=(3.0, 8.0), settling_ms=(2.0, 9.0))
+M2_ULTRA = _hardware("m2-ultra", "M2 Ultra", "70B Q8_0", 118, _M2_Q8, "llama.cpp#16894 (7B Q8_0, up to 4)",
+                     "T(1), and T(n) from 5 on", drafts_ms=(5.0, 13.0))
+M2_ULTRA_Q4_K = _hardware("m2-ultra", "M2 Ultra", "70B Q4_K", 75, _M2_Q4_K,
+                          "llama.cpp#10581 (32B Q4_K, up to 6)", "T(1), and T(n) from 8 on",
+                          drafts_ms=(5.0, 13.0))
+SPARK = _hardware("dgx-spark", "DGX Spark", "70B Q4_0", 205, _SPARK, "none is published",
+                  "all, as bound by memory", drafts_ms=(6.0, 25.0))
+STRIX_HALO = _hardware("strix-halo", "Strix Halo (Vulkan)", "32B Q8_0", 150,
+                       {1: 1, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 3.0}, _STRIX, "T(1)",
+                       drafts_ms=(6.0, None))
+OFFLOADED = _hardware("partial-offload", "12 GB laptop GPU, the rest in RAM", "27B Q4_K", 190, _OFFLOADED,
+                      "T(1): a report of 5.3 tokens/s (10.8 with MTP)",
+                      "T(n): bound by RAM, so nearly flat", drafts_ms=(4.0, None))
+PRINCIPAL = (H200_8B, H200_20GB, H200_70B, RTX_4090, RTX_3090_PAIR, M2_ULTRA, M2_ULTRA_Q4_K, SPARK,
+             STRIX_HALO, OFFLOADED)
 """The kinds of T(n): short and long steps, flat and steep, with and without a price of another size."""
-
 HARDWARE = (
     *PRINCIPAL,
-    _hardware(
-        ("rtx3090", "RTX 3090", "7B Q5_1"),
-        _times(9.1, {1: 1, 2: 1.02, 3: 1.07, 4: 1.12, 5: 1.3, 6: 1.4, 8: 1.64}, (1.0, 4.0)),
-        "llama.cpp#5434",
-        "what another size costs",
-        (2.0, None),
-    ),
-    _hardware(
-        ("rtx3090", "RTX 3090", "granite 3B mixture f16"),
-        _times(4.5, {1: 1, 2: 1.21, 3: 1.32, 4: 1.41, 5: 1.5, 6: 1.54, 8: 1.62}),
-        "llama.cpp#15767",
-        drafts_ms=(2.0, None),
-    ),
-    _hardware(
-        ("rx6800", "RX 6800", "7B Q4_1"), _times(16, {1: 1, 2: 1.02, 4: 1.13, 8: 1.75}), "llama.cpp#5351"
-    ),
-    _hardware(
-        ("rx6800", "RX 6800", "7B Q4_K"), _times(18, {1: 1, 2: 1.13, 4: 1.53, 8: 2.7}), "llama.cpp#5351"
-    ),
-    _hardware(
-        ("mi50x2", "2 x MI50", "27B Q8_0"),
-        _times(31, {1: 1, 2: 1.17, 4: 1.36, 8: 2.22, 9: 3.45, 32: 4.7}),
-        "mx-llama.cpp#10",
-    ),
-    _hardware(
-        ("strix-halo", "Strix Halo (Vulkan)", "32B Q4_K"),
-        _times(90, {1: 1, 2: 1.08, 3: 2.4, 4: 2.1, 5: 3.3, 6: 3.4}),
-        "LaurentZuijdwijk/llama.cpp#4 (one matrix)",
-        "T(1)",
-        (6.0, None),
-    ),
-    _hardware(
-        ("m2-ultra", "M2 Ultra", "32B Q4_K"),
-        _times(38.5, {1: 1, 2: 1.62, 3: 2.2, 4: 2.47, 5: 2.77, 6: 3.4}),
-        "llama.cpp#10581",
-        drafts_ms=(5.0, None),
-    ),
-    _hardware(
-        ("m5-max", "M5 Max (MLX)", "30B-A3B mixture, 6 bit"),
-        _times(8.5, {1: 1, 2: 1.59, 3: 1.85, 5: 2.44, 8: 3.32}),
-        "vllm-mlx#699",
-    ),
-    _hardware(
-        ("glm-air", "GPUs with CUDA", "GLM-4.5-Air mixture"),
-        _times(5.9, {1: 1, 2: 3.05, 3: 3.5, 4: 3.9, 6: 4.6, 8: 5.1}),
-        "ik_llama.cpp#1630",
-    ),
+    _hardware("rtx3090", "RTX 3090", "7B Q5_1", 9.1,
+              {1: 1, 2: 1.02, 3: 1.07, 4: 1.12, 5: 1.3, 6: 1.4, 8: 1.64}, "llama.cpp#5434",
+              "what another size costs", drafts_ms=(2.0, None), settling_ms=(1.0, 4.0)),
+    _hardware("rtx3090", "RTX 3090", "granite 3B mixture f16", 4.5,
+              {1: 1, 2: 1.21, 3: 1.32, 4: 1.41, 5: 1.5, 6: 1.54, 8: 1.62}, "llama.cpp#15767",
+              drafts_ms=(2.0, None)),
+    _hardware("rx6800", "RX 6800", "7B Q4_1", 16, {1: 1, 2: 1.02, 4: 1.13, 8: 1.75}, "llama.cpp#5351"),
+    _hardware("rx6800", "RX 6800", "7B Q4_K", 18, {1: 1, 2: 1.13, 4: 1.53, 8: 2.7}, "llama.cpp#5351"),
+    _hardware("mi50x2", "2 x MI50", "27B Q8_0", 31, {1: 1, 2: 1.17, 4: 1.36, 8: 2.22, 9: 3.45, 32: 4.7},
+              "mx-llama.cpp#10"),
+    _hardware("strix-halo", "Strix Halo (Vulkan)", "32B Q4_K", 90,
+              {1: 1, 2: 1.08, 3: 2.4, 4: 2.1, 5: 3.3, 6: 3.4}, _STRIX, "T(1)", drafts_ms=(6.0, None)),
+    _hardware("m2-ultra", "M2 Ultra", "32B Q4_K", 38.5, {1: 1, 2: 1.62, 3: 2.2, 4: 2.47, 5: 2.77, 6: 3.4},
+              "llama.cpp#10581", drafts_ms=(5.0, None)),
+    _hardware("m5-max", "M5 Max (MLX)", "30B-A3B mixture, 6 bit", 8.5,
+              {1: 1, 2: 1.59, 3: 1.85, 5: 2.44, 8: 3.32}, "vllm-mlx#699"),
+    _hardware("glm-air", "GPUs with CUDA", "GLM-4.5-Air mixture", 5.9,
+              {1: 1, 2: 3.05, 3: 3.5, 4: 3.9, 6: 4.6, 8: 5.1}, "ik_llama.cpp#1630"),
 )
+# fmt: on
 """All of them; several may be of one name."""
 
 

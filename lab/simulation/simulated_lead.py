@@ -66,28 +66,22 @@ class SimulatedLead:
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
         compute: Compute | None = None,
-        cost: StepCost | None = None,
         host: HostTime = HOST,
     ) -> None:
-        """texts: by the first token of their sequences. cost: learns T(n); None: one as in an engine.
+        """texts: by the first token of their sequences.
 
         inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
         it shares; None: it has one of its own. host: what the engine takes itself, after each step.
         """
-        self._clock = clock
-        self._steps = steps
+        self._clock, self._observer, self._texts = clock, observer, texts
+        self._steps, self._inline, self._host = steps, inline, host
         self._compute = compute or clock.after
-        self._observer = observer
-        self._texts = texts
-        self._inline = inline
         self._inbox: list[Draft] = []
         self._rng = random.Random(seed)  # noqa: S311 - jitter
         self._busy = False
-        self._host = host
-        self._n_backs = 0
-        self._n_turns = 0
+        self._n_backs = self._n_turns = 0
         self._size, self._n_of_size = 0, 0  # of the last steps
-        cost = cost or StepCost(constants, settles=bool(steps.settling))
+        cost = StepCost(constants, settles=bool(steps.settling))
         self._speculation = SpeculationManager(
             policy,
             depth,
@@ -97,17 +91,20 @@ class SimulatedLead:
             constants=constants,
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
         )
-        if inline and self._speculation.inline:
-            self._speculation.inline.cost.learn_table({n: inline.seconds(n) for n in range(1, 9)})
-        self._speculation.cost.learn_turns((n, steps.seconds(n)) for n in _CALIBRATION_ROUNDS * BATCH_SIZES)
-        self._speculation.cost.learn_settling(steps.settling)
+        self._calibrate()
         limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
-        self._engine = Engine(
-            limits,
-            self._speculation,
-            lambda request: TextSampler(texts[request.tokens[0]].token),
-            _NO_TOKEN_ENDS,
-        )
+        self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
+
+    def _sampler_for(self, request: Submit) -> TextSampler:
+        return TextSampler(self._texts[request.tokens[0]].token)
+
+    def _calibrate(self) -> None:
+        """What an engine times when it starts."""
+        if self._inline and self._speculation.inline:
+            self._speculation.inline.cost.learn_table({n: self._inline.seconds(n) for n in range(1, 9)})
+        sizes = _CALIBRATION_ROUNDS * BATCH_SIZES
+        self._speculation.cost.learn_turns((n, self._steps.seconds(n)) for n in sizes)
+        self._speculation.cost.learn_settling(self._steps.settling)
 
     @property
     def stats(self) -> SpeculationStats:

@@ -1,9 +1,7 @@
 """The front's side of an encoder: starts the process, has it compute texts, starts it again when it dies."""
 
 import asyncio
-import contextlib
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -17,15 +15,12 @@ from lead.generation.engine_state import EngineState
 from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, QueueFullError, UnavailableError
 from shared.keeper import Keeper
-from shared.rate_limit import Backoff
-from shared.supervisor import Supervisor
+from shared.supervisor import MAX_DEATHS_AT_START, Supervisor
 
 log = logging.getLogger("embeddings")
 
 _BEATS = 10
 """How often it gives a sign of life within --engine-timeout."""
-_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
-_MAX_DEATHS_AT_START, _MAX_DEATHS = 5, 10
 
 _Waiter = asyncio.Future[bytes]
 
@@ -45,21 +40,22 @@ class EncoderClient:
     ) -> None:
         """timeout, sleep_seconds, on_sleep: as in `EngineClient`."""
         self._load = replace(load, heartbeat_seconds=timeout / _BEATS)
-        self._log_options = log_options
-        self._timeout, self._on_sleep = timeout, on_sleep
-        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
-        self._supervisor = Supervisor(delays, 0.0, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
+        self._log_options, self._timeout = log_options, timeout
         self._queue: EncoderQueue[_Waiter] = EncoderQueue()
-        self._keeper = Keeper(self._supervisor, clock, lambda: bool(self._queue))
-        self._clock = clock
-        self._process: EncoderProcess | None = None
+        self._keeper: Keeper[EncoderProcess] = Keeper(
+            f"the process of {load.model.name}",
+            Supervisor.of_model(sleep_seconds),
+            clock,
+            is_busy=lambda: bool(self._queue),
+            on_sleep=on_sleep,
+        )
         self.ready: EncoderReady | None = None
         """What it has said when it was ready last."""
         self.has_been_ready = asyncio.Event()
 
     @property
     def state(self) -> EngineState:
-        return EngineState[self._supervisor.state.name]
+        return EngineState[self._keeper.state.name]
 
     async def run(self) -> None:
         """Keep one running. Raises ModelLoadError if there is never one that is ready.
@@ -67,29 +63,26 @@ class EncoderClient:
         Returns when no further one will be: `state` says why.
         """
         try:
-            await self._keeper.run(self._run_next)
+            await self._keeper.run(self._start, self._talk)
         finally:
             self._fail_all(UnavailableError(self.state.value))
         if self.state is EngineState.FAILED:
             if self.ready is None:
                 raise ModelLoadError(
                     f"{self._load.model} cannot be used for vectors: its process has died "
-                    f"{_MAX_DEATHS_AT_START} times before it was ready; the log says how"
+                    f"{MAX_DEATHS_AT_START} times before it was ready; the log says how"
                 )
             log.error("the process for vectors has died too often: there are none any more")
 
     def stop(self) -> None:
-        self._supervisor.stop()
-        self._keeper.note()
+        self._keeper.stop()
 
     async def encode(self, client: Client, texts: Sequence[EncodedText]) -> list[bytes]:
         """The vector of each, as 32-bit floats. Cancelling it gives up those that are not being computed.
 
         Raises NotServingError, QueueFullError, UnavailableError.
         """
-        if self._supervisor.used(self._clock()):
-            log.info("somebody asks: %s is loaded again", self._load.model.name)
-            self._keeper.note()
+        self._keeper.use()
         if not self.state.takes_requests:
             raise self.state.refusal()
         new = asyncio.get_running_loop().create_future
@@ -108,54 +101,30 @@ class EncoderClient:
                 self._queue.drop(each)
                 each.waiter.cancel()
 
-    async def _run_next(self) -> None:
-        try:
-            process = await EncoderProcess.start(self._log_options, needs_gpu=self._load.n_gpu_layers != 0)
-        except OSError as error:
-            log.error("the process for vectors cannot be started: %s", error)  # noqa: TRY400 - not its fault
-            self._supervisor.ended(self._clock())
-            return
-        try:
-            async with self._keeper.watching(process):
-                await self._talk(process)
-        finally:
-            if self.state in {EngineState.SLEEPING, EngineState.WAKING}:
-                log.info("%s is freed until somebody asks", self._load.model.name)
-            elif self.state is not EngineState.STOPPED and process.returncode:
-                log.error("the process for vectors (pid %d) ended: %s", process.pid, process.returncode)
-        if self.state is EngineState.SLEEPING and self._on_sleep:
-            await self._on_sleep()
+    async def _start(self) -> EncoderProcess:
+        return await EncoderProcess.start(self._log_options, needs_gpu=self._load.n_gpu_layers != 0)
 
     async def _talk(self, process: EncoderProcess) -> None:
-        self._process = process
         process.send(self._load)
-        self._supervisor.max_silence = self._timeout
-        self._keeper.note()
         try:
-            async with contextlib.aclosing(process.messages()) as messages:
-                async for message in messages:
-                    self._supervisor.heard()
-                    self._take(message)
+            await self._keeper.listen(process.messages(), self._take, self._timeout)
         finally:
-            self._process = None
-            was_busy = bool(self._queue)
+            had_work = bool(self._queue)
             for text in self._queue.lost():
                 _fail(text.waiter, UnavailableError("the process for vectors dies of this text"))
-            if self._supervisor.lost(self._clock()) and not was_busy:
-                self._supervisor.died_idle()
-            self._keeper.note()
+            self._keeper.lost(lambda: had_work)
 
     def _take(self, message: Any) -> None:
         match message:
             case EncoderReady():
                 self._become_ready(message)
             case LoadFailed() if self.ready is None:
-                self._supervisor.fail()
+                self._keeper.fail()
                 raise ModelLoadError(message.reason)
             case LoadFailed():
                 log.error("%s", message.reason)
             case list():
-                self._supervisor.worked()
+                self._keeper.worked()
                 self._answer(message)
         self._feed()
 
@@ -167,8 +136,7 @@ class EncoderClient:
             "scores" if ready.ranks else f"vectors of {ready.n_out} numbers",
             ready.n_ctx,
         )
-        self._supervisor.ready(self._clock())
-        self._keeper.note()
+        self._keeper.ready()
         self.has_been_ready.set()
 
     def _answer(self, vectors: Vectors) -> None:
@@ -177,8 +145,9 @@ class EncoderClient:
                 text.waiter.set_result(vector)
 
     def _feed(self) -> None:
-        while self._process and self.state is EngineState.READY and (batch := self._queue.take_batch()):
-            self._process.send([each.text for each in batch])
+        process, is_ready = self._keeper.child, self.state is EngineState.READY
+        while process and is_ready and (batch := self._queue.take_batch()):
+            process.send([each.text for each in batch])
 
     def _fail_all(self, error: Exception) -> None:
         for text in self._queue.clear():

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import NoReturn, Protocol
@@ -31,8 +30,7 @@ from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestEr
 from shared.keeper import Keeper
 from shared.logs import LogLevel
 from shared.protocol import Draft, Tune
-from shared.rate_limit import Backoff
-from shared.supervisor import Supervisor
+from shared.supervisor import MAX_DEATHS, MAX_DEATHS_AT_START, Supervisor
 
 log = logging.getLogger("lead")
 
@@ -42,9 +40,6 @@ _BEATS = 10
 """How often the engine gives a sign of life within --engine-timeout."""
 _LOOK_SECONDS = 10.0
 """The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
-_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
-_MAX_DEATHS_AT_START, _MAX_DEATHS = 5, 10
-"""Of processes that have nothing to do, one after the other; ten take a minute."""
 _N_SPARE = 8
 """Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
 
@@ -83,13 +78,15 @@ class EngineClient:
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences, self._share_grammars = sequences, share_grammars
         self._max_queue, self._timeout = max_queue, timeout
-        self._sleep_seconds, self._on_sleep = sleep_seconds, on_sleep
-        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
-        self._supervisor = Supervisor(delays, 0.0, sleep_seconds, _MAX_DEATHS_AT_START, _MAX_DEATHS)
-        self._keeper = Keeper(self._supervisor, clock, lambda: bool(self._sequences or self._questions))
+        self._keeper: Keeper[EngineProcess] = Keeper(
+            "the engine",
+            Supervisor.of_model(sleep_seconds),
+            clock,
+            is_busy=lambda: bool(self._sequences or self._questions),
+            on_sleep=on_sleep,
+        )
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
-        self._process: EngineProcess | None = None
         self._holds_drafts = False  # a sequence has some, until the engine reads again
         self._connected = SetBacks(names=[])  # the backs, for the next engine process
         self._questions = OpenQuestions(self._send)
@@ -102,7 +99,7 @@ class EngineClient:
 
     @property
     def state(self) -> EngineState:
-        return EngineState[self._supervisor.state.name]
+        return EngineState[self._keeper.state.name]
 
     @property
     def _stopped(self) -> bool:
@@ -116,14 +113,13 @@ class EngineClient:
         if what the first one needs is not there yet.
         """
         with contextlib.closing(self._spare):
-            await self._keeper.run(lambda: self._run_next(backs))
+            await self._keeper.run(self._start, lambda process: self._talk(process, backs))
         if not self._stopped:
             self._fail()
 
     def stop(self) -> None:
         """`run` lets the engine finish its step and exit, kills it if that takes too long, and returns."""
-        self._supervisor.stop()
-        self._keeper.note()
+        self._keeper.stop()
 
     def submit(
         self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
@@ -142,9 +138,7 @@ class EngineClient:
 
     def wake(self) -> None:
         """Load the model again if the engine sleeps: a sequence is about to come."""
-        if self._supervisor.used(self._clock()):
-            log.info("somebody asks: the model is loaded again")
-            self._keeper.note()
+        self._keeper.use()
 
     def cancel(self, sequence: LiveSequence) -> None:
         """Stop a sequence within a step; does nothing if it has ended."""
@@ -155,9 +149,9 @@ class EngineClient:
 
     def post_draft(self, draft: Draft) -> None:
         """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
-        if self.state is not EngineState.READY or self._process is None:
+        if self.state is not EngineState.READY or self._keeper.child is None:
             return
-        if self._process.n_unsent_bytes > _MAX_UNSENT_BYTES:
+        if self._keeper.child.n_unsent_bytes > _MAX_UNSENT_BYTES:
             if sequence := self._sequences.get(draft.sequence):
                 sequence.held_drafts[draft.source] = draft
                 self._holds_drafts = True
@@ -206,61 +200,33 @@ class EngineClient:
             await self._keeper.wait()
             self.wake()
 
-    async def _run_next(self, backs: "asyncio.Future[DraftReports]") -> None:
-        """Start a process and run it to its end; one that cannot be started is logged."""
-        try:
-            with self._spare.released():
-                images = self._load.images
-                process = await EngineProcess.start(
-                    self._share_grammars(),
-                    self._log_options,
-                    self._timeout,
-                    [images.descriptor] if images else [],
-                )
-        except OSError as error:  # no descriptors, memory or processes: there may be some later
-            log.error("the engine cannot be started: %s", error)  # noqa: TRY400 - no fault of the program
-            self._supervisor.ended(self._clock())
-            return
-        try:
-            async with self._keeper.watching(process):
-                await self._talk(process, backs)
-        finally:
-            if self.state in {EngineState.SLEEPING, EngineState.WAKING}:
-                log.info("idle for %g s (--sleep-idle-seconds): the model is freed", self._sleep_seconds)
-            elif not self._stopped:
-                log.error("the engine (pid %d) ended with %s", process.pid, process.outcome)
-        if self.state is EngineState.SLEEPING and self._on_sleep:
-            await self._on_sleep()
+    async def _start(self) -> EngineProcess:
+        images = self._load.images
+        with self._spare.released():
+            return await EngineProcess.start(
+                self._share_grammars(), self._log_options, [images.descriptor] if images else []
+            )
 
     async def _talk(self, process: EngineProcess, backs: "asyncio.Future[DraftReports]") -> None:
         """Until it does not reply any more."""
-        self._process = process
         if not self._stopped:  # while it was being started
             self._send(self._load)
         try:
             await asyncio.wait([process.ended, backs], return_when=asyncio.FIRST_COMPLETED)
             if backs.done():
                 backs.result()
-            self._supervisor.max_silence = self._timeout  # nobody has listened to it before
-            self._keeper.note()
-            async with contextlib.aclosing(process.events()) as events:
-                async for event in events:
-                    self._supervisor.heard()
-                    self._take(event, backs)
+            await self._keeper.listen(process.events(), lambda event: self._take(event, backs), self._timeout)
         finally:
-            self._process = None
             self._questions.close_all("the engine has ended")  # whoever waits for it learns that at once
-            if self._supervisor.lost(self._clock()) and not self._sequences.on_death():
-                self._supervisor.died_idle()
-            self._keeper.note()
+            self._keeper.lost(self._sequences.on_death)
 
     def _fail(self) -> NoReturn:
         self._sequences.fail_all(f"{self.state.value}; see the lead's log")
         if self.ready is None:
             raise ModelLoadError(
-                f"the engine has died {_MAX_DEATHS_AT_START} times before it was ready; the log says how"
+                f"the engine has died {MAX_DEATHS_AT_START} times before it was ready; the log says how"
             )
-        raise EngineError(f"the engine has died {_MAX_DEATHS} times in a row with nothing to do")
+        raise EngineError(f"the engine has died {MAX_DEATHS} times in a row with nothing to do")
 
     def _take(self, event: Event, backs: "asyncio.Future[DraftReports]") -> None:
         match event:
@@ -278,7 +244,7 @@ class EngineClient:
                 self.pieces.learn(event)
             case _:
                 if isinstance(event, Committed):
-                    self._supervisor.worked()
+                    self._keeper.worked()
                 self._sequences.apply(event, self._clock())
                 if self._sequences.holds_back:
                     self._feed()
@@ -287,11 +253,11 @@ class EngineClient:
 
     def _take_load_failure(self, event: LoadFailed) -> None:
         if self.ready is None:
-            self._supervisor.fail()
+            self._keeper.fail()
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
         if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
-            self._supervisor.worked()
+            self._keeper.worked()
             self._sequences.fail_all(event.reason)
 
     def _become_ready(self, ready: Ready) -> None:
@@ -306,8 +272,7 @@ class EngineClient:
         )
         log.info("texts: %s", ready.exactness.guarantee)
         if not self._stopped:
-            self._supervisor.ready(self._clock())
-            self._keeper.note()
+            self._keeper.ready()
             self.has_been_ready.set()
             if self._connected.names:
                 self._send(self._connected)
@@ -337,8 +302,8 @@ class EngineClient:
                 self.post_draft(draft)
 
     def _send(self, command: Command | Load) -> None:
-        if self._process:
-            self._process.send(command)
+        if self._keeper.child:
+            self._keeper.child.send(command)
 
 
 def _tell(event: DraftsDropped | Tune, backs: DraftReports) -> None:

@@ -1,8 +1,6 @@
 """An engine process, as the front sees it: started, talked to over a pipe, ended."""
 
 import asyncio
-import logging
-import signal
 from collections.abc import AsyncGenerator, Sequence
 from typing import Self
 
@@ -13,8 +11,6 @@ from shared.keeper import ConnectedChild
 from shared.python_child import child_command, child_environment
 from shared.sandbox import without_secrets
 
-log = logging.getLogger("lead")
-
 _STOP_SECONDS = 10.0
 """How long the engine may take for its last step before it is killed."""
 
@@ -22,25 +18,19 @@ _STOP_SECONDS = 10.0
 class EngineProcess(ConnectedChild):
     """Lives from `start` to `end`."""
 
-    _max_silence: float
-
     @classmethod
-    async def start(
-        cls, grammars: int, log_options: Sequence[str], max_silence: float, shared: Sequence[int] = ()
-    ) -> Self:
-        """Start one; raises OSError. max_silence: seconds after which its keeper kills it.
+    async def start(cls, grammars: int, log_options: Sequence[str], shared: Sequence[int] = ()) -> Self:
+        """Start one; raises OSError.
 
         grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`). shared:
         others, which its `Load` names.
         """
-        process = await cls.connected(
+        return await cls.connected(
             lambda socket: child_command("lead.engine", str(socket), str(grammars), *log_options),
             [grammars, *shared],
             stop_seconds=_STOP_SECONDS,
             env=without_secrets(child_environment()),
         )
-        process._max_silence = max_silence  # noqa: SLF001 - of this class
-        return process
 
     @property
     def n_unsent_bytes(self) -> int:
@@ -61,22 +51,6 @@ class EngineProcess(ConnectedChild):
             pass  # it has ended, perhaps in the middle of an event
         except OSError:
             pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
-
-    def kill_silent(self) -> None:
-        log.error(
-            "the engine (pid %d) has shown no sign of life for %g s (--engine-timeout): it is killed",
-            self.pid,
-            self._max_silence,
-        )
-        super().kill_silent()
-
-    @property
-    def outcome(self) -> str:
-        """The way in which the process has ended."""
-        status = self.returncode
-        if status is None:
-            return "nothing: it cannot be killed, and may hang in a driver"
-        return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

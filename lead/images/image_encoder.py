@@ -8,10 +8,8 @@ import asyncio
 import hashlib
 import hmac
 import logging
-import random
 import secrets
 import signal
-import time
 from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -41,14 +39,12 @@ from shared.errors import ModelLoadError, QueueFullError, RequestError, Unavaila
 from shared.image_span import ImageMemory, ImageSpan, row_identities
 from shared.keeper import ConnectedChild, Keeper
 from shared.python_child import child_command, child_environment
-from shared.rate_limit import Backoff
 from shared.sandbox import NO_GPU, without_secrets
-from shared.supervisor import Supervisor
+from shared.supervisor import ChildState, Supervisor
 
 log = logging.getLogger("lead")
 
 _STOP_SECONDS = 2.0
-_FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 _HUNG_SECONDS = 5.0
 """It says each second that it works: one that is silent for so long is stopped."""
 _START_SECONDS = 60.0
@@ -124,14 +120,12 @@ class ImageEncoder:
         """
         self.max_images = max_images
         self._options, self._max_whole, self._log_options = options, max_whole, log_options
-        delays = Backoff(_FIRST_DELAY, _MAX_DELAY, random.Random(), at_once=True)  # noqa: S311 - no secret
-        self._supervisor = Supervisor(delays)
-        self._keeper = Keeper(self._supervisor, time.monotonic)
+        self._keeper: Keeper[ImageEncoderProcess] = Keeper(
+            "the process that reads images", Supervisor(), level=logging.WARNING
+        )
         self._memory = SharedMemory(cache_bytes)
         self._secret = secrets.token_bytes(16)
         self._state = _state_of(options)
-        self._process: ImageEncoderProcess | None = None
-        self._has_process = asyncio.Event()
         self._first: asyncio.Future[ProjectorReady] | None = None
         self._kept: OrderedDict[str, _KeptImage] = OrderedDict()
         self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}
@@ -144,14 +138,16 @@ class ImageEncoder:
     async def run(self) -> None:
         """Keep a process running, until cancelled. Raises ModelLoadError if none can do anything."""
         try:
-            await self._keeper.run(self._live)
+            await self._keeper.run(
+                lambda: ImageEncoderProcess.start(self._options, self._log_options), self._live
+            )
         except BaseException as error:
             if not self._ready.done():
                 self._ready.set_exception(error if isinstance(error, Exception) else ModelLoadError("ended"))
                 self._ready.exception()  # that nobody may ask for
             raise
         finally:
-            self._supervisor.stop()
+            self._keeper.stop()
             for task in self._encoding.values():
                 task.cancel()
 
@@ -192,48 +188,29 @@ class ImageEncoder:
 
     # The process
 
-    async def _live(self) -> None:
-        """From the start of a process to its end."""
+    async def _live(self, process: ImageEncoderProcess) -> None:
         try:
-            process = await ImageEncoderProcess.start(self._options, self._log_options)
-        except OSError as error:
-            log.warning("no process that reads images can be started: %s", error)
-            self._supervisor.ended(time.monotonic())
-            return
-        async with self._keeper.watching(process):
-            try:
-                if await self._begin(process):
-                    self._process = process
-                    self._has_process.set()
+            if await self._begin(process):
                 await asyncio.shield(process.ended)
-            finally:
-                self._leave(process)
+        finally:
+            self._keeper.drop(process)
 
     async def _begin(self, process: ImageEncoderProcess) -> bool:
         """Whether it has loaded the projector; raises ModelLoadError."""
         try:
             reply, _ = await process.reply(_START_SECONDS * 10)
         except (OSError, EOFError, TimeoutError, ValueError):
-            process.kill()
             return False
         if isinstance(reply, ProjectorReady):
             if not self._ready.done():
                 self._check(reply)
                 self._ready.set_result(reply)
-            self._supervisor.ready(time.monotonic())
-            self._supervisor.worked()
+            self._keeper.ready()
+            self._keeper.worked()
             return True
-        process.kill()
         if isinstance(reply, EncoderFailed) and not self._ready.done():
             raise ModelLoadError(reply.reason)
         return False
-
-    def _leave(self, process: ImageEncoderProcess) -> None:
-        """Nobody asks it any more."""
-        process.kill()
-        if self._process is process:
-            self._process = None
-            self._has_process.clear()
 
     def _check(self, ready: ProjectorReady) -> None:
         if self._max_whole is not None and ready.max_whole > self._max_whole:
@@ -253,7 +230,7 @@ class ImageEncoder:
             except (OSError, EOFError):  # TimeoutError among them: it is stopped, or the machine swaps
                 raise await self._died(process, key) from None
             except ValueError as error:
-                self._leave(process)
+                self._keeper.drop(process)
                 log.warning("the process that reads images has said what cannot be: %s", _first_line(error))
                 raise RequestError(f"{_UNREADABLE}: it confuses what reads it", "messages") from None
         if isinstance(reply, ImageRefused):
@@ -265,11 +242,11 @@ class ImageEncoder:
     async def _next_process(self) -> ImageEncoderProcess:
         try:
             async with asyncio.timeout(_START_SECONDS):
-                while (process := self._process) is None:
-                    await self._has_process.wait()
+                while self._keeper.state is not ChildState.READY or self._keeper.child is None:
+                    await self._keeper.wait()
         except TimeoutError:
             raise UnavailableError("images cannot be read at the moment: try again in a moment") from None
-        return process
+        return self._keeper.child
 
     async def _answer(
         self, process: ImageEncoderProcess, data: bytes, n_embd: int
@@ -282,12 +259,10 @@ class ImageEncoder:
 
     async def _died(self, process: ImageEncoderProcess, key: str) -> Exception:
         """It has ended in the middle of an image: the answer to whoever has sent that."""
-        self._leave(process)
+        self._keeper.drop(process)
         status = await asyncio.shield(process.ended)
         if status == -signal.SIGKILL:
             return UnavailableError("what reads images was killed: try again in a moment")
-        how = signal.Signals(-status).name if status < 0 else f"status {status}"
-        log.warning("the process that reads images ended (%s); the image is refused", how)
         self._note_killer(
             key,
             f"{_UNREADABLE}: it takes too much time"
@@ -303,16 +278,7 @@ class ImageEncoder:
             self._killers.popitem(last=False)
 
     def _keep(self, key: str, encoded: Encoded, rows: bytes, n_vocab: int) -> _KeptImage:
-        stored = self._memory.store(rows)
-        while stored is None and self._kept:
-            self._kept.popitem(last=False)
-            stored = self._memory.store(rows)
-        if stored is None:
-            if len(rows) > self._memory.n_bytes:
-                raise RequestError(f"{_UNREADABLE}: it is larger than --image-cache", "messages")
-            raise QueueFullError(
-                "the images of the requests that are being answered fill --image-cache: try again in a moment"
-            )
+        stored = self._store(rows)
         tokens, spans, offset = array("i"), list[ImageSpan](), stored.offset
         for i, chunk in enumerate(encoded.chunks):
             if chunk.n_rows:
@@ -334,6 +300,20 @@ class ImageEncoder:
         kept = _KeptImage(self._marker(key), tokens, tuple(spans), stored)
         self._kept[key] = kept
         return kept
+
+    def _store(self, rows: bytes) -> Stored:
+        """Where earlier images give way, the oldest first. Raises RequestError, QueueFullError."""
+        stored = self._memory.store(rows)
+        while stored is None and self._kept:
+            self._kept.popitem(last=False)
+            stored = self._memory.store(rows)
+        if stored is not None:
+            return stored
+        if len(rows) > self._memory.n_bytes:
+            raise RequestError(f"{_UNREADABLE}: it is larger than --image-cache", "messages")
+        raise QueueFullError(
+            "the images of the requests that are being answered fill --image-cache: try again in a moment"
+        )
 
     def _marker(self, key: str) -> str:
         """A word that only this process can make: no client can write it."""

@@ -8,7 +8,6 @@ import asyncio
 import logging
 import random
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 
 from lead.settings.lead_settings import LeadSettings
@@ -40,8 +39,8 @@ class LocalBack:
         """`rng` jitters the delays between restarts; `environment`: None for the lead's own."""
         self._command = command
         self._environment = environment
-        self._supervisor = Supervisor(Backoff(_FIRST_DELAY, _MAX_DELAY, rng), state=ChildState.SLEEPING)
-        self._keeper = Keeper(self._supervisor, time.monotonic)
+        supervisor = Supervisor(Backoff(_FIRST_DELAY, _MAX_DELAY, rng), state=ChildState.SLEEPING)
+        self._keeper: Keeper[Child] = Keeper("the local back", supervisor, level=logging.WARNING)
         self.ended = asyncio.Event()
         """The child has ended, and is not started again."""
 
@@ -49,47 +48,34 @@ class LocalBack:
         """Keep a back running from when `ready` is set until `stop`; returns when the child has ended."""
         waking = asyncio.ensure_future(self._wake(ready))
         try:
-            await self._keeper.run(self._run_once)
+            await self._keeper.run(self._start, self._live)
         finally:
             waking.cancel()
             self.ended.set()
 
     def stop(self) -> None:
         """Terminate the child and do not restart it; `run` returns when it has ended."""
-        self._supervisor.stop()
-        self._keeper.note()
+        self._keeper.stop()
 
     async def _wake(self, ready: asyncio.Event) -> None:
         await ready.wait()
-        self._supervisor.used(time.monotonic())
-        self._keeper.note()
+        self._keeper.use()
 
-    async def _run_once(self) -> None:
-        how = "not started"
-        try:
-            child = Child(
-                self._command,
-                stop_seconds=_STOP_SECONDS,
-                env=self._environment,
-                # It prints nothing there; the lead's standard output is for generated text.
-                stdout=subprocess.DEVNULL,
-                # Ctrl-C reaches the whole process group; the lead decides when its back ends.
-                start_new_session=True,
-            )
-        except OSError as error:
-            log.warning("the local back cannot be started: %s", error)
-            self._supervisor.ended(time.monotonic())
-        else:
-            async with self._keeper.watching(child):
-                status = await asyncio.shield(child.ended)
-                if status in _FINAL:
-                    self._supervisor.fail()
-            how = f"signal {-status}" if status < 0 else f"status {status}"
-        if self._supervisor.state is ChildState.FAILED:
+    async def _start(self) -> Child:
+        return Child(
+            self._command,
+            stop_seconds=_STOP_SECONDS,
+            env=self._environment,
+            # It prints nothing there; the lead's standard output is for generated text.
+            stdout=subprocess.DEVNULL,
+            # Ctrl-C reaches the whole process group; the lead decides when its back ends.
+            start_new_session=True,
+        )
+
+    async def _live(self, child: Child) -> None:
+        if await asyncio.shield(child.ended) in _FINAL and self._keeper.state is not ChildState.STOPPED:
+            self._keeper.fail()
             log.error("the local back will not be restarted: continuing without it")
-        elif self._supervisor.state is not ChildState.STOPPED:
-            delay = self._supervisor.start_at - time.monotonic()
-            log.warning("the local back ended (%s): restarting it in %.1f s", how, delay)
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:

@@ -299,7 +299,7 @@ def main() -> None:
     parts = sorted(arguments.out.glob("*.npz"))
     done = {int(i) for part in parts for i in np.load(part)["questions"]}
     waiting = _waiting(arguments.prompts, tokenizer, done, _SORTED * arguments.slots)
-    answers: list[Answer] = []
+    answers: list[Answer] = []  # of the next file
     n_files, n_tokens, began = len(parts), 0, time.time()
 
     def write() -> None:

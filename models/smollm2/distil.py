@@ -272,6 +272,7 @@ class Trainer:
             self._model = prune(target, arguments.layers, arguments.device)
         self._step, self._n_tokens = state.get("step", 0), state.get("tokens", 0)
         self._seconds_before = state.get("seconds", 0.0)
+        # Only matrices decay: the other weights scale what goes into them.
         trained = [each for each in self._model.parameters() if each.requires_grad]
         self._matrices = [each for each in trained if is_matrix(each)]
         self._optimizer = torch.optim.AdamW(

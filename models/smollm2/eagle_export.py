@@ -34,7 +34,7 @@ def write(target: Path, head: dict[str, Tensor], known: Tensor, out: Path) -> No
     writer.add_uint32("eagle3.target_hidden_size", config.dim)
     writer.add_file_type(LlamaFileType.MOSTLY_Q8_0)
     writer.add_quantization_version(2)
-    for key, field in fields.items():
+    for key, field in fields.items():  # the head drafts in the target's vocabulary
         if key.startswith("tokenizer."):
             copy_field(writer, field)
     weights = dict(head)

@@ -135,6 +135,7 @@ def check_memory(
     _add_placement(report, plan.placement, taken, who_takes)
     if plan.placement.problem:
         report.problems.append(plan.placement.problem)
+    # Others that will be loaded take their part of the same host memory.
     n_free = free_memory() - sum(taken.get(place, 0) for place in _host_places(plan.placement))
     n_needed = plan.placement.host_bytes
     if n_needed > n_free:

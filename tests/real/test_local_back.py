@@ -46,7 +46,7 @@ def test_after_sigkill_it_is_started_again(shared_lead):
     lead, url = shared_lead
     since = lead.n_lines()
     os.kill(local_back_of(lead), signal.SIGKILL)
-    lead.wait_for(r"the local back ended \(signal 9\): restarting it", since=since)
+    lead.wait_for(r"the local back .*ended with signal SIGKILL", since=since)
     lead.wait_for(JOINED, since=since)
     ask_until_accepted(url)
 

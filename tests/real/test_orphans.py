@@ -16,9 +16,12 @@ import psutil
 import pytest
 
 from lab.parts.processes import Program, start_back, start_lead
+from shared.llama.native import FOLDER
 from shared.models.builtin import builtin_draft
+from tests.minilm import tiny_bert
 from tests.real.client import ask, stream
 from tests.real.processes import BACK, LEAD
+from tests.tiny_projectors import write_tiny_projector
 
 pytestmark = [
     pytest.mark.real,
@@ -90,16 +93,28 @@ def holds(names, *modules):
     return all(any(module in name for name in names) for module in modules)
 
 
-def test_a_lead_leaves_no_engine_no_workers_and_no_back(target):
-    lead, url = start_lead("--model", str(target), *LEAD, "--back", "builtin")
+def test_a_lead_leaves_no_engine_no_workers_no_back_and_nothing_for_vectors(target, tmp_path):
+    vectors = ("--embedding-model", str(tiny_bert(tmp_path / "bert.gguf", ["hello", "fox"])))
+    lead, url = start_lead("--model", str(target), *LEAD, "--back", "builtin", *vectors)
     with lead:
         lead.wait_for(r"back local .*joined")
+        lead.wait_for("embeddings INFO: ready")
         with stream(url, grammar=GRAMMAR, max_tokens=2000) as answer:
             answer.until(lambda reply: reply.text)
             left, names = left_after(lead)
     assert left == []
-    assert holds(names, "lead.engine", "python_child", " back --lead")
+    assert holds(names, "lead.engine", "python_child", " back --lead", "lead.embeddings.encoder_program")
     assert sum("shared.fork_server" in name for name in names) > 3  # two, and what they have forked
+
+
+@pytest.mark.skipif(not any(FOLDER.glob("*mtmd*")), reason="no libmtmd (make images)")
+def test_a_lead_that_sees_leaves_nothing(tiny_model, tmp_path):
+    projector = write_tiny_projector("gemma3", tmp_path / "mmproj.gguf")
+    lead, _ = start_lead("--model", str(tiny_model("gemma3")), "--mmproj", str(projector), *LEAD)
+    with lead:
+        left, names = left_after(lead)
+    assert left == []
+    assert holds(names, "lead.images.image_encoder_process")
 
 
 def test_a_back_leaves_nothing(served):

@@ -2,19 +2,18 @@
 
 Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512.
 For GPUs and mixtures of experts `FLAT` and `EXPERTS` are the shapes that they are known for. `PUBLISHED` are
-figures of others: n tokens in a step over the tokens per second of llama-bench or llama-batched-bench in pull
-requests of ggml-org/llama.cpp.
+figures of real devices (`lab.simulation.hardware`).
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
 from lab.simulation.cell import Cell
-from lab.simulation.hardware import H200_20GB
+from lab.simulation.hardware import H200_20GB, M2_ULTRA, RTX_3090_PAIR, RTX_4090
 from lab.simulation.machine import StepTable
 from lab.simulation.simulated_back import BackSpec
 from lab.simulation.text import DraftSkill
@@ -31,27 +30,9 @@ Q8_0 = _table("q8_0", 33, 1, 1.5, 2.45, 2.4, 3.2, 3.0, 4.0, 3.9)
 BIG_CPU = _table("1.1B q8_0", 70, 1, 0.98, 1.12, 1.27, 1.96, 2.19, 2.1, 2.04)
 FLAT = _table("flat", 60, 1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.06, 1.07, 1.3, 1.32)
 EXPERTS = _table("experts", 40, 1, 2.6, 2.8, 3.0, 3.1, 3.2, 3.3, 3.4)
-H200 = H200_20GB.steps
-"""20 GB in Q4_0: steeper with each token up to 8, then flat."""
-
-
-def _published(name: str, per_second: Mapping[int, float]) -> StepTable:
-    return StepTable(name, tuple((n, n / rate) for n, rate in per_second.items()))
-
-
-PUBLISHED = (
-    _published(  # flat: #15131, 8B BF16
-        "RTX 4090",
-        {1: 65.2, 2: 124.3, 3: 185.2, 4: 246.4, 5: 304.1, 6: 363.2, 7: 420.8, 8: 485.2, 9: 529.0},
-    ),
-    _published(  # steeper with each token: #15802, 8B Q4_0
-        "RTX 3090", {1: 155.0, 2: 279.9, 3: 391.0, 4: 470.5, 5: 509.7, 6: 541.6, 7: 559.3, 8: 583.8}
-    ),
-    _published("M2 Ultra", {1: 79.0, 2: 136.4, 4: 224.5}),  # #16894, 7B Q8_0
-    _published(  # a step at two tokens, then flat: #3545, 7B F16
-        "V100", {1: 52.2, 2: 48.5, 3: 69.0, 4: 90.4, 5: 105.2, 6: 120.4, 7: 134.2, 8: 149.8}
-    ),
-)
+V100 = _table("V100", 19.16, 1, 2.153, 2.27, 2.31, 2.481, 2.601, 2.722, 2.787)
+"""A step at two tokens, then flat: 7B F16 (ggml-org/llama.cpp#3545)."""
+PUBLISHED = (V100, *(each.steps for each in (RTX_4090, RTX_3090_PAIR, M2_ULTRA, H200_20GB)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +79,23 @@ RTTS_MS = (0.2, 2.0, 20.0, 100.0)
 BACKS = (1, 2, 4, 16)
 
 
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """Every combination. `costs`: a draft step's time over T(1)."""
-
-    tables: tuple[StepTable, ...]
-    acceptances: tuple[float, ...]
-    costs: tuple[float, ...]
-    rtts_ms: tuple[float, ...]
-    n_clients: tuple[int, ...] = (1,)
-    n_tokens: int = 1024
-
-    def cells(self) -> Iterator[Cell]:
-        """With one back each."""
-        axes = product(self.tables, self.acceptances, self.costs, self.rtts_ms, self.n_clients)
-        for steps, acceptance, cost, rtt_ms, n_clients in axes:
-            back = BackSpec(cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(acceptance))
-            yield Cell(steps, (back,), n_clients, max(256, self.n_tokens // n_clients))
+def policy_cells(n_tokens: int, *, quick: bool) -> list[Cell]:
+    """Cells with one back each, in which policies are compared."""
+    far = (0.0, 20.0, 100.0)
+    grids: list[tuple[Sequence[StepTable], Sequence[float], Sequence[float], Sequence[float]]] = [
+        ((F16, BIG_CPU, FLAT), (0.6, 0.85), (0.003, 0.02, 0.1, 0.3, 0.6), far),
+        ((Q8_0, EXPERTS), (0.75,), (0.02, 0.3), (0.0, 20.0)),
+        (PUBLISHED, (0.75,), (0.1, 0.5), (0.2, 20.0)),
+    ]
+    if quick:
+        grids = [((F16, FLAT), (0.75,), (0.02, 0.1, 0.3), (0.0, 20.0))]
+    return [
+        # cost: a draft step's time over T(1)
+        Cell(
+            steps,
+            (BackSpec(cost * steps.seconds(1), rtt_ms / 1000, DraftSkill(right)),),
+            n_tokens=max(256, n_tokens),
+        )
+        for grid in grids
+        for steps, right, cost, rtt_ms in product(*grid)
+    ]

@@ -14,7 +14,7 @@ def test_right_drafts_are_accepted_whatever_the_sampling(sampling):
 
     Now and then the policy takes one less, to see what that costs.
     """
-    n_rows = measure(1000, sampling, "all right", n_steps=3).n_rows
+    n_rows = measure(1000, sampling, "all right", n_steps=3)["n_rows"]
     assert n_rows == pytest.approx((1 + 22 * (overhead.DEPTH + 1)) / 23, rel=0.03)
 
 

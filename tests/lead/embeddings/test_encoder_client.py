@@ -54,7 +54,7 @@ async def test_a_process_that_is_killed_is_replaced_and_nobody_notices(bert, cap
         before = await encoder.encode(CLIENT, texts(4))
         computing = asyncio.ensure_future(encoder.encode(CLIENT, texts(4)))
         await asyncio.sleep(0)
-        os.kill(encoder._process.pid, signal.SIGKILL)
+        os.kill(encoder._keeper.child.pid, signal.SIGKILL)
         assert [array("f", each).tolist() for each in await computing] == [
             pytest.approx(array("f", each).tolist(), abs=1e-3) for each in before
         ]
@@ -63,7 +63,7 @@ async def test_a_process_that_is_killed_is_replaced_and_nobody_notices(bert, cap
 async def test_a_process_that_is_stopped_is_killed_for_its_silence(bert, caplog):
     caplog.set_level(logging.CRITICAL)
     async with running(bert, timeout=5.0) as encoder:
-        os.kill(encoder._process.pid, signal.SIGSTOP)
+        os.kill(encoder._keeper.child.pid, signal.SIGSTOP)
         assert len(await encoder.encode(CLIENT, texts(2))) == 2
 
 

@@ -55,8 +55,8 @@ def say(text):
 
 def ready():
     sizes = '"n_ctx": 64, "n_ctx_sequence": 64, "n_slots": 1'
-    say(f'{{{{"type": "ready", {{sizes}}, "speculates": true, "exactness": {{{{"cost": 1.5}}}}}}}}\\n')
-    say('{{"type": "finished", "sequence": "up", "reason": "stop"}}\\n')
+    about = f'{{{{"type": "ready", {{sizes}}, "speculates": true, "exactness": {{{{"cost": 1.5}}}}}}}}\\n'
+    say(about + '{{"type": "finished", "sequence": "up", "reason": "stop"}}\\n')
 
 def first_time():
     first = not notes.exists()
@@ -99,7 +99,7 @@ class Front(Sequences):
 
     @property
     def pid(self):
-        process = self.client._process
+        process = self.client._keeper.child
         return process.pid if process else None
 
     async def on_sleep(self):
@@ -146,7 +146,7 @@ async def start(tmp_path, monkeypatch):
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
-    monkeypatch.setattr("lead.generation.engine_client._FIRST_DELAY", 0.001)
+    monkeypatch.setattr("shared.supervisor._FIRST_DELAY", 0.001)
     fronts = []
 
     def start(body, timeout=0.0, **options):
@@ -252,7 +252,7 @@ async def test_engines_that_die_before_any_is_ready_end_the_start_with_the_reaso
 
 
 async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_DEATHS", 3)
+    monkeypatch.setattr("shared.supervisor.MAX_DEATHS", 3)
     front = start("ready()\n")
     front.was_busy = False
     with pytest.raises(EngineError, match="with nothing to do"):

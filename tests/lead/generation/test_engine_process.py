@@ -23,7 +23,7 @@ def start(tmp_path, monkeypatch):
     async def start(body):
         path.write_text("#!/bin/bash\n" + body)
         path.chmod(0o700)
-        return await EngineProcess.start(2, [], 5.0)
+        return await EngineProcess.start(2, [])
 
     return start
 

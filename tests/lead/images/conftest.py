@@ -43,7 +43,7 @@ class Sight:
 
     @property
     def pid(self):
-        return self.encoder._process.pid
+        return self.encoder._keeper.child.pid
 
     def rows(self, image):
         """The bytes of its embeddings."""

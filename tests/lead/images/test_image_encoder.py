@@ -113,6 +113,7 @@ async def test_a_process_that_was_stopped_is_killed_and_the_next_one_answers(see
     os.kill(sees.pid, signal.SIGSTOP)
     with pytest.raises(UnavailableError, match="try again"):
         await sees.read(png(60, 40, 1))
+    monkeypatch.undo()  # on a busy machine the next one takes longer
     assert len((await sees.read(png(60, 40, 2))).spans) == 1
 
 

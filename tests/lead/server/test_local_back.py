@@ -137,7 +137,7 @@ async def test_stopping_ends_it_in_an_orderly_way(start, tmp_path):
 async def test_a_lead_can_end_while_it_waits_to_start_it_again(start, monkeypatch, caplog):
     monkeypatch.setattr(module, "_FIRST_DELAY", 3600.0)
     lead = await start("sys.exit(3)")
-    while "restarting it in" not in caplog.text:  # noqa: ASYNC110 - it has no event for this
+    while "ended with status 3" not in caplog.text:  # noqa: ASYNC110 - it has no event for this
         await asyncio.sleep(0.01)
     await lead.stop()
 
