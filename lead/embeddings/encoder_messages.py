@@ -19,6 +19,7 @@ L2 = 2
 class LoadEncoder:
     """n_ctx: tokens of a text at most; 0: as many as the model was trained with, up to a usual limit.
 
+    continues_texts: that is what the model is made for: vectors are means of its hidden states.
     nice: how much goes before it on the same cores, as in nice(2). heartbeat_seconds: between signs of life;
     0: none.
     """
@@ -29,13 +30,15 @@ class LoadEncoder:
     n_ctx: int = 0
     nice: int = 0
     heartbeat_seconds: float = 0.0
+    continues_texts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderReady:
     """ranks: its one number says how well two texts go together. n_out: numbers of a vector.
 
-    n_ctx: tokens of a text, n_batch: of all texts of a batch, at most.
+    n_ctx: tokens of a text, n_batch: of all texts of a batch, n_together: of several that should be computed
+    together, at most.
     """
 
     name: str
@@ -43,6 +46,7 @@ class EncoderReady:
     n_out: int
     n_ctx: int
     n_batch: int
+    n_together: int
 
 
 @dataclass(frozen=True, slots=True)

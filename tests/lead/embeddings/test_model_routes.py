@@ -20,7 +20,7 @@ class FakeEncoder:
     state = EngineState.READY
 
     def __init__(self, *, ranks=False):
-        self.ready = EncoderReady("tiny", ranks, 1 if ranks else 4, 8, 512)
+        self.ready = EncoderReady("tiny", ranks, 1 if ranks else 4, 8, 512, 63)
         self.texts = []
 
     async def encode(self, _client, texts):
