@@ -14,9 +14,10 @@ from lead.embeddings.encoder_messages import (
     EncoderReady,
     LoadEncoder,
     TextBatch,
+    Together,
 )
 from shared.errors import DecodeFatalError, ModelLoadError
-from shared.llama import library
+from shared.llama import devices, library
 from shared.llama.batch import NativeBatch
 from shared.llama.native import llama_cpp
 from shared.llama.vocabulary import Vocabulary, load_native
@@ -25,9 +26,9 @@ from shared.models.file_kind import RANK, pooling_of
 _USUAL_CTX = 2048
 """Attention takes memory with the square of a text's length."""
 _MIN_BATCH = 512
-_TOGETHER, _TOGETHER_ON_GPU = 63, 512
-"""With fewer tokens than a tile of llama.cpp's attention on CPUs (GGML_FA_TILE_Q), which takes other paths
-from there on, a vector does not depend on the texts beside it; and more are not computed faster.
+_ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
+"""More texts together are not computed faster; nor are long ones on a CPU, and what else is in a batch changes
+the order of sums, with which the fourth digit of a number changes.
 """
 _N_SUMMED = 64
 """Tokens of a text that are read at once where all their states are summed."""
@@ -62,7 +63,7 @@ class VectorEncoder:
             n_out(self._model),
             n_ctx,
             self._n_batch,
-            _TOGETHER_ON_GPU if load.n_gpu_layers else _TOGETHER,
+            _ON_GPU if load.n_gpu_layers and devices.has_gpu() else _ON_CPU,
         )
 
     def _open(self, load: LoadEncoder, pooling: int) -> Any:

@@ -173,7 +173,7 @@ class EncoderClient:
         self._feed()
 
     def _become_ready(self, ready: EncoderReady) -> None:
-        self.ready, self._queue.max_tokens = ready, ready.n_together
+        self.ready, self._queue.together = ready, ready.together
         log.info(
             "ready: %s makes %s of texts up to %d tokens",
             ready.name,

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_SEQUENCES = 64
 """Texts that are computed together."""
@@ -33,12 +34,18 @@ class LoadEncoder:
     continues_texts: bool = False
 
 
+class Together(NamedTuple):
+    """Which texts are one batch: those with fewer than `n_alone` tokens, of at most `n_tokens` together."""
+
+    n_tokens: int
+    n_alone: int
+
+
 @dataclass(frozen=True, slots=True)
 class EncoderReady:
     """ranks: its one number says how well two texts go together. n_out: numbers of a vector.
 
-    n_ctx: tokens of a text, n_batch: of all texts of a batch, n_together: of several that should be computed
-    together, at most.
+    n_ctx: tokens of a text, n_batch: of all texts of a batch, at most. together: which should be one batch.
     """
 
     name: str
@@ -46,7 +53,7 @@ class EncoderReady:
     n_out: int
     n_ctx: int
     n_batch: int
-    n_together: int
+    together: "Together"
 
 
 @dataclass(frozen=True, slots=True)

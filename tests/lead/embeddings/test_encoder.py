@@ -74,17 +74,6 @@ def test_a_text_alone_and_among_others_has_the_vector_of_llama_cpp(tmp_path, arc
         assert np.abs(np.array(found) - expected).max() < 5e-4
 
 
-def test_a_text_has_the_same_vector_beside_others(tmp_path):
-    encoder = VectorEncoder(LoadEncoder(written(tmp_path, "bert", gguf.PoolingType.MEAN), 1))
-    texts = [tokens(n, seed=n) for n in (7, 40, 1, 15)]
-    assert sum(map(len, texts)) == encoder.about.n_together
-    alone = np.array([vectors(encoder, text)[0] for text in texts])
-    for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
-        found = np.array(vectors(encoder, *(texts[i] for i in order)))
-        assert np.abs(found - alone[order]).max() < 1e-5
-    encoder.close()
-
-
 def test_a_model_that_continues_texts_can_give_the_mean_of_its_states(tiny_model):
     texts = [tokens(n, seed=n) for n in (7, 64, 150)]
     encoder = VectorEncoder(LoadEncoder(tiny_model("llama"), 1, continues_texts=True))

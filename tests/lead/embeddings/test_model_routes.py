@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lead.embeddings.encoder_messages import EncoderReady, LoadEncoder
+from lead.embeddings.encoder_messages import EncoderReady, LoadEncoder, Together
 from lead.embeddings.vector_model import VectorModel, VectorModels
 from lead.generation.engine_state import EngineState
 from lead.settings.lead_settings import LeadSettings
@@ -20,7 +20,7 @@ class FakeEncoder:
     state = EngineState.READY
 
     def __init__(self, *, ranks=False):
-        self.ready = EncoderReady("tiny", ranks, 1 if ranks else 4, 8, 512, 63)
+        self.ready = EncoderReady("tiny", ranks, 1 if ranks else 4, 8, 512, Together(63, 64))
         self.texts = []
 
     async def encode(self, _client, texts):
