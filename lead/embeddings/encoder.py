@@ -27,8 +27,8 @@ _USUAL_CTX = 2048
 """Attention takes memory with the square of a text's length."""
 _MIN_BATCH = 512
 _ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
-"""More texts together are not computed faster; nor are long ones on a CPU, and what else is in a batch changes
-the order of sums, with which the fourth digit of a number changes.
+"""More texts together are not faster; nor are long ones on a CPU. What else is in a batch changes the
+order of sums, and so the fourth digit of a number.
 """
 _N_SUMMED = 64
 """Tokens of a text that are read at once where all their states are summed."""

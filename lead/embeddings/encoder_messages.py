@@ -37,8 +37,8 @@ class LoadEncoder:
 class Together(NamedTuple):
     """Which texts are one batch: those with fewer than `n_alone` tokens, of at most `n_tokens` together."""
 
-    n_tokens: int
-    n_alone: int
+    n_tokens: int = 512
+    n_alone: int = 512
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class WaitingText(Generic[T]):
 class EncoderQueue(Generic[T]):
     """Texts wait, by turns of clients, until they are in a batch; batches are answered in order."""
 
-    together: Together = Together(512, 512)
+    together: Together = field(default_factory=Together)
     _waiting: FairQueue[WaitingText[T]] = field(
         default_factory=lambda: FairQueue(MAX_WAITING, _MAX_WAITING_BYTES)
     )

@@ -32,7 +32,8 @@ from lead.router.model_host import ModelHost
 from lead.router.model_pool import ModelState, PooledModel
 from lead.router.models_file import ServedModel
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
-from shared.models.file_kind import read_beginning, size_if_known, task_of
+from shared.models.file_facts import size_if_known, task_of
+from shared.models.file_kind import read_beginning
 
 router = APIRouter(route_class=JsonRoute)
 

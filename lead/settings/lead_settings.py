@@ -24,7 +24,7 @@ from shared.errors import ConfigError
 from shared.llama.placement import CPU
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
-from shared.models.file_kind import size_if_known
+from shared.models.file_facts import size_if_known
 from shared.progress import progress_bar
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER

@@ -8,7 +8,7 @@ import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, NoReturn
 
 from shared.errors import ModelLoadError
 
@@ -116,12 +116,6 @@ def pooling_of(path: Path) -> int | None:
         return int(pooling)
     makes_vectors = _reason(architecture, str(values.get("general.type", ""))) == _ENCODER
     return 0 if makes_vectors or values.get(f"{architecture}.attention.causal") is False else None
-
-
-def task_of(path: Path) -> Literal["embedding", "rerank"] | None:
-    """What a GGUF's model is for, if it does not continue texts."""
-    pooling = pooling_of(path)
-    return None if pooling is None else "rerank" if pooling == RANK else "embedding"
 
 
 def read_beginning(path: Path) -> dict[str, str]:
@@ -248,14 +242,6 @@ def parts_of(path: Path) -> list[Path]:
 def size_of(path: Path) -> int:
     """Bytes of all parts; raises ModelLoadError, OSError."""
     return sum(part.stat().st_size for part in parts_of(path))
-
-
-def size_if_known(model: Path | None) -> int:
-    """In bytes; 0 where it cannot be read: whoever loads it says why."""
-    try:
-        return size_of(model) if model else 0
-    except (ModelLoadError, OSError):
-        return 0
 
 
 def _existing(path: Path) -> Path:
