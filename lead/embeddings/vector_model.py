@@ -48,7 +48,7 @@ class Found(NamedTuple):
 class VectorModel:
     def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
         """name: None: as its file calls it."""
-        self._name = name
+        self._name, self._is_other = name, not load.continues_texts
         program = TokenizerProgram(
             model=load.model,
             chat_template=None,
@@ -102,6 +102,7 @@ class VectorModel:
             n_out=ready.n_out,
             is_loaded=self.encoder.state is EngineState.READY,
             work=SideWork(self.n_texts, self.n_tokens, self.encoder.seconds, self.encoder.n_waiting),
+            is_other=self._is_other,
         )
 
     async def run(self) -> None:

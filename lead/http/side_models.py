@@ -21,7 +21,10 @@ class SideWork:
 
 @dataclass(frozen=True, slots=True)
 class SideModel:
-    """One that has been ready. n_ctx: tokens of a text. n_out: numbers that it makes of one."""
+    """One that has been ready. n_ctx: tokens of a text. n_out: numbers that it makes of one.
+
+    is_other: not the one that continues texts, once more.
+    """
 
     name: str
     task: Literal["embedding", "rerank"]
@@ -30,6 +33,7 @@ class SideModel:
     n_out: int
     is_loaded: bool
     work: SideWork
+    is_other: bool = True
 
 
 def show_side_models(app: FastAPI, find: Callable[[], Sequence[SideModel]]) -> None:
@@ -40,6 +44,11 @@ def show_side_models(app: FastAPI, find: Callable[[], Sequence[SideModel]]) -> N
 def side_models(app: FastAPI) -> Sequence[SideModel]:
     find: Callable[[], Sequence[SideModel]] | None = getattr(app.state, "find_side_models", None)
     return find() if find else ()
+
+
+def other_models(app: FastAPI) -> list[SideModel]:
+    """Those with a name of their own."""
+    return [model for model in side_models(app) if model.is_other]
 
 
 def side_record(model: SideModel, tags: Sequence[str], created_at: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from lead.http.generation_request import as_chat, read_chat_request, read_text_r
 from lead.http.json_route import JsonRoute, convert
 from lead.http.routes.completions import CompletionRequest
 from lead.http.services import Services, get_ready_services, get_services
-from lead.http.side_models import side_models
+from lead.http.side_models import other_models, side_models
 from lead.http.sse import respond
 from shared.errors import UnsupportedError
 
@@ -63,14 +63,14 @@ async def version() -> dict[str, Any]:
 @router.get("/tags")
 async def tags(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The model that is served, and those beside it."""
-    others = [listed(each.name, each.info, services.started_at) for each in side_models(request.app)]
+    others = [listed(each.name, each.info, services.started_at) for each in other_models(request.app)]
     return {"models": [_about(services), *others]}
 
 
 @router.get("/ps")
 async def running(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """Models while they are in memory."""
-    found, ready = running_sides(side_models(request.app), services.started_at), services.engine.ready
+    found, ready = running_sides(other_models(request.app), services.started_at), services.engine.ready
     if ready is not None and services.engine.state is not EngineState.SLEEPING:
         found = [running_record(_about(services), FOREVER, ready.n_ctx_sequence), *found]
     return {"models": found}
@@ -81,11 +81,12 @@ async def show(
     body: OllamaModelRequest, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
     """The metadata of a model beside the one that is served, or of that, by any other name."""
-    if found := shown_side(side_models(request.app), body.model or body.name, services.started_at):
+    if found := shown_side(other_models(request.app), body.model or body.name, services.started_at):
         return found
     model = services.vocabulary.model
     thinks = ["thinking"] if model.reasons else []
-    capabilities = ["completion", "tools", *thinks, *(["vision"] if services.images else [])]
+    embeds = ["embedding"] if len(side_models(request.app)) > len(other_models(request.app)) else []
+    capabilities = ["completion", "tools", *thinks, *(["vision"] if services.images else []), *embeds]
     return shown(model.info, services.started_at, capabilities, model.template)
 
 

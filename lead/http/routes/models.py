@@ -10,7 +10,7 @@ from lead.generation.engine_state import EngineState
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services, get_services
-from lead.http.side_models import model_meta, side_models, side_record
+from lead.http.side_models import model_meta, other_models, side_models, side_record
 from shared.errors import NotServingError, UnsupportedError
 from shared.sampling.parameters import SamplingParameters
 
@@ -37,7 +37,7 @@ async def health(request: Request) -> Response:
 @router.get("/models", include_in_schema=False)
 async def models(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
     """The model that is served, and those beside it."""
-    others = side_models(request.app)
+    others = other_models(request.app)
     records = [side_record(each, services.settings.tag_names, services.started_at) for each in others]
     capabilities = ["completion", *(["multimodal"] if services.images else [])]
     of_ollama = [_ollama_record(each.name, [each.task]) for each in others]
@@ -56,7 +56,7 @@ async def model(
     """A model, by one of its names."""
     if name in services.aliases:
         return JSONResponse(_record(services))
-    for other in side_models(request.app):
+    for other in other_models(request.app):
         if name == other.name:
             return JSONResponse(side_record(other, services.settings.tag_names, services.started_at))
     message = f"the model {name!r} does not exist; this lead serves {services.alias!r}"

@@ -69,3 +69,13 @@ async def test_its_work_is_measured(lead, client):
 async def test_without_any_there_are_no_metrics_of_them(lead, client):
     lead.app.state.metrics = MetricsExporter(lead.sequences, lead.backs)
     assert "embedding" not in (await client.get("/metrics")).text
+
+
+async def test_the_model_itself_is_not_another_one(lead, client, embedder):
+    own = dataclasses.replace(embedder, name="toy", is_other=False)
+    show_side_models(lead.app, lambda: [own])
+    assert [each["id"] for each in (await client.get("/v1/models")).json()["data"]] == ["toy"]
+    assert len((await client.get("/api/tags")).json()["models"]) == 1
+    shown = (await client.post("/api/show", json={"model": "toy"})).json()
+    assert {"completion", "embedding"} <= set(shown["capabilities"])
+    assert (await client.get("/props")).json()["other_models"] == {"toy": "embedding"}
