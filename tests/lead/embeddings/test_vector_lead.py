@@ -6,10 +6,12 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from lead import cli
 from lead.embeddings.kind import kind
 from lead.embeddings.vector_lead import VectorLead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
+from shared.models.hub import Hub
 from shared.protocol import Refused
 
 
@@ -88,3 +90,9 @@ async def test_it_ends_with_a_sentence_if_its_file_cannot_be_loaded(bert, tmp_pa
     path.write_bytes(bert.read_bytes()[:5000])
     with pytest.raises(ConfigError, match="cannot be loaded"):
         await asyncio.wait_for(kind(settings(path), None).serve(), 60)
+
+
+def test_a_model_of_the_hub_is_looked_at_before_it_is_served(bert, monkeypatch):
+    monkeypatch.setattr(Hub, "fetch", lambda _hub, _model: bert)
+    program = cli.serving(LeadSettings.from_options(hf_repo="user/repo", port=0, log_level="error"))
+    assert isinstance(program, VectorLead)
