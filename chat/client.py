@@ -27,6 +27,8 @@ CONNECT_TIMEOUT_S = 10.0
 GET_TIMEOUT_S = 3.0
 _HOME_DOMAINS = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 
+_OTHER_TASKS = ("embedding", "rerank")
+"""Of models that do not chat."""
 _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
 
@@ -92,11 +94,12 @@ class LeadClient:
             return None  # some servers have a page for every address
 
     def models(self) -> list[str]:
-        """The names of the models that the server has. Raises LeadError."""
+        """The names of the models that the server has, and that chat. Raises LeadError."""
         response = self._get("/v1/models")
         self._check(response)
         with self._translated():
-            return [model.id for model in ModelsReply.model_validate_json(response.content).data]
+            listed = ModelsReply.model_validate_json(response.content).data
+        return [model.id for model in listed if model.task not in _OTHER_TASKS]
 
     def _get(self, path: str) -> httpx.Response:
         """GET something that a server answers at once, with a short timeout."""

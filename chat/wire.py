@@ -3,6 +3,8 @@
 Only declares fields. Those that are not OpenAI's are optional, so that any compatible server works.
 """
 
+from typing import Any
+
 from pydantic import BaseModel
 
 from shared.diagnostics.lead_probe import BackReport
@@ -92,9 +94,10 @@ class BacksReply(_ServerReply):
 
 
 class ModelEntry(_ServerReply):
-    """An entry of `/v1/models`."""
+    """An entry of `/v1/models`. task: of one that does not chat, such as `embedding`."""
 
     id: str
+    task: Any = None
 
 
 class ModelsReply(_ServerReply):

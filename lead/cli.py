@@ -70,6 +70,8 @@ def serving(settings: LeadSettings, routed: object = None) -> Serving:
 
     routed: see `lead.server.server.Lead`.
     """
+    if settings.source.hf_repo:  # what serves it depends on its file
+        settings = settings.model_copy(update={"source": settings.source.located()})
     for module in plugged(RINGS, "kind"):
         if program := module.kind(settings, routed):
             return cast(Serving, program)

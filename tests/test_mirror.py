@@ -29,6 +29,10 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "fleet/lead_replica.py",
         "fleet/lead_router.py",
     ),
+    "tests/lead/http/test_side_models.py": (
+        "lead/apis/ollama/shown_models.py",
+        "lead/metrics/side_metrics.py",
+    ),
     "tests/lead/apis/ollama/test_model_routes.py": (
         "lead/apis/ollama/ollama_request.py",
         "lead/apis/ollama/ollama_render.py",
@@ -79,6 +83,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/embeddings/encoder_program.py",
     ),
     "tests/lead/embeddings/test_vector_lead.py": (
+        "lead/apis/ollama/side_routes.py",
+        "lead/metrics/side_routes.py",
         "lead/embeddings/kind.py",
         "lead/embeddings/vector_routes.py",
     ),

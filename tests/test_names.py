@@ -14,6 +14,7 @@ MODULES_THAT_MAY_SHARE_A_NAME = {
     "errors": "the exceptions of one program, next to those of all",
     "rings": "the rings of one program, next to those of all",
     **dict.fromkeys(("before_load", "companions", "in_engine", "kind", "model_routes", "opened"), A_SEAM),
+    "side_routes": A_SEAM,
 }
 """Each with the reason."""
 

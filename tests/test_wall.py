@@ -157,7 +157,7 @@ def test_the_lists_have_all_rings_that_are_plugged_in():
             "model_routes",
             "opened",
         ),
-        *("routes", "target_loader"),
+        *("routes", "side_routes", "target_loader"),
     )
     assert packages_with(*in_both, *in_leads) == set(LEADS_RINGS)
     assert packages_with(*in_both, "vocabulary_download") == set(BACKS_RINGS)

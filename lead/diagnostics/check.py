@@ -13,6 +13,7 @@ from lead.server.listening import listen
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.placed_load import placed_load
+from lead.settings.vector_models import COMPUTING_BYTES
 from shared.diagnostics.findings import exit_with
 from shared.diagnostics.preflight import (
     PreflightReport,
@@ -33,12 +34,13 @@ from shared.heads.mtp_heads import is_heads_file
 from shared.llama.devices import METAL
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
-from shared.llama.placement import CPU, Placement
+from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
 from shared.models.file_kind import RANK, is_eagle_file, pooling_of
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
+from shared.settings.model_source import ModelSource
 from shared.terminal import size_text
 from shared.translation.other_vocabulary import describe_translation
 from shared.translation.stored_pair import stored_pair
@@ -63,7 +65,7 @@ def check(settings: LeadSettings) -> PreflightReport:
         _check_address(report, settings)
         return report
     _check_vector_models(report, settings)
-    if (path := settings.source.model) and pooling_of(path) is not None:
+    if (path := _own_path(settings.source)) and pooling_of(path) is not None:
         _add_vector_model(report, "model", path)
         _check_address(report, settings)
         return report
@@ -79,6 +81,15 @@ def check(settings: LeadSettings) -> PreflightReport:
     _check_draft_model(report, settings, vocabulary)
     _check_back(report, settings, vocabulary)
     return report
+
+
+def _own_path(source: ModelSource) -> Path | None:
+    """The model's file, if it is there."""
+    if source.hf_repo is None:
+        return source.model
+    with contextlib.suppress(ConfigError):
+        return source.model_copy(update={"offline": True}).located().model
+    return None
 
 
 def _check_models(report: PreflightReport, settings: LeadSettings) -> None:
@@ -99,6 +110,8 @@ def _check_vector_models(report: PreflightReport, settings: LeadSettings) -> Non
     except ConfigError as error:
         report.problems.append(str(error))
         return
+    if found.serve_embeddings:
+        report.add("embeddings", "means of the model's own states")
     for topic, path in (("embedding model", found.embedding_model), ("rerank model", found.rerank_model)):
         if path:
             _add_vector_model(report, topic, path)
@@ -113,10 +126,10 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path) -> None:
     report.add(topic, str(path))
     makes = "ranks texts" if pooling_of(path) == RANK else "makes vectors of texts"
     report.add("", f"{describe(info)}; {makes} of up to {info.n_ctx_train} tokens")
-    n_free = free_memory()
-    if info.size > n_free:
+    n_needed, n_free = info.size + COMPUTING_BYTES, free_memory()
+    if n_needed > n_free:
         report.problems.append(
-            f"{path} needs {size_text(info.size)} of memory, but only {size_text(n_free)} are free"
+            f"{path} needs {size_text(n_needed)} of memory, but only {size_text(n_free)} are free"
         )
 
 
@@ -134,9 +147,8 @@ def _check_images(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
     load = placed_load(settings, vocabulary.info.path)
-    others = ["draft model"] * bool(load.taken) + ["images"] * bool(settings.images.n_bytes)
-    on_host = load.taken.get(CPU, 0) + settings.images.n_bytes
-    load = load.model_copy(update={"taken": {**load.taken, CPU: on_host}})
+    others = ["draft model"] * bool(load.draft)
+    others += ["images"] * bool(settings.images.n_bytes) + ["vectors"] * bool(settings.vectors.n_bytes)
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
 

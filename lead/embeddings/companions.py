@@ -5,8 +5,8 @@ from lead.server.site import Companion, Site
 
 
 def companions(site: Site) -> list[Companion]:
-    if not site.settings.vectors.is_wanted:
+    if not site.settings.vectors.asked:
         return []
     models = VectorModels.beside(site.settings)
-    site.app.state.vector_models = models
+    models.serve_in(site.app)
     return [models]

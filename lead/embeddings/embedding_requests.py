@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
 from lead.embeddings.encoder_messages import L2
@@ -15,7 +15,18 @@ from shared.errors import RequestError
 MAX_TEXTS = 4096
 """Of one request."""
 _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
-_Input = str | Annotated[list[str | _TextTokens], AtMost(MAX_TEXTS)] | _TextTokens
+
+
+def _check_number(given: Any) -> Any:
+    """Too many texts are no list of tokens with something wrong in it."""
+    if isinstance(given, list) and len(given) > MAX_TEXTS and not isinstance(given[0], int):
+        raise ValueError(f"at most {MAX_TEXTS} texts in a request, not {len(given)}")
+    return given
+
+
+_Input = Annotated[
+    str | Annotated[list[str | _TextTokens], AtMost(MAX_TEXTS)] | _TextTokens, BeforeValidator(_check_number)
+]
 
 
 def _texts(given: _Input, name: str) -> list[Prompt]:

@@ -14,9 +14,10 @@ from lead.embeddings.encoder_messages import (
     EncoderReady,
     LoadEncoder,
     TextBatch,
+    Together,
 )
 from shared.errors import DecodeFatalError, ModelLoadError
-from shared.llama import library
+from shared.llama import devices, library
 from shared.llama.batch import NativeBatch
 from shared.llama.native import llama_cpp
 from shared.llama.vocabulary import Vocabulary, load_native
@@ -25,6 +26,12 @@ from shared.models.file_kind import RANK, pooling_of
 _USUAL_CTX = 2048
 """Attention takes memory with the square of a text's length."""
 _MIN_BATCH = 512
+_ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
+"""More texts together are not faster; nor are long ones on a CPU. What else is in a batch changes the
+order of sums, and so the fourth digit of a number.
+"""
+_N_SUMMED = 64
+"""Tokens of a text that are read at once where all their states are summed."""
 
 Vector = NDArray[np.float32]
 
@@ -33,21 +40,31 @@ class VectorEncoder:
     def __init__(self, load: LoadEncoder) -> None:
         """Raises ModelLoadError."""
         pooling = pooling_of(load.model)
-        if pooling is None:
+        self._sums = load.continues_texts
+        if pooling is None and not self._sums:
             raise ModelLoadError(f"{load.model} continues texts, and makes no vectors of them: --model")
         library.start()
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = load.n_gpu_layers
-        self._model = load_native(load.model, parameters, writes_text=False)
+        parameters.use_extra_bufts = not self._sums  # its weights stay in the file that the engine has mapped
+        self._model = load_native(load.model, parameters, writes_text=self._sums)
         self._vocabulary = Vocabulary(self._model, load.model)
         info = self._vocabulary.info
         n_ctx = min(load.n_ctx or _USUAL_CTX, info.n_ctx_train or _USUAL_CTX)
         self._n_batch = max(n_ctx, _MIN_BATCH)
-        self._context = self._open(load, pooling or llama_cpp.LLAMA_POOLING_TYPE_MEAN)
+        pooling_type = pooling or llama_cpp.LLAMA_POOLING_TYPE_MEAN
+        self._context = self._open(load, llama_cpp.LLAMA_POOLING_TYPE_NONE if self._sums else pooling_type)
         self._memory = llama_cpp.llama_get_memory(self._context)
         self._batch = _EncoderBatch(self._n_batch)
         n_out = llama_cpp.llama_model_n_cls_out if pooling == RANK else llama_cpp.llama_model_n_embd_out
-        self.about = EncoderReady(info.name, pooling == RANK, n_out(self._model), n_ctx, self._n_batch)
+        self.about = EncoderReady(
+            info.name,
+            pooling == RANK,
+            n_out(self._model),
+            n_ctx,
+            self._n_batch,
+            _ON_GPU if load.n_gpu_layers and devices.has_gpu() else _ON_CPU,
+        )
 
     def _open(self, load: LoadEncoder, pooling: int) -> Any:
         parameters = llama_cpp.llama_context_default_params()
@@ -55,6 +72,8 @@ class VectorEncoder:
         parameters.pooling_type = pooling
         # Texts are neither cut into ubatches nor spread over streams of a cache: each is pooled at once.
         parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = self._n_batch
+        if self._sums:  # here: else there would be logits of a whole text
+            parameters.n_batch = parameters.n_ubatch = _N_SUMMED
         parameters.kv_unified = True
         parameters.n_seq_max = MAX_SEQUENCES
         parameters.n_threads = parameters.n_threads_batch = load.n_threads
@@ -74,12 +93,33 @@ class VectorEncoder:
 
         Raises ValueError for other batches, DecodeFatalError.
         """
-        self._batch.fill([text.tokens for text in batch], self._vocabulary.n_tokens, self.about.n_ctx)
+        self._batch.check([text.tokens for text in batch], self._vocabulary.n_tokens, self.about.n_ctx)
+        if self._sums:
+            return [self._finish(self._mean(text.tokens), text) for text in batch]
+        self._batch.fill([text.tokens for text in batch])
+        self._clear()
+        self._decode()
+        return [self._finish(self._read(number), text) for number, text in enumerate(batch)]
+
+    def _mean(self, tokens: Sequence[int]) -> Vector:
+        """Of the last hidden states of a model that continues texts."""
+        self._clear()
+        total = np.zeros(self.about.n_out)
+        for first in range(0, len(tokens), _N_SUMMED):
+            part = tokens[first : first + _N_SUMMED]
+            self._batch.fill([part], first)
+            self._decode()
+            states = llama_cpp.llama_get_embeddings(self._context)
+            total += np.ctypeslib.as_array(states, (len(part), self.about.n_out)).sum(0, np.float64)
+        return (total / len(tokens)).astype(np.float32)
+
+    def _clear(self) -> None:
         if self._memory:
             llama_cpp.llama_memory_clear(self._memory, False)
+
+    def _decode(self) -> None:
         if status := llama_cpp.llama_decode(self._context, self._batch.native):
             raise DecodeFatalError(f"the vectors cannot be computed: llama_decode returned {status}")
-        return [self._finish(self._read(number), text) for number, text in enumerate(batch)]
 
     def close(self) -> None:
         llama_cpp.llama_free(self._context)
@@ -118,19 +158,22 @@ class _EncoderBatch(NativeBatch):
         super().__init__(n_batch, with_tokens=True)
         self._wanted[:] = 1
 
-    def fill(self, texts: Sequence[Sequence[int]], n_vocab: int, n_ctx: int) -> None:
-        """Each text is a sequence of its own. Raises ValueError for what is out of range."""
+    def check(self, texts: Sequence[Sequence[int]], n_vocab: int, n_ctx: int) -> None:
+        """Raises ValueError for what is out of range."""
         if not 0 < len(texts) <= MAX_SEQUENCES or not all(0 < len(text) <= n_ctx for text in texts):
             raise ValueError(f"not a batch of at most {MAX_SEQUENCES} texts of 1 to {n_ctx} tokens")
+        if sum(map(len, texts)) > len(self._token):
+            raise ValueError(f"a batch has at most {len(self._token)} tokens")
+        if min(map(min, texts)) < 0 or max(map(max, texts)) >= n_vocab:
+            raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
+
+    def fill(self, texts: Sequence[Sequence[int]], first: int = 0) -> None:
+        """Each text is a sequence of its own. first: the position of its first token."""
         at = 0
         for number, text in enumerate(texts):
             end = at + len(text)
-            if end > len(self._token):
-                raise ValueError(f"a batch has at most {len(self._token)} tokens")
             self._token[at:end] = text
-            self._position[at:end] = np.arange(len(text))
+            self._position[at:end] = np.arange(first, first + len(text))
             self._slot[at:end] = number
             at = end
-        if int(self._token[:at].min()) < 0 or int(self._token[:at].max()) >= n_vocab:
-            raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
         self.native.n_tokens = at

@@ -52,10 +52,22 @@ class EncoderClient:
         self.ready: EncoderReady | None = None
         """What it has said when it was ready last."""
         self.has_been_ready = asyncio.Event()
+        self._busy_seconds = 0.0
+        self._busy_since: float | None = None
 
     @property
     def state(self) -> EngineState:
         return EngineState[self._keeper.state.name]
+
+    @property
+    def n_waiting(self) -> int:
+        """Texts without a vector so far."""
+        return len(self._queue)
+
+    @property
+    def seconds(self) -> float:
+        """For which it has computed."""
+        return self._busy_seconds + (0 if self._busy_since is None else self._clock() - self._busy_since)
 
     async def run(self) -> None:
         """Keep one running. Raises ModelLoadError if there is never one that is ready.
@@ -112,6 +124,7 @@ class EncoderClient:
             had_work = bool(self._queue)
             for text in self._queue.lost():
                 _fail(text.waiter, UnavailableError("the process for vectors dies of this text"))
+            self._note_busy()
             self._keeper.lost(lambda: had_work)
 
     def _take(self, message: Any) -> None:
@@ -129,7 +142,7 @@ class EncoderClient:
         self._feed()
 
     def _become_ready(self, ready: EncoderReady) -> None:
-        self.ready = ready
+        self.ready, self._queue.together = ready, ready.together
         log.info(
             "ready: %s makes %s of texts up to %d tokens",
             ready.name,
@@ -148,6 +161,12 @@ class EncoderClient:
         process, is_ready = self._keeper.child, self.state is EngineState.READY
         while process and is_ready and (batch := self._queue.take_batch()):
             process.send([each.text for each in batch])
+        self._note_busy()
+
+    def _note_busy(self) -> None:
+        """Begin, end or go on measuring `seconds`."""
+        self._busy_seconds, now = self.seconds, self._clock()
+        self._busy_since = now if self._queue.n_running else None
 
     def _fail_all(self, error: Exception) -> None:
         for text in self._queue.clear():

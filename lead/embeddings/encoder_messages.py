@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 MAX_SEQUENCES = 64
 """Texts that are computed together."""
@@ -19,6 +20,7 @@ L2 = 2
 class LoadEncoder:
     """n_ctx: tokens of a text at most; 0: as many as the model was trained with, up to a usual limit.
 
+    continues_texts: that is what the model is made for: vectors are means of its hidden states.
     nice: how much goes before it on the same cores, as in nice(2). heartbeat_seconds: between signs of life;
     0: none.
     """
@@ -29,13 +31,21 @@ class LoadEncoder:
     n_ctx: int = 0
     nice: int = 0
     heartbeat_seconds: float = 0.0
+    continues_texts: bool = False
+
+
+class Together(NamedTuple):
+    """Which texts are one batch: those with fewer than `n_alone` tokens, of at most `n_tokens` together."""
+
+    n_tokens: int = 512
+    n_alone: int = 512
 
 
 @dataclass(frozen=True, slots=True)
 class EncoderReady:
     """ranks: its one number says how well two texts go together. n_out: numbers of a vector.
 
-    n_ctx: tokens of a text, n_batch: of all texts of a batch, at most.
+    n_ctx: tokens of a text, n_batch: of all texts of a batch, at most. together: which should be one batch.
     """
 
     name: str
@@ -43,6 +53,7 @@ class EncoderReady:
     n_out: int
     n_ctx: int
     n_batch: int
+    together: "Together"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from lead.embeddings.encoder_messages import MAX_SEQUENCES, EncodedText
+from lead.embeddings.encoder_messages import MAX_SEQUENCES, EncodedText, Together
 from lead.tokenizer.fair_queue import Client, FairQueue
 
 T = TypeVar("T")
@@ -13,8 +13,6 @@ T = TypeVar("T")
 MAX_WAITING = 1 << 16
 """Texts."""
 _MAX_WAITING_BYTES = 64 << 20
-_BATCH_TOKENS = 512
-"""More in a batch are not computed faster: every text is compared with all of it."""
 _MAX_TRIES = 3
 
 
@@ -36,6 +34,7 @@ class WaitingText(Generic[T]):
 class EncoderQueue(Generic[T]):
     """Texts wait, by turns of clients, until they are in a batch; batches are answered in order."""
 
+    together: Together = field(default_factory=Together)
     _waiting: FairQueue[WaitingText[T]] = field(
         default_factory=lambda: FairQueue(MAX_WAITING, _MAX_WAITING_BYTES)
     )
@@ -46,6 +45,11 @@ class EncoderQueue(Generic[T]):
     def __len__(self) -> int:
         """How many texts have no vector yet."""
         return len(self._waiting) + len(self._next) + sum(map(len, self._running))
+
+    @property
+    def n_running(self) -> int:
+        """Batches."""
+        return len(self._running)
 
     def push(self, text: WaitingText[T]) -> list[WaitingText[T]]:
         """Returns those that have to go for it (see `FairQueue.push`)."""
@@ -66,7 +70,7 @@ class EncoderQueue(Generic[T]):
         batch: list[WaitingText[T]] = []
         n_tokens = 0
         while len(self._running) < 2 and len(batch) < MAX_SEQUENCES and (text := self._pop()):  # noqa: PLR2004 - see above
-            if batch and (n_tokens + text.n_tokens > _BATCH_TOKENS or text.n_tries or batch[0].n_tries):
+            if batch and not self._may_join(text, batch[0], n_tokens):
                 self._next.appendleft(text)
                 break
             batch.append(text)
@@ -78,6 +82,11 @@ class EncoderQueue(Generic[T]):
         if batch:
             self._running.append(batch)
         return batch
+
+    def _may_join(self, text: WaitingText[T], first: WaitingText[T], n_tokens: int) -> bool:
+        """Whether a text goes into a batch that has so many tokens."""
+        alone = any(each.n_tries or each.n_tokens >= self.together.n_alone for each in (text, first))
+        return not alone and n_tokens + text.n_tokens <= self.together.n_tokens
 
     def answer(self) -> list[WaitingText[T]]:
         """The texts of the oldest batch, whose vectors are there."""

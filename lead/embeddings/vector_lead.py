@@ -12,12 +12,14 @@ from lead.embeddings import model_routes, vector_routes
 from lead.embeddings.encoder_messages import LoadEncoder
 from lead.embeddings.vector_model import VectorModel, VectorModels, n_layers
 from lead.http.application import application, http_options
+from lead.rings.table import RINGS
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, open_address
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
 from shared.models.file_kind import RANK, parts_of, pooling_of
+from shared.seams import plugged
 
 log = logging.getLogger("lead")
 
@@ -55,18 +57,20 @@ class VectorLead:
         ranks = pooling_of(path) == RANK
         name = settings.aliases("")[0] or None
         model = VectorModel(load, settings, name)
-        others = VectorModels.beside(settings.model_copy(update={"vectors": settings.vectors.located()}))
-        self._models = VectorModels(others.embedder if ranks else model, model if ranks else others.ranker)
+        beside = VectorModels.beside(settings.model_copy(update={"vectors": settings.vectors.located()}))
+        self._models = VectorModels(beside.embedder if ranks else model, model if ranks else beside.ranker)
         own = [Key(Principal(Role.BACK, "local"), secrets.token_urlsafe(32))]  # whom nobody knows
         keys = routed.keyring(own) if routed else settings.security.keyring()
         options = http_options(settings, keys)
         options["with_page"] = False
-        self.app = application((model_routes.router, vector_routes.router), **options)
+        others = (module.router for module in plugged(RINGS, "side_routes"))
+        self.app = application((model_routes.router, *others, vector_routes.router), **options)
+        self.app.state.has_metrics = settings.metrics
         if routed:
             from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
 
             self.app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
-        self.app.state.vector_models = self._models
+        self._models.serve_in(self.app)
         self.app.state.vector_lead = vector_routes.AboutLead(settings, model)
         self._server = DrainingServer(
             self.app, settings, _NoAnswers(), on_drain=lambda: None, on_drained=self._models.end
@@ -106,6 +110,8 @@ def _check(settings: LeadSettings, path: Path) -> None:
     kind = "ranks texts" if ranks else "makes vectors of texts"
     if settings.vectors.rerank_model if ranks else settings.vectors.embedding_model:
         raise ConfigError(f"{option}: --model {path} {kind}, too: name one of them")
+    if settings.vectors.serve_embeddings:
+        raise ConfigError(f"--serve-embeddings: --model {path} {kind}: it is for models that continue them")
     if settings.drafting.is_wanted or settings.own_back.is_wanted:
         raise ConfigError(f"--model {path} {kind} and continues none: nothing can be drafted for it")
     if settings.takeover:

@@ -1,6 +1,7 @@
 """A model that makes vectors of texts, or says how well two go together, as the front sees it."""
 
 import asyncio
+import contextlib
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,13 +13,14 @@ from fastapi import FastAPI
 from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import L2, EncodedText, EncoderReady, LoadEncoder
 from lead.generation.engine_state import EngineState
+from lead.http.side_models import SideModel, SideWork, show_side_models
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
 from lead.tokenizer.jobs import MadePrompt, ModelDescription, Prompt, TokenizerJobs
 from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared import cpus
-from shared.errors import ContextExceededError, RequestError
+from shared.errors import ContextExceededError, NotServingError, RequestError
 from shared.llama.model_info import ModelInfo
 from shared.settings.options import AUTO_LAYERS
 
@@ -46,7 +48,7 @@ class Found(NamedTuple):
 class VectorModel:
     def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
         """name: None: as its file calls it."""
-        self._name = name
+        self._name, self._is_other = name, not load.continues_texts
         program = TokenizerProgram(
             model=load.model,
             chat_template=None,
@@ -88,6 +90,20 @@ class VectorModel:
         if self.encoder.ready is None or not self.encoder.state.takes_requests:
             raise self.encoder.state.refusal()
         return self.encoder.ready
+
+    def describe(self) -> SideModel:
+        """Raises NotServingError."""
+        ready = self.ready
+        return SideModel(
+            name=self.name,
+            task="rerank" if ready.ranks else "embedding",
+            info=self.info,
+            n_ctx=ready.n_ctx,
+            n_out=ready.n_out,
+            is_loaded=self.encoder.state is EngineState.READY,
+            work=SideWork(self.n_texts, self.n_tokens, self.encoder.seconds, self.encoder.n_waiting),
+            is_other=self._is_other,
+        )
 
     async def run(self) -> None:
         """Until `encoder.stop`; raises ModelLoadError if it can never be used."""
@@ -155,6 +171,8 @@ class VectorModels:
         """A model that continues texts."""
         options = settings.vectors
 
+        own = settings.source.model if options.serve_embeddings else None
+
         def model(path: Path | None) -> VectorModel | None:
             if path is None:
                 return None
@@ -165,13 +183,26 @@ class VectorModels:
                 n_layers(options.embedding_gpu_layers),
                 options.embedding_ctx_size,
                 nice=_NICE,
+                continues_texts=path == own,
             )
-            return VectorModel(load, settings)
+            return VectorModel(load, settings, settings.aliases("")[0] if path == own else None)
 
-        return cls(model(options.embedding_model), model(options.rerank_model))
+        return cls(model(options.embedding_model or own), model(options.rerank_model))
 
     def __iter__(self) -> Iterator[VectorModel]:
         return iter([model for model in (self.embedder, self.ranker) if model])
+
+    def serve_in(self, app: FastAPI) -> None:
+        app.state.vector_models = self
+        show_side_models(app, self.describe)
+
+    def describe(self) -> list[SideModel]:
+        """Those that can be asked."""
+        found = []
+        for model in self:
+            with contextlib.suppress(NotServingError):
+                found.append(model.describe())
+        return found
 
     def __bool__(self) -> bool:
         return bool(self.embedder or self.ranker)

@@ -12,6 +12,7 @@ from lead.generation.engine_state import EngineState
 from lead.http.client_gone import close_socket
 from lead.http.error_responses import error_response, http_error
 from lead.http.middleware.auth import has_principal, without_key
+from lead.http.side_models import SideModel, side_record
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import NotServingError, UnsupportedError
 from shared.protocol import Refused
@@ -46,7 +47,7 @@ async def health(request: Request) -> Response:
 async def models(request: Request) -> dict[str, Any]:
     """Those that make vectors and ranks."""
     about: AboutLead = request.app.state.vector_lead
-    return {"object": "list", "data": [record(each, about) for each in models_of(request.app)]}
+    return {"object": "list", "data": [_record(each.describe(), about) for each in models_of(request.app)]}
 
 
 @router.get("/v1/models/{name:path}")
@@ -56,7 +57,7 @@ async def model(name: str, request: Request) -> Response:
     about: AboutLead = request.app.state.vector_lead
     for each in models_of(request.app):
         if name == each.name:
-            return JSONResponse(record(each, about))
+            return JSONResponse(_record(each.describe(), about))
     message = f"the model {name!r} does not exist; this lead serves {about.model.name!r}"
     return http_error(404, message, "not_found_error", code="model_not_found")
 
@@ -74,32 +75,13 @@ async def props(request: Request) -> dict[str, Any]:
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": False,
         "endpoint_props": False,
-        "endpoint_metrics": False,
+        "endpoint_metrics": about.settings.metrics,
         "is_sleeping": about.model.encoder.state is EngineState.SLEEPING,
     }
 
 
-def record(model: VectorModel, about: AboutLead) -> dict[str, Any]:
-    """As in OpenAI's list of models, with llama-server's `meta`."""
-    ready, info = model.ready, model.info
-    return {
-        "id": model.name,
-        "aliases": [model.name],
-        "tags": about.settings.tag_names,
-        "object": "model",
-        "created": about.started_at,
-        "owned_by": "llama-duo",
-        "task": "rerank" if ready.ranks else "embedding",
-        "meta": {
-            "vocab_type": info.vocab_type,
-            "n_vocab": info.n_vocab,
-            "n_ctx": ready.n_ctx,
-            "n_ctx_train": info.n_ctx_train,
-            "n_embd": ready.n_out,
-            "n_params": info.n_params,
-            "size": info.size,
-        },
-    }
+def _record(model: SideModel, about: AboutLead) -> dict[str, Any]:
+    return side_record(model, about.settings.tag_names, about.started_at)
 
 
 @router.websocket("/v1/speculation")

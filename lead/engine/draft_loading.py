@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
@@ -117,7 +118,8 @@ def place_draft_model(load: Load) -> Load:
     if not (has_draft_model(load) and devices.has_gpu()):
         gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = size_of(draft.model)
-        return load.model_copy(update={"taken": {gpus[-1].name if gpus else CPU: n_bytes}})
+        more = Counter({gpus[-1].name if gpus else CPU: n_bytes})
+        return load.model_copy(update={"taken": Counter(load.taken) + more})
     with ModelOutline.load(load.model, load.options.on_cpu()) as target:
         n_ctx = draft.options.ctx_size or choose_n_ctx(load.options, target.n_ctx_train)
     options = draft.options.model_copy(update={"ctx_size": n_ctx})
@@ -127,7 +129,7 @@ def place_draft_model(load: Load) -> Load:
         return load
     placed = draft.model_copy(update={"options": placement.options(draft.options)})
     taken = {place: placement.used(place) for place in (CPU, *(each.name for each in placement.devices))}
-    return load.model_copy(update={"draft": placed, "taken": taken})
+    return load.model_copy(update={"draft": placed, "taken": Counter(load.taken) + Counter(taken)})
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:

@@ -81,7 +81,7 @@ class Load(EngineOptions, DiskCacheOptions):
     `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
     measures them. `mtp`: draft with the heads of the model, at most `max_mtp` tokens for a step;
     not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
-    `rpc_timeout` seconds. `taken`: bytes that the draft model will need of the devices and the CPU, by name.
+    `rpc_timeout` seconds. `taken`: bytes that others, as the draft model, will need of devices and the CPU.
     `max_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
     `images`: where the embeddings of images are; None: requests have none.
     """

@@ -1,7 +1,7 @@
 """All metrics of a lead in Prometheus' text format. Metrics that llama-server also has use its names."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
@@ -12,7 +12,9 @@ from lead.backs.registry import Backs
 from lead.engine.commands import OWN_SOURCES
 from lead.generation.occupancy import Occupancy
 from lead.generation.sequences import Sequences
+from lead.http.side_models import SideModel
 from lead.metrics.sequence_metrics import SequenceMetrics
+from lead.metrics.side_metrics import CONTENT_TYPE, side_metrics
 
 # Without a second series for each counter with its creation time.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
@@ -26,7 +28,7 @@ _DRAFTING = {
 class MetricsExporter(Collector):
     """The lead's metrics for Prometheus."""
 
-    content_type = "text/plain; version=0.0.4; charset=utf-8"
+    content_type = CONTENT_TYPE
 
     def __init__(self, sequences: Sequences, backs: Backs) -> None:
         self._sequences = sequences
@@ -40,15 +42,21 @@ class MetricsExporter(Collector):
         self._n_busy = 0.0
         self._drafting_inside: dict[str, dict[str, float]] = {}
         self._occupancy: Occupancy | None = None
+        self._others: Sequence[SideModel] = ()
         sequences.observe(self._of_sequences)
 
-    def export(self, report: Mapping[str, Any] | None, occupancy: Occupancy | None = None) -> bytes:
+    def export(
+        self,
+        report: Mapping[str, Any] | None,
+        occupancy: Occupancy | None = None,
+        others: Sequence[SideModel] = (),
+    ) -> bytes:
         """Prometheus' text format.
 
         `report` is `SpeculationManager.describe`'s, if it could be had; `occupancy` is None while it is not
-        known.
+        known. others: models beside the one that continues texts.
         """
-        self._occupancy = occupancy
+        self._occupancy, self._others = occupancy, others
         if report is not None:
             self._learn(report)
         text = generate_latest(self._registry)
@@ -92,6 +100,7 @@ class MetricsExporter(Collector):
         if self._occupancy:
             yield from _gauges(self._occupancy)
         yield from self._rates()
+        yield from side_metrics(self._others)
 
     def _drafting(self) -> Iterator[Metric]:
         """Counters of the draft model or the heads inside the engine, if there are any."""

@@ -8,6 +8,8 @@ from fastapi.responses import Response
 
 from lead.generation.occupancy import Occupancy
 from lead.http.services import Services, get_services
+from lead.http.side_models import side_models
+from lead.metrics.side_routes import SWITCHED_OFF
 from shared.errors import UnsupportedError
 
 if TYPE_CHECKING:  # see `opened`
@@ -24,7 +26,7 @@ async def metrics(request: Request, services: Annotated[Services, Depends(get_se
     """Prometheus' text format; switched off unless the lead was started with --metrics."""
     exporter: MetricsExporter | None = request.app.state.metrics
     if exporter is None:
-        raise UnsupportedError("This server does not support metrics endpoint. Start it with `--metrics`")
+        raise UnsupportedError(SWITCHED_OFF)
     report = None
     try:
         async with asyncio.timeout(_ENGINE_TIMEOUT):
@@ -33,7 +35,8 @@ async def metrics(request: Request, services: Annotated[Services, Depends(get_se
         pass
     ready = services.engine.ready
     occupancy = Occupancy.of(services.sequences, ready) if ready else None
-    response = Response(exporter.export(report, occupancy), media_type=exporter.content_type)
+    text = exporter.export(report, occupancy, side_models(request.app))
+    response = Response(text, media_type=exporter.content_type)
     # Spelled like llama-server's; `headers` would write it in lower case.
     response.raw_headers.append((b"Process-Start-Time-Unix", str(services.started_at).encode()))
     return response

@@ -26,6 +26,7 @@ Seams:
     kind             another program than a lead with one model (`lead.cli`)
     routes           has a `router` with endpoints of every lead, also of one with --models-dir
     model_routes     has a `router` with endpoints of a lead with one model
+    side_routes      has a `router` with endpoints of a lead that continues no text
     opened           is told when the vocabulary has been read (`lead.server.app`)
     before_load      in the engine's process: changes what is loaded, or what has to be there for it
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from lead.settings.lead_settings import LeadSettings
+from lead.settings.vector_models import COMPUTING_BYTES
 from shared.errors import ConfigError
 from shared.keeper import in_thread
 from shared.models.file_kind import pooling_of, size_of
@@ -21,8 +22,6 @@ from shared.python_child import ChildProcess, child_command
 
 PROCESS_BYTES = 300 << 20
 """What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
-_VECTOR_BYTES = 256 << 20
-"""What a model that makes vectors computes with, besides its weights."""
 _SECONDS = 120.0
 
 
@@ -69,7 +68,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from shared.llama.placement import CPU  # noqa: PLC0415
 
     if (path := settings.source.model) and pooling_of(path) is not None:
-        return MemoryNeed(sizes={CPU: size_of(path) + _VECTOR_BYTES + PROCESS_BYTES})
+        return MemoryNeed(sizes={CPU: size_of(path) + COMPUTING_BYTES + PROCESS_BYTES})
     settings = settings.model_copy(update={"source": settings.source.located()})
     assert settings.source.model
     load = placed_load(settings, settings.source.model)

@@ -26,7 +26,7 @@ _OF_THE_LEAD: Final = frozenset(
     {
         *(SecurityOptions.model_fields.keys() - {"private_by_default"}),
         *ServedModels.model_fields,
-        *("embedding_model", "rerank_model"),
+        *("embedding_model", "rerank_model", "serve_embeddings"),
         *("host", "port", "announce", "ui", "takeover", "drain_notice_seconds", "print"),
         *("check", "list_devices", "config", "log_level", "log_json"),
     }

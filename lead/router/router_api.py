@@ -3,10 +3,10 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket
 from fastapi.responses import JSONResponse, Response
@@ -31,8 +31,8 @@ from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
 from lead.router.model_pool import ModelState, PooledModel
 from lead.router.models_file import ServedModel
-from lead.settings.cache_shares import size_if_known
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
+from shared.models.file_facts import size_if_known, task_of
 from shared.models.file_kind import read_beginning
 
 router = APIRouter(route_class=JsonRoute)
@@ -41,6 +41,11 @@ _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
 _UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
 """Ollama's paths at which `keep_alive: 0` without this field only unloads the model."""
+_PATHS_OF_TASKS = {
+    "embedding": ("/embed", "/embedding", "/embeddings"),
+    "rerank": ("/rerank", "/reranking"),
+}
+"""How the paths end that are not for models that continue texts."""
 Name = Annotated[str, Field(max_length=1000)]
 
 
@@ -65,10 +70,13 @@ class RouterServices:
                     return model.name
         return None
 
-    def default(self) -> str | None:
-        """The model of requests that name none: the last one in use, or the only one that there is."""
+    def default(self, path: str) -> str | None:
+        """The model of requests that name none: the last in use that is made for `path`, or the only one."""
+        task = next((task for task, ends in _PATHS_OF_TASKS.items() if path.endswith(ends)), None)
         for model in self.host.pool.awake():
-            return model.name
+            process = self.host.process(model.name)
+            if process is None or process.about.record.get("task") == task:
+                return model.name
         starting = [model.name for model in self.host.models.values() if model.on_startup or model.pinned]
         return next(iter(starting), None) or (
             next(iter(self.host.models)) if len(self.host.models) == 1 else None
@@ -115,11 +123,11 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
             await services.reload()
         except ConfigError as error:
             raise UnavailableError(f"the models stay as they were: {error}") from error
-    sizes = await _sizes(services.host.models.values())
     found = services.host.models.values()
+    files = await _files(found)
     return {
         "object": "list",
-        "data": [_record(model, services, sizes) for model in found],
+        "data": [_record(model, services, files[model.name]) for model in found],
         "models": [{"name": model.name, "model": model.name} for model in found],
     }
 
@@ -146,10 +154,10 @@ async def unload(body: ModelByName, services: Routing) -> Response:
 @router.get("/models/{name:path}", include_in_schema=False)
 async def show_model(name: str, services: Routing) -> Response:
     """The record of a model, by any of its names."""
-    sizes = await _sizes(services.host.models.values())
     if (found := services.find(name)) is None:
         return _unknown(name, services)
-    return JSONResponse(_record(services.host.models[found], services, sizes))
+    model = services.host.models[found]
+    return JSONResponse(_record(model, services, (await _files([model]))[found]))
 
 
 @router.get("/api/version")
@@ -215,7 +223,7 @@ async def forward(request: Request, services: Routing) -> Response:
 def _unnamed(request: Request, services: RouterServices) -> str:
     """The model of a request that names none; only a POST request starts it."""
     is_of_back = request.scope["path"] in _OF_BACKS
-    name = services.relay.model_for(request) if is_of_back else services.default()
+    name = services.relay.model_for(request) if is_of_back else services.default(request.scope["path"])
     if name is not None and (request.method == "POST" or services.host.process(name)):
         return name
     names = ", ".join(services.host.models) or "none"
@@ -230,10 +238,21 @@ def _unknown(name: str, services: RouterServices) -> Response:
     return http_error(404, message, "not_found_error", code="model_not_found")
 
 
-async def _sizes(models: Iterable[ServedModel]) -> dict[str, int]:
-    """Of their files, in bytes, by name; read in a thread, as all that is in files: a disk may be slow."""
+class _FileFacts(NamedTuple):
+    """task: what the model is for, if it does not continue texts."""
+
+    n_bytes: int
+    task: str | None
+
+
+async def _files(models: Iterable[ServedModel]) -> dict[str, _FileFacts]:
+    """Of each model, by name; read in a thread, as all that is in files: a disk may be slow."""
     found = list(models)
-    return await asyncio.to_thread(lambda: {model.name: size_if_known(model.path) for model in found})
+    return await asyncio.to_thread(lambda: {model.name: _file(model.path) for model in found})
+
+
+def _file(path: Path | None) -> _FileFacts:
+    return _FileFacts(size_if_known(path), task_of(path) if path else None)
 
 
 async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, Any]]:
@@ -242,7 +261,7 @@ async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, 
     return await asyncio.to_thread(lambda: {model.name: _ollama_record(model) for model in found})
 
 
-def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _record(model: ServedModel, services: RouterServices, file: _FileFacts) -> dict[str, Any]:
     """As llama-server's router describes it; of a loaded model, with what that says of itself."""
     pooled, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
@@ -257,7 +276,8 @@ def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, in
         "status": _status(pooled),
         "pinned": model.pinned,
         "needs": need.sizes if need else None,
-        "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
+        "meta": process.about.record.get("meta") if process else {"size": file.n_bytes},
+        **({"task": file.task} if file.task else {}),
     }
 
 
@@ -293,13 +313,14 @@ def _running_record(pooled: PooledModel, services: RouterServices, record: dict[
 def _details_of(model: ServedModel) -> dict[str, Any]:
     """What /api/show says of a model that is not loaded, nor should be for that."""
     details = _ollama_details(model)
+    task = task_of(model.path) if model.path else None
     return {
         "modelfile": "",
         "parameters": "",
         "template": "",
         "details": details,
         "model_info": {"general.architecture": details["family"]},
-        "capabilities": ["completion", "tools"],
+        "capabilities": [task] if task else ["completion", "tools"],
         "modified_at": _modified(model.path),
     }
 

@@ -1,12 +1,10 @@
 """Shares of the host memory for earlier texts, of each model that one lead starts."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 from lead.settings.lead_settings import LeadSettings
-from shared.errors import ModelLoadError
 from shared.free_memory import MEMORY_SHARE
-from shared.models.file_kind import size_of
+from shared.models.file_facts import size_if_known
 
 _DRAFTING_SHARE = 1 / 8
 """The share of each small model: its tokens take less memory, and are soon read again."""
@@ -27,6 +25,7 @@ def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
     (`plan_memory`). Only a back does not know the target's, and supposes that they are on the CPU.
     """
     drafting, own_back = settings.drafting, settings.own_back
+    free_bytes -= settings.beside_bytes
     n_mib = _share(settings, free_bytes)
     n_small = int(_DRAFTING_SHARE * n_mib)
     n_draft, n_back = n_small * drafting.is_wanted, n_small * own_back.is_wanted
@@ -37,11 +36,3 @@ def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
 def _share(settings: LeadSettings, free_bytes: int) -> int:
     n_mib = max(0, int(MEMORY_SHARE * free_bytes)) >> 20
     return n_mib if settings.compute.cache_ram < 0 else min(n_mib, settings.compute.cache_ram)
-
-
-def size_if_known(model: Path | None) -> int:
-    """In bytes; 0 where it cannot be read: whoever loads it says why."""
-    try:
-        return size_of(model) if model else 0
-    except (ModelLoadError, OSError):
-        return 0

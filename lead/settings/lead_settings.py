@@ -21,8 +21,10 @@ from lead.settings.served_models import ServedModels
 from lead.settings.vector_models import VectorModelOptions
 from shared import cpus
 from shared.errors import ConfigError
+from shared.llama.placement import CPU
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
+from shared.models.file_facts import size_if_known
 from shared.progress import progress_bar
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
@@ -248,11 +250,12 @@ class LeadSettings(FileSettings):
             raise OptionError("models_dir", "cannot be combined with --model or --hf-repo")
         if self.served.models_dir is not None and self.takeover:
             raise OptionError("takeover", "cannot be combined with --models-dir")
-        if self.served.models_dir is not None and self.vectors.is_wanted:
-            name = "embedding_model" if self.vectors.embedding_model else "rerank_model"
+        if self.served.models_dir is not None and (name := self.vectors.asked):
             raise OptionError(
-                name, "with --models-dir, put the file into that folder: it is a model as others"
+                name, "with --models-dir, put a model for that into the folder: it is one as others"
             )
+        if self.vectors.serve_embeddings and not (self.source.model or self.source.hf_repo):
+            raise OptionError("serve_embeddings", "needs --model or --hf-repo")
         if self.served.models_file is not None and self.served.models_dir is None:
             raise OptionError("models_file", "needs --models-dir")
         return self
@@ -364,6 +367,14 @@ class LeadSettings(FileSettings):
         """The options to load the model with, and the number of threads that was chosen."""
         return self.compute.model_copy(update={"threads": self.n_threads})
 
+    @property
+    def beside_bytes(self) -> int:
+        """Of the host's memory, for what runs beside the engine and its drafts."""
+        shares_weights = self.compute.n_gpu_layers == 0 and self.compute.load_mode not in {"none", "dio"}
+        if self.vectors.serve_embeddings and not shares_weights:
+            return self.images.n_bytes + self.vectors.n_bytes + size_if_known(self.source.model)
+        return self.images.n_bytes + self.vectors.n_bytes
+
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
         """The model that the engine loads, once it is `located`, and how it drafts.
 
@@ -378,6 +389,7 @@ class LeadSettings(FileSettings):
             mtp=self.drafting.mtp,
             max_mtp=self.drafting.draft_max,
             max_threads=self._max_threads,
+            taken={CPU: self.beside_bytes} if self.beside_bytes else {},
             **dict(self.workers),
             **dict(self.disk),
             **dict(self.engine) | {"suffix_memory": self.suffix_mib},

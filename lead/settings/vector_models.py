@@ -3,12 +3,16 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from shared.errors import ConfigError
+from shared.models.file_facts import size_if_known
 from shared.models.file_kind import RANK, parts_of, pooling_of
 from shared.settings.model_options import MAX_CTX, MAX_THREADS
-from shared.settings.options import GpuLayers, OptionGroup, ThreadCount
+from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadCount
+
+COMPUTING_BYTES = 256 << 20
+"""What such a model takes of memory, besides its weights."""
 
 
 class VectorModelOptions(OptionGroup):
@@ -24,6 +28,12 @@ class VectorModelOptions(OptionGroup):
         None,
         description="path of a reranker (GGUF), such as bge-reranker, jina-reranker or Qwen3-Reranker: "
         "answers /v1/rerank",
+    )
+    serve_embeddings: bool = Field(
+        False,
+        description="answer /v1/embeddings with the mean of the --model's own hidden states, which say less "
+        "than the vectors of an embedding model. A process of its own computes them, on a CPU with the same "
+        "weights in memory",
     )
     embedding_ctx_size: int = Field(
         0,
@@ -45,9 +55,23 @@ class VectorModelOptions(OptionGroup):
         description="number of layers of these models to store in VRAM; -1 or auto, -2 or all: all",
     )
 
+    @model_validator(mode="after")
+    def _check_embedder(self) -> Self:
+        if self.serve_embeddings and self.embedding_model:
+            raise OptionError("serve_embeddings", "--embedding-model makes them: name one of the two")
+        return self
+
     @property
-    def is_wanted(self) -> bool:
-        return self.embedding_model is not None or self.rerank_model is not None
+    def asked(self) -> str:
+        """The first of the options that ask for one; empty: none does."""
+        names = ("embedding_model", "rerank_model", "serve_embeddings")
+        return next((name for name in names if getattr(self, name)), "")
+
+    @property
+    def n_bytes(self) -> int:
+        """What these models take of the host's memory, but for the weights of --serve-embeddings."""
+        sizes = [size_if_known(path) for path in (self.embedding_model, self.rerank_model) if path]
+        return sum(sizes) + COMPUTING_BYTES * (len(sizes) + self.serve_embeddings)
 
     def located(self) -> Self:
         """With files that are there, and of the right kind; raises ConfigError."""

@@ -72,6 +72,12 @@ def test_the_only_model_is_named_if_the_server_requires_one():
     assert [body.get("model") for body in lead.bodies] == [None, "big", "big"]
 
 
+def test_models_that_do_not_chat_are_left_out():
+    listed = {"data": [{"id": "big"}, {"id": "vectors", "task": "embedding"}, {"id": "x", "task": ["chat"]}]}
+    with FakeLead(places={"/v1/models": listed}).client() as client:
+        assert client.models() == ["big", "x"]
+
+
 def test_the_user_is_asked_to_choose_among_several_models():
     lead = FakeLead(refuses(400, "model is required"), places=models("big", "small"))
     with pytest.raises(RejectedError, match=r"model is required \(It has several models: choose one"):

@@ -22,6 +22,15 @@ def test_vectors_are_made_beside_answers(tmp_path, target):
         assert client.post("/v1/rerank", json={"query": "a", "documents": ["b"]}).status_code == 501
 
 
+def test_a_model_that_continues_texts_makes_vectors_of_its_own(target):
+    lead, url = start_lead("--model", str(target), "--serve-embeddings", *LEAD)
+    with lead, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+        lead.wait_for("embeddings INFO: ready")
+        reply = client.post("/v1/embeddings", json={"input": ["Once upon a time", "Once " * 100]})
+        assert len(reply.json()["data"]) == 2
+        assert ask(url, max_tokens=4).done
+
+
 def test_a_wrong_file_ends_the_lead_in_a_sentence(target):
     done = run_to_end(
         "lead", "--model", str(target), "--embedding-model", str(target), "--port", "0", status=1

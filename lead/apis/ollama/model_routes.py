@@ -6,28 +6,20 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic_core import to_json
 
-from lead.apis.ollama.ollama_records import (
-    FOREVER,
-    VERSION,
-    model_details,
-    model_record,
-    running_record,
-    tagged,
-    time_text,
-)
+from lead.apis.ollama.ollama_records import FOREVER, VERSION, running_record, tagged
 from lead.apis.ollama.ollama_render import OllamaRenderer
 from lead.apis.ollama.ollama_request import OllamaChatRequest, OllamaGenerateRequest, OllamaModelRequest
+from lead.apis.ollama.shown_models import listed, running_sides, shown, shown_side
 from lead.generation.engine_state import EngineState
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
 from lead.http.routes.completions import CompletionRequest
 from lead.http.services import Services, get_ready_services, get_services
+from lead.http.side_models import other_models, side_models
 from lead.http.sse import respond
 from shared.errors import UnsupportedError
 
 router = APIRouter(route_class=JsonRoute, prefix="/api")
-
-_BILLION, _MILLION = 10**9, 10**6
 
 
 @router.post("/chat")
@@ -69,42 +61,33 @@ async def version() -> dict[str, Any]:
 
 
 @router.get("/tags")
-async def tags(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """The one model that is served."""
-    return {"models": [_about(services)]}
+async def tags(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
+    """The model that is served, and those beside it."""
+    others = [listed(each.name, each.info, services.started_at) for each in other_models(request.app)]
+    return {"models": [_about(services), *others]}
 
 
 @router.get("/ps")
-async def running(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """The model while it is in memory."""
-    ready = services.engine.ready
-    if ready is None or services.engine.state is EngineState.SLEEPING:
-        return {"models": []}
-    return {"models": [running_record(_about(services), FOREVER, ready.n_ctx_sequence)]}
+async def running(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
+    """Models while they are in memory."""
+    found, ready = running_sides(other_models(request.app), services.started_at), services.engine.ready
+    if ready is not None and services.engine.state is not EngineState.SLEEPING:
+        found = [running_record(_about(services), FOREVER, ready.n_ctx_sequence), *found]
+    return {"models": found}
 
 
 @router.post("/show")
 async def show(
-    body: OllamaModelRequest, services: Annotated[Services, Depends(get_services)]
+    body: OllamaModelRequest, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """The model's metadata, by any name: there is one model."""
-    del body
+    """The metadata of a model beside the one that is served, or of that, by any other name."""
+    if found := shown_side(other_models(request.app), body.model or body.name, services.started_at):
+        return found
     model = services.vocabulary.model
-    info, thinks = model.info, ["thinking"] if model.reasons else []
-    return {
-        "modelfile": "",
-        "parameters": "",
-        "template": model.template,
-        "details": _details(services),
-        "model_info": {
-            "general.architecture": info.architecture,
-            "general.parameter_count": info.n_params,
-            f"{info.architecture}.context_length": info.n_ctx_train,
-            f"{info.architecture}.embedding_length": info.n_embd,
-        },
-        "capabilities": ["completion", "tools", *thinks, *(["vision"] if services.images else [])],
-        "modified_at": time_text(services.started_at),
-    }
+    thinks = ["thinking"] if model.reasons else []
+    embeds = ["embedding"] if len(side_models(request.app)) > len(other_models(request.app)) else []
+    capabilities = ["completion", "tools", *thinks, *(["vision"] if services.images else []), *embeds]
+    return shown(model.info, services.started_at, capabilities, model.template)
 
 
 @router.post("/pull", include_in_schema=False)
@@ -129,15 +112,4 @@ def _name(services: Services) -> str:
 
 
 def _about(services: Services) -> dict[str, Any]:
-    info = services.vocabulary.info
-    identity = (info.name, info.size, info.n_params, info.file_type)
-    modified_at = time_text(services.started_at)
-    return model_record(services.alias, info.size, modified_at, identity, _details(services))
-
-
-def _details(services: Services) -> dict[str, Any]:
-    info = services.vocabulary.info
-    n = info.n_params
-    n_params = f"{n / _BILLION:.1f}B" if n >= _BILLION else f"{n / _MILLION:.2f}M"
-    file_type = info.description.split()[-1] if info.description else "unknown"
-    return model_details(info.architecture, n_params, file_type)
+    return listed(services.alias, services.vocabulary.info, services.started_at)

@@ -150,7 +150,7 @@ async function poll() {
   const number = ++asked;
   try {
     if (!knowsModel) {
-      models = (await lead.models()).data.map((model) => model.id);
+      models = (await lead.models()).data.filter((model) => !model.task).map((model) => model.id);
       tell(byId("model"), models.length === 1 ? models[0] : `${models.length} models`);
       settings.offer(models);
       await invitations.look();

@@ -10,6 +10,7 @@ from lead.generation.engine_state import EngineState
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services, get_services
+from lead.http.side_models import model_meta, other_models, side_models, side_record
 from shared.errors import NotServingError, UnsupportedError
 from shared.sampling.parameters import SamplingParameters
 
@@ -34,17 +35,30 @@ async def health(request: Request) -> Response:
 
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
-async def models(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """The one model that is served."""
-    return {"object": "list", "data": [_record(services)], "models": [_ollama_record(services)]}
+async def models(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
+    """The model that is served, and those beside it."""
+    others = other_models(request.app)
+    records = [side_record(each, services.settings.tag_names, services.started_at) for each in others]
+    capabilities = ["completion", *(["multimodal"] if services.images else [])]
+    of_ollama = [_ollama_record(each.name, [each.task]) for each in others]
+    return {
+        "object": "list",
+        "data": [_record(services), *records],
+        "models": [_ollama_record(services.alias, capabilities), *of_ollama],
+    }
 
 
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
-async def model(name: str, services: Annotated[Services, Depends(get_services)]) -> Response:
-    """The model, by one of its names."""
+async def model(
+    name: str, request: Request, services: Annotated[Services, Depends(get_services)]
+) -> Response:
+    """A model, by one of its names."""
     if name in services.aliases:
         return JSONResponse(_record(services))
+    for other in other_models(request.app):
+        if name == other.name:
+            return JSONResponse(side_record(other, services.settings.tag_names, services.started_at))
     message = f"the model {name!r} does not exist; this lead serves {services.alias!r}"
     return http_error(404, message, "not_found_error", code="model_not_found")
 
@@ -63,15 +77,7 @@ def _record(services: Services) -> dict[str, Any]:
             "input_modalities": ["text", *(["image"] if services.images else [])],
             "output_modalities": ["text"],
         },
-        "meta": {
-            "vocab_type": info.vocab_type,
-            "n_vocab": info.n_vocab,
-            "n_ctx": ready.n_ctx_sequence if ready else None,
-            "n_ctx_train": info.n_ctx_train,
-            "n_embd": info.n_embd,
-            "n_params": info.n_params,
-            "size": info.size,
-        },
+        "meta": model_meta(info) | {"n_ctx": ready.n_ctx_sequence if ready else None},
     }
 
 
@@ -85,7 +91,9 @@ async def adapters(services: Annotated[Services, Depends(get_services)]) -> list
 
 
 @router.get("/props")
-async def props(services: Annotated[Services, Depends(get_ready_services)]) -> dict[str, Any]:
+async def props(
+    request: Request, services: Annotated[Services, Depends(get_ready_services)]
+) -> dict[str, Any]:
     """Settings and properties of the model."""
     model, ready = services.vocabulary.model, services.engine.ready
     assert ready
@@ -116,12 +124,12 @@ async def props(services: Annotated[Services, Depends(get_ready_services)]) -> d
         "draft_model": ready.draft_model,
         "mtp": ready.mtp,
         "devices": ready.devices,
+        "other_models": {each.name: each.task for each in side_models(request.app)},
     }
 
 
-def _ollama_record(services: Services) -> dict[str, Any]:
+def _ollama_record(name: str, capabilities: list[str]) -> dict[str, Any]:
     """The record that llama-server adds for Ollama's clients; it is mostly empty there, too."""
-    name = services.alias
     return {
         "name": name,
         "model": name,
@@ -131,7 +139,7 @@ def _ollama_record(services: Services) -> dict[str, Any]:
         "type": "model",
         "description": "",
         "tags": [""],
-        "capabilities": ["completion", *(["multimodal"] if services.images else [])],
+        "capabilities": capabilities,
         "parameters": "",
         "details": {"format": "gguf", "family": "", "families": [""], "parameter_size": ""},
     }

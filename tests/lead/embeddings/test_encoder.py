@@ -74,6 +74,14 @@ def test_a_text_alone_and_among_others_has_the_vector_of_llama_cpp(tmp_path, arc
         assert np.abs(np.array(found) - expected).max() < 5e-4
 
 
+def test_a_model_that_continues_texts_can_give_the_mean_of_its_states(tiny_model):
+    texts = [tokens(n, seed=n) for n in (7, 64, 150)]
+    encoder = VectorEncoder(LoadEncoder(tiny_model("llama"), 1, continues_texts=True))
+    found = np.array(vectors(encoder, *texts))
+    encoder.close()
+    assert np.abs(found - of_llama_cpp(tiny_model("llama"), texts, gguf.PoolingType.MEAN)).max() < 5e-4
+
+
 def of_llama_cpp(path, texts, pooling):
     """By the high-level class of llama-cpp-python, one text at a time."""
     model = llama_cpp.llama.Llama(

@@ -4,7 +4,7 @@ from array import array
 
 import pytest
 
-from lead.embeddings.encoder_messages import MAX_SEQUENCES, EncodedText
+from lead.embeddings.encoder_messages import MAX_SEQUENCES, EncodedText, Together
 from lead.embeddings.encoder_queue import EncoderQueue, WaitingText
 from lead.tokenizer.fair_queue import Client
 
@@ -38,6 +38,13 @@ def test_a_batch_ends_where_the_next_text_would_be_too_much(queue):
     assert [names(queue.take_batch()) for _ in range(2)] == [[0], []]
     queue.answer()
     assert names(queue.take_batch()) == [1, 2]
+
+
+def test_a_long_text_is_alone(queue):
+    queue.together = Together(n_tokens=100, n_alone=50)
+    for name, n_tokens in enumerate((40, 40, 50, 10, 10)):
+        push(queue, name, n_tokens)
+    assert [names(queue.take_batch()), names(queue.take_batch())] == [[0, 1], [2]]
 
 
 def test_a_text_larger_than_usual_batches_is_computed_alone(queue):

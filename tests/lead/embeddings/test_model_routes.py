@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lead.embeddings.encoder_messages import EncoderReady, LoadEncoder
+from lead.embeddings.encoder_messages import EncoderReady, LoadEncoder, Together
 from lead.embeddings.vector_model import VectorModel, VectorModels
 from lead.generation.engine_state import EngineState
 from lead.settings.lead_settings import LeadSettings
@@ -20,7 +20,7 @@ class FakeEncoder:
     state = EngineState.READY
 
     def __init__(self, *, ranks=False):
-        self.ready = EncoderReady("tiny", ranks, 1 if ranks else 4, 8, 512)
+        self.ready = EncoderReady("tiny", ranks, 1 if ranks else 4, 8, 512, Together(63, 64))
         self.texts = []
 
     async def encode(self, _client, texts):
@@ -123,6 +123,11 @@ async def test_a_text_that_is_too_long_is_named(client):
     error = (await ask(client, status=400, input=["one", "x " * 8]))["error"]
     assert error["message"] == "input.1: this text has 9 tokens, and tiny reads at most 8"
     assert error["code"] == "context_length_exceeded"
+
+
+async def test_too_many_texts_are_refused_with_how_many_may_be(client):
+    error = (await ask(client, status=400, input=["a"] * 4097))["error"]
+    assert (error["param"], "at most 4096 texts" in error["message"]) == ("input", True)
 
 
 async def test_ollama_cuts_texts_unless_told_otherwise(client, models):

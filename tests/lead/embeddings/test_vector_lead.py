@@ -6,10 +6,12 @@ import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from lead import cli
 from lead.embeddings.kind import kind
 from lead.embeddings.vector_lead import VectorLead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
+from shared.models.hub import Hub
 from shared.protocol import Refused
 
 
@@ -27,6 +29,7 @@ def test_a_text_model_makes_another_lead(tiny_model):
     [
         ({"back": "builtin"}, "nothing can be drafted"),
         ({"takeover": True}, "--takeover"),
+        ({"serve_embeddings": True}, "--serve-embeddings"),
         ({"embedding_model": "same"}, "--embedding-model.*name one of them"),
     ],
 )
@@ -37,7 +40,7 @@ def test_what_it_does_not_do_is_refused_in_a_sentence(bert, options, message):
 
 
 async def test_it_makes_vectors_and_ranks_and_says_why_it_does_nothing_else(bert, ranker):
-    lead = kind(settings(bert, rerank_model=ranker, alias="mine"), None)
+    lead = kind(settings(bert, rerank_model=ranker, alias="mine", metrics=True), None)
     assert isinstance(lead, VectorLead)
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(lead.app), base_url="http://127.0.0.1"
@@ -58,6 +61,14 @@ async def test_it_makes_vectors_and_ranks_and_says_why_it_does_nothing_else(bert
             assert len(reply.json()["data"][0]["embedding"]) == 32
             reply = await client.post("/v1/rerank", json={"query": "fox", "documents": ["a", "b"]})
             assert len(reply.json()["results"]) == 2
+            tags = (await client.get("/api/tags")).json()["models"]
+            assert [each["name"] for each in tags] == ["mine:latest", "tiny-BERT:latest"]
+            assert len((await client.get("/api/ps")).json()["models"]) == 2
+            assert (await client.get("/api/version")).is_success
+            shown = await client.post("/api/show", json={"name": "mine:latest"})
+            assert shown.json()["capabilities"] == ["embedding"]
+            assert (await client.post("/api/show", json={"model": "other"})).status_code == 400
+            assert 'embedding_texts_total{model="mine"} 1.0' in (await client.get("/metrics")).text
             refused = await client.post("/v1/chat/completions", json={})
             assert refused.status_code == 501
             assert refused.json()["error"]["message"] == (
@@ -79,3 +90,9 @@ async def test_it_ends_with_a_sentence_if_its_file_cannot_be_loaded(bert, tmp_pa
     path.write_bytes(bert.read_bytes()[:5000])
     with pytest.raises(ConfigError, match="cannot be loaded"):
         await asyncio.wait_for(kind(settings(path), None).serve(), 60)
+
+
+def test_a_model_of_the_hub_is_looked_at_before_it_is_served(bert, monkeypatch):
+    monkeypatch.setattr(Hub, "fetch", lambda _hub, _model: bert)
+    program = cli.serving(LeadSettings.from_options(hf_repo="user/repo", port=0, log_level="error"))
+    assert isinstance(program, VectorLead)

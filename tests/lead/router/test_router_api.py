@@ -72,6 +72,14 @@ async def test_without_a_name_the_model_in_use_answers(routed):
     assert house.host.process("a") is None
 
 
+async def test_without_a_name_what_makes_vectors_is_not_asked_to_chat(routed):
+    house = await routed()
+    await house.ask("b")
+    house.host.process("b").about.record["task"] = "embedding"
+    for path, status in {"/v1/embeddings": 201, "/v1/rerank": 400, "/completion": 400}.items():
+        assert (await house.client.post(path, json={"prompt": "x"})).status_code == status
+
+
 async def test_the_only_model_needs_no_name(routed):
     house = await routed("a")
     assert (await house.client.post("/completion", json={"prompt": "x"})).status_code == 201

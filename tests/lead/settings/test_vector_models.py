@@ -1,8 +1,10 @@
 """Files for vectors are checked before anything is loaded."""
 
 import pytest
+from pydantic import ValidationError
 
-from lead.settings.vector_models import VectorModelOptions
+from lead.settings.lead_settings import LeadSettings
+from lead.settings.vector_models import COMPUTING_BYTES, VectorModelOptions
 from shared.errors import ConfigError
 from tests.minilm import tiny_bert
 
@@ -36,3 +38,35 @@ def test_a_file_of_another_kind_is_refused_in_a_sentence(files, option, file, me
 def test_files_of_the_right_kinds_are_taken(files):
     options = VectorModelOptions(embedding_model=files["embedding"], rerank_model=files["ranker"])
     assert options.located() == options
+
+
+def test_vectors_are_made_by_one_model(files):
+    with pytest.raises(ValidationError, match="name one of the two"):
+        VectorModelOptions(embedding_model=files["embedding"], serve_embeddings=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "needs --model"),
+        ({"models_dir": "."}, "folder"),
+    ],
+)
+def test_a_model_makes_vectors_of_its_own_only_where_there_is_one(options, message):
+    with pytest.raises(ValidationError, match=message):
+        LeadSettings.from_options(serve_embeddings=True, **options)
+
+
+def test_their_memory_is_left_to_them(files):
+    settings = LeadSettings.from_options(model=files["text"], rerank_model=files["ranker"])
+    n_bytes = files["ranker"].stat().st_size + COMPUTING_BYTES
+    assert settings.beside_bytes == n_bytes
+    assert settings.load_command(files["text"]).taken == {"CPU": n_bytes}
+    assert LeadSettings.from_options(model=files["text"]).load_command(files["text"]).taken == {}
+
+
+def test_weights_that_the_engine_has_elsewhere_are_read_again(files):
+    options = {"model": files["text"], "serve_embeddings": True}
+    shared = LeadSettings.from_options(n_gpu_layers=0, **options)
+    again = LeadSettings.from_options(n_gpu_layers=9, **options)
+    assert again.beside_bytes - shared.beside_bytes == files["text"].stat().st_size

@@ -1,0 +1,44 @@
+"""What Ollama's clients ask about models, of a lead that continues no text."""
+
+import time
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from lead.apis.ollama.ollama_records import VERSION
+from lead.apis.ollama.ollama_request import OllamaModelRequest
+from lead.apis.ollama.shown_models import listed, running_sides, shown_side
+from lead.http.json_route import JsonRoute
+from lead.http.side_models import side_models
+from shared.errors import RequestError
+
+router = APIRouter(route_class=JsonRoute, prefix="/api")
+
+_STARTED_AT = time.time()
+
+
+@router.get("/version")
+async def version() -> dict[str, Any]:
+    """The version of Ollama whose API this is."""
+    return {"version": VERSION}
+
+
+@router.get("/tags")
+async def tags(request: Request) -> dict[str, Any]:
+    """The models that are served."""
+    return {"models": [listed(each.name, each.info, _STARTED_AT) for each in side_models(request.app)]}
+
+
+@router.get("/ps")
+async def running(request: Request) -> dict[str, Any]:
+    """Those in memory."""
+    return {"models": running_sides(side_models(request.app), _STARTED_AT)}
+
+
+@router.post("/show")
+async def show(body: OllamaModelRequest, request: Request) -> dict[str, Any]:
+    """A model's metadata; raises RequestError."""
+    models = side_models(request.app)
+    if found := shown_side(models, body.model or body.name, _STARTED_AT):
+        return found
+    raise RequestError(f"model: there are {', '.join(each.name for each in models) or 'none'}", "model")

@@ -1,0 +1,76 @@
+"""Models that a lead serves beside the one that continues texts, as its routes show them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import FastAPI
+
+from shared.llama.model_info import ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class SideWork:
+    """What a model has computed so far, in texts, tokens and seconds, and how many texts wait for it."""
+
+    n_texts: int
+    n_tokens: int
+    seconds: float
+    n_waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class SideModel:
+    """One that has been ready. n_ctx: tokens of a text. n_out: numbers that it makes of one.
+
+    is_other: not the one that continues texts, once more.
+    """
+
+    name: str
+    task: Literal["embedding", "rerank"]
+    info: ModelInfo
+    n_ctx: int
+    n_out: int
+    is_loaded: bool
+    work: SideWork
+    is_other: bool = True
+
+
+def show_side_models(app: FastAPI, find: Callable[[], Sequence[SideModel]]) -> None:
+    """What `side_models` returns from now on."""
+    app.state.find_side_models = find
+
+
+def side_models(app: FastAPI) -> Sequence[SideModel]:
+    find: Callable[[], Sequence[SideModel]] | None = getattr(app.state, "find_side_models", None)
+    return find() if find else ()
+
+
+def other_models(app: FastAPI) -> list[SideModel]:
+    """Those with a name of their own."""
+    return [model for model in side_models(app) if model.is_other]
+
+
+def side_record(model: SideModel, tags: Sequence[str], created_at: int) -> dict[str, Any]:
+    """As in OpenAI's list of models, with llama-server's `meta`. created_at: Unix time."""
+    return {
+        "id": model.name,
+        "aliases": [model.name],
+        "tags": tags,
+        "object": "model",
+        "created": created_at,
+        "owned_by": "llama-duo",
+        "task": model.task,
+        "meta": model_meta(model.info) | {"n_ctx": model.n_ctx, "n_embd": model.n_out},
+    }
+
+
+def model_meta(info: ModelInfo) -> dict[str, Any]:
+    return {
+        "vocab_type": info.vocab_type,
+        "n_vocab": info.n_vocab,
+        "n_ctx_train": info.n_ctx_train,
+        "n_embd": info.n_embd,
+        "n_params": info.n_params,
+        "size": info.size,
+    }

@@ -1,0 +1,21 @@
+"""`GET /metrics` of a lead that continues no text."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from lead.http.side_models import side_models
+from shared.errors import UnsupportedError
+
+router = APIRouter()
+
+SWITCHED_OFF = "This server does not support metrics endpoint. Start it with `--metrics`"
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    """Prometheus' text format; switched off unless the lead was started with --metrics."""
+    if not request.app.state.has_metrics:
+        raise UnsupportedError(SWITCHED_OFF)
+    from lead.metrics.side_metrics import CONTENT_TYPE, export_sides  # noqa: PLC0415 - the lead starts faster
+
+    return Response(export_sides(side_models(request.app)), media_type=CONTENT_TYPE)
