@@ -40,7 +40,7 @@ class EncoderClient:
     ) -> None:
         """timeout, sleep_seconds, on_sleep: as in `EngineClient`."""
         self._load = replace(load, heartbeat_seconds=timeout / _BEATS)
-        self._log_options, self._timeout = log_options, timeout
+        self._log_options, self._timeout, self._clock = log_options, timeout, clock
         self._queue: EncoderQueue[_Waiter] = EncoderQueue()
         self._keeper: Keeper[EncoderProcess] = Keeper(
             f"the process of {load.model.name}",
