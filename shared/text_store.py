@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Copy, Forget, Restore, Snapshot, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
-from shared.saved_text import SavedText
-from shared.slot_cache import SlotCache, StoredText, common_prefix_length, least_useful
+from shared.slot_cache import SavedText, SlotCache, StoredText, common_prefix_length, least_useful
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""

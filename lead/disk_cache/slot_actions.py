@@ -17,8 +17,7 @@ from lead.engine.engine import Engine
 from lead.engine.side_jobs import Doing
 from shared.cache_edits import apply_edits
 from shared.errors import RequestError, UnavailableError
-from shared.saved_text import SavedText
-from shared.slot_cache import StoredText
+from shared.slot_cache import SavedText, StoredText
 
 T = TypeVar("T")
 

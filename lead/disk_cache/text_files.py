@@ -23,7 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 from shared.cache_edits import Snapshot
 from shared.cached_files import ABANDONED_SECONDS, write_private, written_whole
-from shared.saved_text import SavedPart, SavedText
+from shared.slot_cache import SavedPart, SavedText
 
 log = logging.getLogger("engine")
 

@@ -20,8 +20,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 from lead.disk_cache.text_files import FolderNews, TextFiles, TextPieces, new_name
 from lead.engine.engine import Engine
 from shared.cache_edits import SlotMemory, apply_edits
-from shared.saved_text import SavedPart, SavedText
-from shared.slot_cache import StoredText
+from shared.slot_cache import SavedPart, SavedText, StoredText
 
 log = logging.getLogger("engine")
 

@@ -111,8 +111,8 @@ class Prefixes:
         return self._stored.best(sequence.context, serves)
 
     def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
-        """Whether `sequence` may wait for `n` tokens of a text on disk: it knows who else has had it."""
-        if not text.may_serve(sequence.request.keep_for) or n < self._n_least_saved:
+        """Whether `sequence` may wait for `n` tokens of a text on disk, which serves its owner only."""
+        if text.owner != sequence.request.keep_for or n < self._n_least_saved:
             return False
         return text.place == "coming" or self._stored.may_fetch(text)
 

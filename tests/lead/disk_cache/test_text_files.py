@@ -19,7 +19,7 @@ from lead.disk_cache.text_files import (
     write_named,
 )
 from shared.cache_edits import Snapshot
-from shared.saved_text import SavedText
+from shared.slot_cache import SavedText
 
 KEY = "0123456789abcdef01234567"
 OTHER_KEY = KEY[::-1]
