@@ -52,10 +52,6 @@ class SavedText(BaseModel, frozen=True):
     n_prefill: int
     parts: tuple[SavedPart, ...]
 
-    @property
-    def n_checkpoints(self) -> int:
-        return sum(part.kind == "state" for part in self.parts)
-
 
 @dataclass(eq=False, slots=True)
 class StoredText:

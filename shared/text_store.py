@@ -169,7 +169,7 @@ class TextStore:
             return None
         # Whole texts are loaded in this step, and forgotten after that.
         held = self._held if self._size.n_part else []
-        if not self._has_place(len(cache), len(cache.checkpoints), held):
+        if not self._has_place(self._size.of(len(cache), len(cache.checkpoints)), held):
             return None
         self._edits += cache.take_edits()
         cache.end_rollback()
@@ -316,15 +316,13 @@ class TextStore:
 
     def may_fetch(self, text: StoredText) -> bool:
         """Whether there can be room in host memory for a text that is on disk, once nothing is held there."""
-        return self._has_place(len(text.tokens), len(text.checkpoints), ())
+        return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
         """Have a text brought from disk, over several steps; not yet, if others have its place."""
         assert text.place == "disk"
-        held = self._held
-        if not self._has_place(len(text.tokens), len(text.checkpoints), held):
+        if not self._clear_place_for(text):
             return
-        self._make_room(self._size.of(len(text.tokens), len(text.checkpoints)), [*held, text])
         text.place = "coming"
         text.describe_saved(self._keys)
         self.n_bytes += self._bytes_of(text)
@@ -340,14 +338,20 @@ class TextStore:
 
         It is not in `--cache-disk`. None: there is no room, as others have its place or it is too large.
         """
-        held = self._held
-        if not self._has_place(len(saved.tokens), saved.n_checkpoints, held):
-            return None
-        self._make_room(self._size.of(len(saved.tokens), saved.n_checkpoints), held)
         text = StoredText.described_by(saved, "coming", self._keys)
+        if not self._clear_place_for(text):
+            return None
         text.saved = None
         self._add(text)
         return text
+
+    def _clear_place_for(self, text: StoredText) -> bool:
+        """Make room in host memory for a text that is not there; False: not now, as others have its place."""
+        held, n_bytes = self._held, self._size_of(text)
+        if not self._has_place(n_bytes, held):
+            return False
+        self._make_room(n_bytes, [*held, text])
+        return True
 
     def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
         """It was read, and is what was written, or it is lost: what forgets it then, at once."""
@@ -414,9 +418,9 @@ class TextStore:
         coming = [text for text in self._texts if text.place == "coming"]
         return coming + [cache.loading for cache in self.caches if cache.loading]
 
-    def _has_place(self, n_tokens: int, n_checkpoints: int, held: Collection[StoredText]) -> bool:
-        """Whether there can be room in host memory for such a text, beside those that stay."""
-        return self._size.holds(self._size.of(n_tokens, n_checkpoints) + sum(map(self._bytes_of, held)))
+    def _has_place(self, n_bytes: int, held: Collection[StoredText]) -> bool:
+        """Whether there can be room in host memory for a text of `n_bytes`, beside those that stay."""
+        return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
 
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> None:
         """Forget texts until there is room for one of `n_bytes`."""
@@ -496,7 +500,11 @@ class TextStore:
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
-        return 0 if text.place == "disk" else self._size.of(len(text.tokens), len(text.checkpoints))
+        """Those that it has, or will have, in host memory."""
+        return 0 if text.place == "disk" else self._size_of(text)
+
+    def _size_of(self, text: StoredText) -> int:
+        return self._size.of(len(text.tokens), len(text.checkpoints))
 
 
 def _tokens(text: StoredText) -> list[int]:
