@@ -95,10 +95,15 @@ def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> in
         return part.stat().st_size
 
 
-def read_named(path: Path, key: str, into: TextPieces) -> int:
-    """Fill `into`, one for each part of the manifest; the file's size. Raises OSError, DamagedTextError."""
+def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
+    """Fill `into`, one for each part of `text`, which `read_manifest` has found there; the file's size.
+
+    Raises OSError, DamagedTextError: also if the file is that of another text by now.
+    """
     with path.open("rb") as file:
-        for part, view in _each(_read_head(file, key), into):
+        if _read_head(file, key) != text:
+            raise DamagedTextError("was replaced while it was read")
+        for part, view in _each(text, into):
             _read_part(file, part, view)
         return file.tell()
 

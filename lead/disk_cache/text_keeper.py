@@ -373,7 +373,7 @@ class SlotActions:
         pieces = _reserve(text, saved.parts, memory)
         is_right = False
         try:
-            n_bytes = yield from self._in_thread(read_named, command.path, self._key, pieces)
+            n_bytes = yield from self._in_thread(read_named, command.path, self._key, saved, pieces)
             is_right = True
         finally:
             _take_back(pieces, memory)
