@@ -118,7 +118,8 @@ class TextKeeper:
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
         """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
-        self._engine, self._files, self._memory, self._clock = engine, files, memory, clock
+        self._engine, self._texts = engine, engine.slots.texts
+        self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
         self._writer = executor(1, "writes texts")  # deletes and looks, too
         self._saving: _Job[SavedText] | None = None
@@ -196,16 +197,16 @@ class TextKeeper:
                 self._take_in(done.result())
 
     def _take_in(self, news: FolderNews) -> None:
-        self._engine.slots.texts.adopt(*news.texts)
+        self._texts.adopt(*news.texts)
         self._names.update(saved.name for saved in news.texts)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._engine.slots.texts.lose(gone))
+        self._left_out.update(self._texts.lose(gone))
         self._names -= gone
 
     def _start_reading(self) -> None:
-        for text in self._engine.slots.texts.pop_wanted():
+        for text in self._texts.pop_wanted():
             assert text.saved
             pieces = _reserve(text, text.saved.parts, self._memory)
             done = self._reader.submit(self._files.read, text.saved, pieces)
@@ -218,23 +219,21 @@ class TextKeeper:
             error = job.done.exception()
             if error:
                 log.warning("a text on disk is lost, and will be read anew: %s", error)
-            apply_edits(self._engine.slots.texts.arrived(job.text, is_right=error is None), self._memory)
+            apply_edits(self._texts.arrived(job.text, is_right=error is None), self._memory)
 
     # To disk
 
     def _start_saving(self, now: float) -> bool:
         """Returns whether something is being written now."""
-        text = self._engine.slots.texts.unsaved(but=self._left_out)
+        text = self._texts.unsaved(but=self._left_out)
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
         pieces = _lend(text, text.saved.parts if text.saved else (), self._memory)
         if pieces is None:
             return False
-        if (
-            sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
-            > self._files.n_max
-        ):
+        n_bytes = sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
+        if n_bytes > self._files.n_max:
             _take_back(pieces, self._memory)
             self._left_out.add(text)
             return False
@@ -257,11 +256,11 @@ class TextKeeper:
         _take_back(job.pieces, self._memory)
         error = job.done.exception()
         if error is None:
-            self._engine.slots.texts.mark_saved(job.text, job.done.result())
+            self._texts.mark_saved(job.text, job.done.result())
             self._start_looking()  # others may have given way
             self._has_failed, self._look_at = False, now  # there may be more
         elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
-            self._engine.slots.texts.mark_saved(job.text, None)
+            self._texts.mark_saved(job.text, None)
         else:
             self._retry_at = now + _RETRY_SECONDS
             if not self._has_failed:
@@ -270,18 +269,18 @@ class TextKeeper:
 
     def _mark_used(self) -> None:
         """What was used, also from host memory, is the last to give way on disk."""
-        for text in self._engine.slots.texts.pop_used():
+        for text in self._texts.pop_used():
             self._left_out.discard(text)
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)
 
     def _delete_dropped(self) -> None:
         """Files of texts that the engine knows no more."""
-        kept = {text.saved.name for text in self._engine.slots.texts.texts if text.saved}
+        kept = {text.saved.name for text in self._texts.texts if text.saved}
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
         self._names &= kept
-        self._left_out.intersection_update(self._engine.slots.texts.texts)
+        self._left_out.intersection_update(self._texts.texts)
 
     def _save_all(self, until: float) -> None:
         """As much as can be written until then."""
@@ -320,17 +319,14 @@ class SlotActions:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
         self._is_busy = True
         try:
-            return (yield from self._act(command))
+            if command.action == "erase":
+                return SlotActed(n_tokens=self._erase(command.slot))
+            if self._memory is None:
+                raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
+            do = self._save if command.action == "save" else self._restore
+            return (yield from do(command, self._memory))
         finally:
             self._is_busy = False
-
-    def _act(self, command: ActOnSlot) -> Doing[SlotActed]:
-        if command.action == "erase":
-            return SlotActed(n_tokens=self._erase(command.slot))
-        if self._memory is None:
-            raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
-        do = self._save if command.action == "save" else self._restore
-        return (yield from do(command, self._memory))
 
     def _save(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
         while (text := self._stored(command.slot)) is None or (pieces := _lend(text, (), memory)) is None:
