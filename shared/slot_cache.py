@@ -1,5 +1,6 @@
 """What is known of one text: in a slot of a model's memory, in host memory, and on disk."""
 
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
@@ -79,10 +80,10 @@ class StoredText:
         return len(self.saved.tokens) >= len(self.tokens)
 
     @classmethod
-    def described_by(cls, saved: SavedText, place: Literal["disk", "coming"], keys: Iterable[int]) -> Self:
-        """What is on disk, as `keys`."""
-        text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=place)
-        text.describe_saved(keys)
+    def on_disk(cls, saved: SavedText) -> Self:
+        """One of which no more is known than this; its snapshots have no keys yet."""
+        text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place="disk")
+        text.describe_saved(itertools.repeat(0))
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:

@@ -321,12 +321,9 @@ class TextStore:
     def fetch(self, text: StoredText) -> None:
         """Have a text brought from disk, over several steps; not yet, if others have its place."""
         assert text.place == "disk"
-        if not self._clear_place_for(text):
-            return
-        text.place = "coming"
-        text.describe_saved(self._keys)
-        self.n_bytes += self._bytes_of(text)
-        self._wanted.append(text)
+        if self._expect(text):
+            self.n_bytes += self._bytes_of(text)
+            self._wanted.append(text)
 
     def pop_wanted(self) -> list[StoredText]:
         """Texts that are to be read from disk; `arrived` has to follow for each."""
@@ -338,19 +335,21 @@ class TextStore:
 
         It is not in `--cache-disk`. None: there is no room, as others have its place or it is too large.
         """
-        text = StoredText.described_by(saved, "coming", self._keys)
-        if not self._clear_place_for(text):
+        text = StoredText.on_disk(saved)
+        if not self._expect(text):
             return None
         text.saved = None
         self._add(text)
         return text
 
-    def _clear_place_for(self, text: StoredText) -> bool:
-        """Make room in host memory for a text that is not there; False: not now, as others have its place."""
+    def _expect(self, text: StoredText) -> bool:
+        """Make room in host memory for a text that is on disk; False: not now, as others have its place."""
         held, n_bytes = self._held, self._size_of(text)
         if not self._has_place(n_bytes, held):
             return False
         self._make_room(n_bytes, [*held, text])
+        text.place = "coming"
+        text.describe_saved(self._keys)
         return True
 
     def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
@@ -379,7 +378,7 @@ class TextStore:
             if len(self._texts) >= _MAX_TEXTS:
                 self._make_room(0, self._held)
             if len(self._texts) < _MAX_TEXTS:  # else all of them are held
-                self._add(StoredText.described_by(saved, "disk", itertools.repeat(0)))
+                self._add(StoredText.on_disk(saved))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
         """The text that was used last of those that are to be written to disk; but: those that are not."""
