@@ -1,13 +1,57 @@
-"""Which tokens are in one slot of a model's memory, or in host memory, as lead and back track it."""
+"""What is known of one text: in a slot of a model's memory, in host memory, and on disk."""
 
+import itertools
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
+from pydantic import BaseModel, NonNegativeInt
+
 from shared.cache_edits import CacheEdit, Forget, Restore, Snapshot, Store, Trim
 from shared.image_span import image_start
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.saved_text import SavedText
+
+
+class SavedPart(BaseModel, frozen=True):
+    """`size` bytes in `file` that hold a `Snapshot`. digest: of them, in hexadecimal.
+
+    file: empty if they follow the manifest.
+    """
+
+    kind: Literal["state", "text"]
+    start: NonNegativeInt
+    end: NonNegativeInt
+    file: str
+    size: NonNegativeInt
+    digest: str
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, file: str, size: int, digest: str) -> Self:
+        assert snapshot.kind != "device"
+        return cls(
+            kind=snapshot.kind, start=snapshot.start, end=snapshot.end, file=file, size=size, digest=digest
+        )
+
+    def snapshot(self, key: int) -> Snapshot:
+        """As it is called in host memory."""
+        return Snapshot(self.kind, key, self.end, self.start)
+
+    def holds(self, snapshot: Snapshot) -> bool:
+        """Whether it is that of `snapshot`, if both are of one text."""
+        return (self.kind, self.start, self.end) == (snapshot.kind, snapshot.start, snapshot.end)
+
+
+class SavedText(BaseModel, frozen=True):
+    """What the manifest of a file says (`--cache-disk`, `--slot-save-path`).
+
+    `tokens` and `n_prefill` as in `StoredText`. owner: whom it serves, and nobody else.
+    """
+
+    name: str
+    owner: str
+    tokens: list[int]
+    n_prefill: int
+    parts: tuple[SavedPart, ...]
 
 
 @dataclass(eq=False, slots=True)
@@ -35,15 +79,11 @@ class StoredText:
             return False
         return len(self.saved.tokens) >= len(self.tokens)
 
-    def may_serve(self, owner: str | None) -> bool:
-        """Whether a text of `owner` may begin with it."""
-        return self.place == "memory" or self.owner == owner
-
     @classmethod
-    def described_by(cls, saved: SavedText, place: Literal["disk", "coming"], keys: Iterable[int]) -> Self:
-        """What is on disk, as `keys`."""
-        text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place=place)
-        text.describe_saved(keys)
+    def on_disk(cls, saved: SavedText) -> Self:
+        """One of which no more is known than this; its snapshots have no keys yet."""
+        text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place="disk")
+        text.describe_saved(itertools.repeat(0))
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Copy, Forget, Restore, Snapshot, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
-from shared.saved_text import SavedText
-from shared.slot_cache import SlotCache, StoredText, common_prefix_length, least_useful
+from shared.slot_cache import SavedText, SlotCache, StoredText, common_prefix_length, least_useful
 
 MIN_TOKENS = 32
 """Fewer are decoded again as quickly."""
@@ -170,7 +169,7 @@ class TextStore:
             return None
         # Whole texts are loaded in this step, and forgotten after that.
         held = self._held if self._size.n_part else []
-        if not self._has_place(len(cache), len(cache.checkpoints), held):
+        if not self._has_place(self._size.of(len(cache), len(cache.checkpoints)), held):
             return None
         self._edits += cache.take_edits()
         cache.end_rollback()
@@ -317,19 +316,14 @@ class TextStore:
 
     def may_fetch(self, text: StoredText) -> bool:
         """Whether there can be room in host memory for a text that is on disk, once nothing is held there."""
-        return self._has_place(len(text.tokens), len(text.checkpoints), ())
+        return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
         """Have a text brought from disk, over several steps; not yet, if others have its place."""
         assert text.place == "disk"
-        held = self._held
-        if not self._has_place(len(text.tokens), len(text.checkpoints), held):
-            return
-        self._make_room(self._size.of(len(text.tokens), len(text.checkpoints)), [*held, text])
-        text.place = "coming"
-        text.describe_saved(self._keys)
-        self.n_bytes += self._bytes_of(text)
-        self._wanted.append(text)
+        if self._expect(text):
+            self.n_bytes += self._bytes_of(text)
+            self._wanted.append(text)
 
     def pop_wanted(self) -> list[StoredText]:
         """Texts that are to be read from disk; `arrived` has to follow for each."""
@@ -341,14 +335,22 @@ class TextStore:
 
         It is not in `--cache-disk`. None: there is no room, as others have its place or it is too large.
         """
-        held = self._held
-        if not self._has_place(len(saved.tokens), saved.n_checkpoints, held):
+        text = StoredText.on_disk(saved)
+        if not self._expect(text):
             return None
-        self._make_room(self._size.of(len(saved.tokens), saved.n_checkpoints), held)
-        text = StoredText.described_by(saved, "coming", self._keys)
         text.saved = None
         self._add(text)
         return text
+
+    def _expect(self, text: StoredText) -> bool:
+        """Make room in host memory for a text that is on disk; False: not now, as others have its place."""
+        held, n_bytes = self._held, self._size_of(text)
+        if not self._has_place(n_bytes, held):
+            return False
+        self._make_room(n_bytes, [*held, text])
+        text.place = "coming"
+        text.describe_saved(self._keys)
+        return True
 
     def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
         """It was read, and is what was written, or it is lost: what forgets it then, at once."""
@@ -376,7 +378,7 @@ class TextStore:
             if len(self._texts) >= _MAX_TEXTS:
                 self._make_room(0, self._held)
             if len(self._texts) < _MAX_TEXTS:  # else all of them are held
-                self._add(StoredText.described_by(saved, "disk", itertools.repeat(0)))
+                self._add(StoredText.on_disk(saved))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
         """The text that was used last of those that are to be written to disk; but: those that are not."""
@@ -415,9 +417,9 @@ class TextStore:
         coming = [text for text in self._texts if text.place == "coming"]
         return coming + [cache.loading for cache in self.caches if cache.loading]
 
-    def _has_place(self, n_tokens: int, n_checkpoints: int, held: Collection[StoredText]) -> bool:
-        """Whether there can be room in host memory for such a text, beside those that stay."""
-        return self._size.holds(self._size.of(n_tokens, n_checkpoints) + sum(map(self._bytes_of, held)))
+    def _has_place(self, n_bytes: int, held: Collection[StoredText]) -> bool:
+        """Whether there can be room in host memory for a text of `n_bytes`, beside those that stay."""
+        return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
 
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> None:
         """Forget texts until there is room for one of `n_bytes`."""
@@ -497,7 +499,11 @@ class TextStore:
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
-        return 0 if text.place == "disk" else self._size.of(len(text.tokens), len(text.checkpoints))
+        """Those that it has, or will have, in host memory."""
+        return 0 if text.place == "disk" else self._size_of(text)
+
+    def _size_of(self, text: StoredText) -> int:
+        return self._size.of(len(text.tokens), len(text.checkpoints))
 
 
 def _tokens(text: StoredText) -> list[int]:

@@ -6,7 +6,7 @@ import random
 from concurrent.futures import Executor, Future
 
 from lead.disk_cache.text_files import DamagedTextError, FolderNews
-from shared.saved_text import SavedPart, SavedText
+from shared.slot_cache import SavedPart, SavedText
 
 
 class FakeTextFiles:

@@ -10,7 +10,7 @@ import pytest
 
 from back.lead_shares import LeadShares
 from lead.backs.assignment import Assignment
-from lead.engine.move_price import MovePrice
+from lead.engine.reuse import MovePrice
 from lead.engine.scheduler import PromptChunk
 from lead.engine.speculation.arrivals import Arrivals
 from lead.engine.speculation.batching import LikeliestFirst

@@ -1,4 +1,4 @@
-"""The question for something to be done with what a slot holds; `lead.disk_cache.slot_actions` does it."""
+"""The question for something to be done with what a slot holds; `SlotActions` does it."""
 
 from pathlib import Path
 from typing import Literal

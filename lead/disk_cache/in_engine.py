@@ -3,9 +3,8 @@
 import logging
 
 from lead.disk_cache.act_on_slot import ActOnSlot
-from lead.disk_cache.slot_actions import SlotActions
 from lead.disk_cache.text_files import TextFiles
-from lead.disk_cache.text_keeper import TextKeeper
+from lead.disk_cache.text_keeper import SlotActions, TextKeeper
 from lead.engine.engine_parts import EngineParts
 from lead.engine.load import Load
 from shared.llama.model import Model

@@ -23,7 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 from shared.cache_edits import Snapshot
 from shared.cached_files import ABANDONED_SECONDS, write_private, written_whole
-from shared.saved_text import SavedPart, SavedText
+from shared.slot_cache import SavedPart, SavedText
 
 log = logging.getLogger("engine")
 
@@ -95,10 +95,15 @@ def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> in
         return part.stat().st_size
 
 
-def read_named(path: Path, key: str, into: TextPieces) -> int:
-    """Fill `into`, one for each part of the manifest; the file's size. Raises OSError, DamagedTextError."""
+def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
+    """Fill `into`, one for each part of `text`, which `read_manifest` has found there; the file's size.
+
+    Raises OSError, DamagedTextError: also if the file is that of another text by now.
+    """
     with path.open("rb") as file:
-        for part, view in _each(_read_head(file, key), into):
+        if _read_head(file, key) != text:
+            raise DamagedTextError("was replaced while it was read")
+        for part, view in _each(text, into):
             _read_part(file, part, view)
         return file.tell()
 

@@ -1,11 +1,17 @@
-"""Brings texts of the prompt cache to disk, and back, beside the engine's steps (`--cache-disk`).
+"""Brings texts to disk and back beside the engine's steps: those of `--cache-disk`, and slots that are saved.
 
-The engine decides which text is worth it (`shared.text_store`), `TextFiles` knows the files; here is when,
-and in which thread. A text is read into host memory and checked before the engine loads any of it. Whatever
-fails costs the text only: the model reads it anew.
+All of them go by way of host memory: a text is stored there in steps, and another thread writes its file; it
+is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the texts,
+`text_files` the files; here is when, and in which thread.
 
-The folder decides what is on disk: whoever has written or deleted something, the engine learns of it by a
-look. No thread gives way to other programs: one that does may hold the interpreter's lock while it is not
+`TextKeeper`: the engine decides which text is worth it. Whatever fails costs the text only: the model reads
+it anew. The folder decides what is on disk: whoever has written or deleted something, the engine learns of it
+by a look.
+
+`SlotActions`: a client saves what a slot holds under a name, restores and erases it (`POST /slots/N`). A slot
+whose text was restored stands for a text in host memory; whoever goes on from it has it loaded.
+
+No thread gives way to other programs: one that does may hold the interpreter's lock while it is not
 running, and the loop would wait for it.
 """
 
@@ -15,13 +21,25 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
-from lead.disk_cache.text_files import FolderNews, TextFiles, TextPieces, new_name
+from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
+from lead.disk_cache.text_files import (
+    DamagedTextError,
+    FolderNews,
+    TextFiles,
+    TextPieces,
+    new_name,
+    read_manifest,
+    read_named,
+    write_named,
+)
 from lead.engine.engine import Engine
+from lead.engine.side_jobs import Doing
 from shared.cache_edits import SlotMemory, apply_edits
-from shared.saved_text import SavedPart, SavedText
-from shared.slot_cache import StoredText
+from shared.errors import RequestError, UnavailableError
+from shared.slot_cache import SavedPart, SavedText, StoredText
 
 log = logging.getLogger("engine")
 
@@ -54,26 +72,26 @@ class TextMemory(SlotMemory, Protocol):
         """A new snapshot of `size` bytes, to be written."""
 
 
-def lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
+def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
     """All of a text, of which `known` parts are on disk; None: the engine has not stored all of it yet."""
     pieces: TextPieces = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
         piece = on_disk or memory.lend(snapshot.key)
         if piece is None:
-            take_back(pieces, memory)
+            _take_back(pieces, memory)
             return None
         pieces.append((snapshot, piece))
     return pieces
 
 
-def reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
+def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
     """Room for all of a text, which is to be read from `parts`."""
     snapshots = zip(text.snapshots, parts, strict=True)
     return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
 
 
-def take_back(pieces: TextPieces, memory: TextMemory) -> None:
+def _take_back(pieces: TextPieces, memory: TextMemory) -> None:
     """What was lent or reserved."""
     for snapshot, piece in pieces:
         if isinstance(piece, memoryview):
@@ -100,7 +118,8 @@ class TextKeeper:
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
         """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
-        self._engine, self._files, self._memory, self._clock = engine, files, memory, clock
+        self._engine, self._texts = engine, engine.slots.texts
+        self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
         self._writer = executor(1, "writes texts")  # deletes and looks, too
         self._saving: _Job[SavedText] | None = None
@@ -178,46 +197,44 @@ class TextKeeper:
                 self._take_in(done.result())
 
     def _take_in(self, news: FolderNews) -> None:
-        self._engine.slots.texts.adopt(*news.texts)
+        self._texts.adopt(*news.texts)
         self._names.update(saved.name for saved in news.texts)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._engine.slots.texts.lose(gone))
+        self._left_out.update(self._texts.lose(gone))
         self._names -= gone
 
     def _start_reading(self) -> None:
-        for text in self._engine.slots.texts.pop_wanted():
+        for text in self._texts.pop_wanted():
             assert text.saved
-            pieces = reserve(text, text.saved.parts, self._memory)
+            pieces = _reserve(text, text.saved.parts, self._memory)
             done = self._reader.submit(self._files.read, text.saved, pieces)
             self._reading.append(_Job(text, pieces, done))
 
     def _finish_reading(self) -> None:
         for job in [job for job in self._reading if job.done.done()]:
             self._reading.remove(job)
-            take_back(job.pieces, self._memory)
+            _take_back(job.pieces, self._memory)
             error = job.done.exception()
             if error:
                 log.warning("a text on disk is lost, and will be read anew: %s", error)
-            apply_edits(self._engine.slots.texts.arrived(job.text, is_right=error is None), self._memory)
+            apply_edits(self._texts.arrived(job.text, is_right=error is None), self._memory)
 
     # To disk
 
     def _start_saving(self, now: float) -> bool:
         """Returns whether something is being written now."""
-        text = self._engine.slots.texts.unsaved(but=self._left_out)
+        text = self._texts.unsaved(but=self._left_out)
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
-        pieces = lend(text, text.saved.parts if text.saved else (), self._memory)
+        pieces = _lend(text, text.saved.parts if text.saved else (), self._memory)
         if pieces is None:
             return False
-        if (
-            sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
-            > self._files.n_max
-        ):
-            take_back(pieces, self._memory)
+        n_bytes = sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
+        if n_bytes > self._files.n_max:
+            _take_back(pieces, self._memory)
             self._left_out.add(text)
             return False
         saved = text.to_save(text.saved.name if text.saved else new_name())
@@ -236,14 +253,14 @@ class TextKeeper:
         if not self._saving or not self._saving.done.done():
             return
         job, self._saving = self._saving, None
-        take_back(job.pieces, self._memory)
+        _take_back(job.pieces, self._memory)
         error = job.done.exception()
         if error is None:
-            self._engine.slots.texts.mark_saved(job.text, job.done.result())
+            self._texts.mark_saved(job.text, job.done.result())
             self._start_looking()  # others may have given way
             self._has_failed, self._look_at = False, now  # there may be more
         elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
-            self._engine.slots.texts.mark_saved(job.text, None)
+            self._texts.mark_saved(job.text, None)
         else:
             self._retry_at = now + _RETRY_SECONDS
             if not self._has_failed:
@@ -252,18 +269,18 @@ class TextKeeper:
 
     def _mark_used(self) -> None:
         """What was used, also from host memory, is the last to give way on disk."""
-        for text in self._engine.slots.texts.pop_used():
+        for text in self._texts.pop_used():
             self._left_out.discard(text)
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)
 
     def _delete_dropped(self) -> None:
         """Files of texts that the engine knows no more."""
-        kept = {text.saved.name for text in self._engine.slots.texts.texts if text.saved}
+        kept = {text.saved.name for text in self._texts.texts if text.saved}
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
         self._names &= kept
-        self._left_out.intersection_update(self._engine.slots.texts.texts)
+        self._left_out.intersection_update(self._texts.texts)
 
     def _save_all(self, until: float) -> None:
         """As much as can be written until then."""
@@ -279,3 +296,135 @@ class TextKeeper:
                 self._finish_saving(self._clock())
             elif not self._start_saving(self._clock()):
                 break
+
+
+class SlotActions:
+    def __init__(
+        self,
+        engine: Engine,
+        memory: TextMemory | None,
+        key: str,
+        *,
+        executor: Callable[..., Executor] = ThreadPoolExecutor,
+    ) -> None:
+        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
+        self._slots, self._texts = engine.slots, engine.slots.texts
+        self._memory, self._key = memory, key
+        self._thread = executor(1, "saves slots")
+        self._is_busy = False
+
+    def act(self, command: ActOnSlot) -> Doing[SlotActed]:
+        """The job of `SideJobs`; one slot at a time."""
+        if self._is_busy:
+            raise UnavailableError("another slot is being saved or restored: try again in a moment")
+        self._is_busy = True
+        try:
+            if command.action == "erase":
+                return SlotActed(n_tokens=self._erase(command.slot))
+            if self._memory is None:
+                raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
+            do = self._save if command.action == "save" else self._restore
+            return (yield from do(command, self._memory))
+        finally:
+            self._is_busy = False
+
+    def _save(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
+        while (text := self._stored(command.slot)) is None or (pieces := _lend(text, (), memory)) is None:
+            yield
+        saved = text.to_save("")
+        try:
+            n_bytes = yield from self._in_thread(write_named, command.path, self._key, saved, pieces)
+        finally:
+            _take_back(pieces, memory)
+        return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
+
+    def _stored(self, index: int) -> StoredText | None:
+        """What a slot held last, in host memory; None: not yet, ask again after the next step.
+
+        Raises RequestError, UnavailableError.
+        """
+        slot = self._slots.idle_slot(index)
+        tokens, owner = slot.cache.tokens or slot.moved, slot.cache.owner
+        if not tokens:
+            raise RequestError(f"slot {index} holds no text", "id_slot")
+        if owner is None:
+            raise RequestError(f"slot {index} holds a private text, which is never written", "id_slot")
+        if slot.cache.tokens:
+            if not self._texts.can_store(slot.cache):
+                return None
+            if n_left := self._texts.store(slot.cache, n_min=1):
+                return None
+            if n_left is None:
+                raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")
+        text = self._texts.holding(tokens, owner)
+        if text is None or (text.place == "disk" and not self._texts.may_fetch(text)):
+            raise RequestError("its text has given way to others in host memory (--cache-ram)", "id_slot")
+        if text.place == "disk":
+            self._texts.fetch(text)
+        return text if text.place == "memory" else None
+
+    def _restore(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
+        saved = yield from self._in_thread(read_manifest, command.path, self._key)
+        text = self._expected(command, saved)
+        pieces = _reserve(text, saved.parts, memory)
+        is_right = False
+        try:
+            n_bytes = yield from self._in_thread(read_named, command.path, self._key, saved, pieces)
+            is_right = True
+        finally:
+            _take_back(pieces, memory)
+            apply_edits(self._texts.arrived(text, is_right=is_right), memory)
+        while not self._stands_for(command.slot, text):
+            yield
+        return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
+
+    def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
+        """The text that a slot is to hold, for whoever restores it; raises RequestError, UnavailableError."""
+        self._slots.idle_slot(command.slot)
+        if len(saved.tokens) > self._slots.n_ctx:
+            raise RequestError(
+                f"its text has {len(saved.tokens)} tokens; the context has {self._slots.n_ctx}"
+            )
+        text = self._texts.expect(saved.model_copy(update={"owner": command.keep_for}))
+        if text is None:
+            raise RequestError("there is no room for its text in host memory (--cache-ram)")
+        return text
+
+    def _stands_for(self, index: int, text: StoredText) -> bool:
+        """Have a slot stand for `text`, in host memory; False: not yet, its own is stored before.
+
+        Raises UnavailableError.
+        """
+        slot = self._slots.idle_slot(index)
+        if self._slots.store_before_loss(slot.cache):
+            return False
+        slot.cache.keep(0)
+        slot.moved, slot.cache.owner = list(text.tokens), text.owner
+        return True
+
+    def _erase(self, index: int) -> int:
+        """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
+        slot = self._slots.idle_slot(index)
+        tokens = list(slot.cache.tokens or slot.moved)
+        text = self._texts.holding(tokens, slot.cache.owner) if tokens else None
+        if text and text.tokens == tokens:
+            self._texts.drop(text)
+        slot.moved = []
+        slot.cache.keep(0)
+        return len(tokens)
+
+    def _in_thread(self, do: Callable[..., T], path: Path, *arguments: object) -> Doing[T]:
+        """What becomes of a file is said to who asked for it: raises RequestError."""
+        done = self._thread.submit(do, path, *arguments)
+        while not done.done():
+            yield
+        writes = do is write_named
+        try:
+            return done.result()
+        except DamagedTextError as error:
+            raise RequestError(f"{path.name} {error}") from error
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and not writes:
+                raise RequestError(f"there is no {path.name}") from None
+            verb = "write" if writes else "read"
+            raise RequestError(f"cannot {verb} {path.name}: {error.strerror}") from error

@@ -6,8 +6,7 @@ from typing import Any
 
 from lead.engine.engine_limits import EngineLimits
 from lead.engine.events import Started
-from lead.engine.move_price import MovePrice
-from lead.engine.prefixes import MIN_TOKENS_SAVED, Prefixes, may_reuse
+from lead.engine.reuse import MIN_TOKENS_SAVED, MovePrice, Prefixes, may_reuse
 from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot

@@ -1,4 +1,7 @@
-"""A slot's books: what is valid, what is physically there, and the trim that brings both together."""
+"""A slot's books: what is valid, what is physically there, and the trim that brings both together.
+
+What a manifest says of a text.
+"""
 
 import pytest
 from hypothesis import given
@@ -8,7 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from shared.cache_edits import Forget, Restore, Snapshot, Trim
 from shared.image_span import row_identities
 from shared.llama.memory_traits import MemoryTraits
-from shared.slot_cache import SlotCache, cut_length, least_useful
+from shared.slot_cache import SavedPart, SavedText, SlotCache, cut_length, least_useful
+
+PART = SavedPart(kind="text", start=10, end=20, file="a-1", size=3, digest="d")
 
 
 def cache_of(*tokens):
@@ -163,3 +168,15 @@ TestSlotCacheMachine = SlotCacheMachine.TestCase
 )
 def test_the_oldest_checkpoint_goes_that_no_later_prompt_will_need(lengths, cuts, goes):
     assert least_useful(lengths, cuts) == goes
+
+
+def test_a_part_holds_the_same_tokens_under_any_key():
+    assert PART.holds(Snapshot("text", 1, 20, 10))
+    assert PART.snapshot(7) == Snapshot("text", 7, 20, 10)
+    assert not PART.holds(Snapshot("text", 1, 20, 11))
+    assert not PART.holds(Snapshot("state", 1, 20, 10))
+
+
+def test_a_manifest_is_read_as_it_was_written():
+    text = SavedText(name="a", owner="me", tokens=[1, 2], n_prefill=1, parts=(PART,))
+    assert SavedText.model_validate_json(text.model_dump_json()) == text

@@ -7,8 +7,7 @@ import pytest
 
 from shared.cache_edits import Copy, Forget, Restore, Snapshot, Store, Trim
 from shared.llama.memory_traits import PLAIN, MemoryTraits
-from shared.saved_text import SavedPart, SavedText
-from shared.slot_cache import SlotCache, common_prefix_length
+from shared.slot_cache import SavedPart, SavedText, SlotCache, common_prefix_length
 from shared.text_store import UNLIMITED, PromptCacheSize, TextStore
 
 TEXT, OTHER = list(range(100, 140)), list(range(200, 240))

@@ -19,7 +19,7 @@ from lead.disk_cache.text_files import (
     write_named,
 )
 from shared.cache_edits import Snapshot
-from shared.saved_text import SavedText
+from shared.slot_cache import SavedText
 
 KEY = "0123456789abcdef01234567"
 OTHER_KEY = KEY[::-1]
@@ -303,7 +303,7 @@ class TestNamed:
     def read(self, path):
         saved = read_manifest(path, KEY)
         into = [(part.snapshot(1), memoryview(bytearray(part.size))) for part in saved.parts]
-        assert read_named(path, KEY, into) == path.stat().st_size
+        assert read_named(path, KEY, saved, into) == path.stat().st_size
         return saved, [bytes(view) for _, view in into]
 
     def test_what_was_written_is_read(self, path):
@@ -321,6 +321,13 @@ class TestNamed:
         write_named(path, KEY, self.TEXT.model_copy(update={"tokens": [1]}), self.PIECES)
         assert self.read(path)[0].tokens == [1]
         assert [each.name for each in path.parent.iterdir()] == ["a"]
+
+    def test_another_text_that_has_replaced_it_since_is_not_taken_for_it(self, path):
+        saved = read_manifest(path, KEY)
+        into = [(part.snapshot(1), memoryview(bytearray(part.size))) for part in saved.parts]
+        write_named(path, KEY, self.TEXT.model_copy(update={"tokens": [1]}), self.PIECES)
+        with pytest.raises(DamagedTextError, match="replaced"):
+            read_named(path, KEY, saved, into)
 
     def test_what_another_model_has_saved_is_refused(self, path):
         with pytest.raises(DamagedTextError, match="another model"):

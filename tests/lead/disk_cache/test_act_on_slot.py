@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
-from lead.disk_cache.slot_actions import SlotActions
+from lead.disk_cache.text_keeper import SlotActions
 from lead.engine.commands import Ask
 from lead.engine.events import Answer, Committed
 from lead.engine.loop import Loop
