@@ -33,6 +33,23 @@ async def test_rows_of_a_grid_take_fewer_positions(see, sight):
     assert (await sees.encoder.memory()).max_whole == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "n_rows"), [("qwen2.5vl", [77]), ("pixtral", [314]), ("mistral3", [87]), ("idefics3", [4] * 7)]
+)
+async def test_other_kinds_are_rows_that_are_read_as_tokens_are(see, sight, kind, n_rows):
+    sees = await see(sight(kind))
+    image = await sees.read(png(200, 300))
+    assert [span.n_rows for span in image.spans] == n_rows
+    assert (await sees.encoder.memory()).max_whole == 0
+
+
+async def test_a_model_without_the_tokens_around_an_image_is_refused_at_the_start(see, sight):
+    options = sight("idefics3")
+    sees = await see(options.model_copy(update={"model": sight("pixtral").model}))
+    with pytest.raises(ModelLoadError, match="its vocabulary lacks"):
+        await sees.encoder.memory()
+
+
 @pytest.mark.parametrize("make", [png, bmp, gif])
 async def test_formats_that_are_read(see, sight, make):
     sees = await see(sight("gemma3"))
