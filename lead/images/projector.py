@@ -18,6 +18,7 @@ from shared.llama import library
 from shared.llama.native import FOLDER, llama_cpp
 from shared.llama.vocabulary import load_native
 from shared.models.projector_file import check_fits
+from shared.settings.model_options import FlashAttention
 
 _MISSING = (
     f"--mmproj needs llama.cpp's library for images, libmtmd, which is not in {FOLDER}: `make images` builds "
@@ -25,6 +26,8 @@ _MISSING = (
 )
 _MISMATCH = re.compile(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)")
 _IMAGE_CHUNK = 1
+_FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+"""By the numbers of llama.cpp's `llama_flash_attn_type`."""
 _SAMPLE_SIDE = 224
 
 
@@ -45,7 +48,14 @@ class Projector:
     """Loaded with its model, which has no weights here. One image at a time."""
 
     def __init__(
-        self, model: Path, file: Path, *, n_threads: int = 1, max_tokens: int = 0, offload: bool = False
+        self,
+        model: Path,
+        file: Path,
+        *,
+        n_threads: int = 1,
+        max_tokens: int = 0,
+        offload: bool = False,
+        flash_attn: FlashAttention = "auto",
     ) -> None:
         """max_tokens: rows of an image; 0: as the file says. Raises ModelLoadError."""
         check_fits(model, file)
@@ -59,7 +69,7 @@ class Projector:
         self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(native))
         options = mtmd.mtmd_context_params_default()
         options.use_gpu, options.n_threads, options.warmup = offload, n_threads, False
-        options.print_timings = False
+        options.print_timings, options.flash_attn_type = False, _FLASH_ATTENTION[flash_attn]
         if max_tokens:
             options.image_max_tokens = max_tokens
         with library.captured_log() as lines:

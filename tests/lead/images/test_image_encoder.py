@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from lead.images.messages import EncoderOptions
@@ -61,6 +62,17 @@ async def test_an_image_is_encoded_once(see, sight):
     first, again = await asyncio.gather(sees.read(PICTURE), sees.read(PICTURE, "b"))
     assert first is again is await sees.read(PICTURE)
     assert sees.encoder.n_encoded == 1
+
+
+async def test_rows_are_rounded_as_flash_attention_does_only_where_that_may_be(see, sight):
+    found = {}
+    for kind in ("auto", "on", "off"):
+        sees = await see(sight("qwen2vl").model_copy(update={"flash_attn": kind}))
+        image = await sees.read(png(90, 70))
+        found[kind] = image.spans[0].key, np.frombuffer(sees.rows(image), np.float32)
+    assert (found["auto"][1] == found["on"][1]).all()
+    assert 0 < np.abs(found["off"][1] - found["on"][1]).max() < 0.1
+    assert found["off"][0] != found["on"][0]
 
 
 async def test_other_pictures_are_other_rows(see, sight):
