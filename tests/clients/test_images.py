@@ -106,8 +106,9 @@ def test_a_screenshot_that_a_tool_returns_is_seen(anthropic):
     asked = {"model": "any", "tools": [READ], "system": [{"type": "text", "text": "Be brief."}]}
     with anthropic.messages.stream(**asked, messages=SCREENSHOT, max_tokens=8) as stream:
         usage = stream.get_final_message().usage
-    blind = anthropic.messages.count_tokens(**asked, messages=SCREENSHOT[:2]).input_tokens
-    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) > blind + N_ROWS
+    counted = anthropic.messages.count_tokens(**asked, messages=SCREENSHOT).input_tokens
+    assert usage.input_tokens + (usage.cache_read_input_tokens or 0) == counted
+    assert counted > anthropic.messages.count_tokens(**asked, messages=SCREENSHOT[:1]).input_tokens + N_ROWS
 
 
 @pytest.mark.clients
