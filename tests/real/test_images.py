@@ -170,3 +170,12 @@ def test_a_projector_of_another_model_is_refused_at_the_start(tiny_model, tmp_pa
     with Program("lead", *options, *LEAD) as lead:
         lead.wait_for(r"is the projector of another model than")
         assert lead.process.wait(TIMEOUT_S) != 0
+
+
+def test_a_model_of_a_folder_sees_with_the_projector_beside_it(tiny_sight, tmp_path):
+    (tmp_path / "seeing").mkdir()
+    for path, name in zip(tiny_sight("gemma3"), ("model.gguf", "mmproj-F16.gguf"), strict=True):
+        (tmp_path / "seeing" / name).symlink_to(path)
+    with Program("lead", "--models-dir", str(tmp_path), "--port", "0", *LEAD) as lead:
+        url = lead.wait_for(r"listening on (http://[^\s,]+)").group(1)
+        assert text_of(post(url, asked(PICTURES[0], model="seeing")))
