@@ -28,6 +28,7 @@ from shared.sandbox import NO_GPU
 from tests.real_models import GEMMA3, SMOLLM2, real_model
 from tests.selection import is_proof, selection, shortened
 from tests.tiny_models import TinyModel, with_heads, write_tiny_model
+from tests.tiny_projectors import architecture_of, write_image_vocabulary, write_tiny_projector
 
 # What a GPU computes differs in bits and is timed otherwise. `make gpu-test` is for GPUs.
 if "GPU_TESTS" not in os.environ:
@@ -169,6 +170,22 @@ def tiny_model(tmp_path_factory):
     def write(architecture, seed=1):
         path = tmp_path_factory.mktemp("tiny") / f"{architecture}-{seed}.gguf"
         return write_tiny_model(TinyModel(architecture, seed), path)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def tiny_sight(tiny_model, tmp_path_factory):
+    """Writes a tiny random model and its projector of a kind, once."""
+
+    @functools.cache
+    def write(kind):
+        folder = tmp_path_factory.mktemp("sight")
+        projector, architecture = write_tiny_projector(kind, folder / "mmproj.gguf"), architecture_of(kind)
+        if kind != "idefics3":
+            return tiny_model(architecture), projector
+        vocabulary = write_image_vocabulary(folder / "vocabulary.gguf")
+        return write_tiny_model(TinyModel(architecture), folder / "model.gguf", vocabulary), projector
 
     return write
 

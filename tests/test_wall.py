@@ -58,7 +58,7 @@ imports can be deleted.
 """
 RINGS_OF_RINGS = {
     ("generate", "check"),
-    *(("check", each) for each in ("heads", "images", "rpc", "several models", "translation")),
+    *(("check", each) for each in ("heads", "rpc", "several models", "translation")),
     *(("plan, bench, doctor", each) for each in ("attention", "check", "translation")),
     *(("several models", each) for each in ("other APIs", "translation")),
 }

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from lead.engine.inline_sources import planned_source
 from lead.engine.target_loading import options_of_target, plan_target
-from lead.images.projector import check_fits
 from lead.router.catalog import find_models
 from lead.router.models_file import served_models
 from lead.server.listening import listen
@@ -39,6 +38,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
 from shared.models.builtin import grown_path
 from shared.models.file_kind import RANK, is_eagle_file, pooling_of
+from shared.models.projector_file import check_fits
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
 from shared.settings.model_source import ModelSource
 from shared.terminal import size_text
@@ -71,6 +71,8 @@ def check(settings: LeadSettings) -> PreflightReport:
         return report
     with read_model(report, settings.source) as vocabulary:
         if vocabulary:
+            images = settings.images_of(vocabulary.info.path)
+            settings = settings.model_copy(update={"images": images})
             _check_images(report, vocabulary, settings)
             _check_memory(report, vocabulary, settings)
     if not vocabulary and not report.problems:
@@ -142,7 +144,7 @@ def _check_images(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
     except ModelLoadError as error:
         report.problems.append(str(error))
     else:
-        report.add("images", f"{projector.name}, with {settings.images.n_bytes / 1e9:.2f} GB of host memory")
+        report.add("images", settings.images.describe())
 
 
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:

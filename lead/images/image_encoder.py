@@ -326,7 +326,7 @@ def _state_of(options: EncoderOptions) -> str:
         file = options.projector.stat()
     except OSError:
         return ""  # the process says what is wrong with it
-    return f"{file.st_size} {file.st_mtime_ns} {options.max_tokens}"
+    return f"{file.st_size} {file.st_mtime_ns} {options.max_tokens} {options.flash_attn}"
 
 
 def _first_line(error: Exception) -> str:

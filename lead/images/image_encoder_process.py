@@ -44,6 +44,7 @@ def main() -> None:
             n_threads=options.n_threads,
             max_tokens=options.max_tokens,
             offload=options.offload,
+            flash_attn=options.flash_attn,
         )
         ready = ProjectorReady(
             n_embd=projector.n_embd, n_vocab=projector.n_vocab, max_whole=projector.max_whole

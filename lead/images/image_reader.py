@@ -19,6 +19,7 @@ def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
         n_threads=settings.n_threads,
         max_tokens=images.image_max_tokens,
         offload=images.mmproj_offload,
+        flash_attn=settings.compute.flash_attn,
     )
     return ImageEncoder(
         options,

@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
+from shared.settings.model_options import FlashAttention
+
 HEADER = struct.Struct("!II")
 """The number of bytes of JSON, and of what follows."""
 MAX_JSON_BYTES = 1 << 20
@@ -20,6 +22,7 @@ MAX_ROWS = 1 << 16
 class EncoderOptions(BaseModel, frozen=True):
     """What is loaded, and what an image may cost. max_tokens: 0: as the projector says.
 
+    flash_attn: as the option of the model; other rounding, so other rows.
     decode_seconds: CPU time for reading a file. encode_seconds: for the rest, of each thread. task_bytes: how
     much memory the process may take for an image.
     """
@@ -29,6 +32,7 @@ class EncoderOptions(BaseModel, frozen=True):
     n_threads: int = 1
     max_tokens: int = 0
     offload: bool = False
+    flash_attn: FlashAttention = "auto"
     decode_seconds: float = 5.0
     encode_seconds: float = 120.0
     task_bytes: int = 2 << 30

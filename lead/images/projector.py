@@ -17,37 +17,18 @@ from shared.errors import ModelLoadError, RequestError
 from shared.llama import library
 from shared.llama.native import FOLDER, llama_cpp
 from shared.llama.vocabulary import load_native
-from shared.models.file_kind import read_beginning
+from shared.models.projector_file import check_fits
+from shared.settings.model_options import FlashAttention
 
 _MISSING = (
     f"--mmproj needs llama.cpp's library for images, libmtmd, which is not in {FOLDER}: `make images` builds "
     "it in some minutes"
 )
-_SERVED = {"gemma3": {"gemma3"}, "qwen2vl_merger": {"qwen2vl"}, "qwen2.5vl_merger": {"qwen2vl"}}
-"""Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
 _MISMATCH = re.compile(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)")
 _IMAGE_CHUNK = 1
+_FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+"""By the numbers of llama.cpp's `llama_flash_attn_type`."""
 _SAMPLE_SIDE = 224
-
-
-def check_fits(model: Path, projector: Path) -> None:
-    """Raise ModelLoadError for a file whose metadata are not those of a projector of this model."""
-    if not projector.is_file():
-        raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
-    found, text = read_beginning(projector), read_beginning(model)
-    kind = found.get("clip.projector_type") or found.get("clip.vision.projector_type", "")
-    if found.get("general.architecture") != "clip":
-        raise ModelLoadError(f"--mmproj: {projector} is no projector: its name usually begins with mmproj")
-    if kind not in _SERVED:
-        raise ModelLoadError(
-            f"--mmproj: {projector} is of the kind {kind!r}, which is not served yet; served are "
-            f"{', '.join(_SERVED)}"
-        )
-    architecture = text.get("general.architecture", "")
-    if architecture not in _SERVED[kind]:
-        raise ModelLoadError(
-            f"--mmproj: {projector} ({kind}) is the projector of another model than {model} ({architecture})"
-        )
 
 
 @functools.cache
@@ -67,7 +48,14 @@ class Projector:
     """Loaded with its model, which has no weights here. One image at a time."""
 
     def __init__(
-        self, model: Path, file: Path, *, n_threads: int = 1, max_tokens: int = 0, offload: bool = False
+        self,
+        model: Path,
+        file: Path,
+        *,
+        n_threads: int = 1,
+        max_tokens: int = 0,
+        offload: bool = False,
+        flash_attn: FlashAttention = "auto",
     ) -> None:
         """max_tokens: rows of an image; 0: as the file says. Raises ModelLoadError."""
         check_fits(model, file)
@@ -81,7 +69,7 @@ class Projector:
         self.n_vocab: int = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(native))
         options = mtmd.mtmd_context_params_default()
         options.use_gpu, options.n_threads, options.warmup = offload, n_threads, False
-        options.print_timings = False
+        options.print_timings, options.flash_attn_type = False, _FLASH_ATTENTION[flash_attn]
         if max_tokens:
             options.image_max_tokens = max_tokens
         with library.captured_log() as lines:
@@ -138,7 +126,11 @@ class Projector:
         if mtmd.mtmd_input_chunk_get_type(native) != _IMAGE_CHUNK:
             n = ctypes.c_size_t()
             tokens = mtmd.mtmd_input_chunk_get_tokens_text(native, ctypes.byref(n))
-            return Chunk(tokens=tokens[: n.value])
+            if min(found := tokens[: n.value], default=0) < 0:
+                raise ModelLoadError(
+                    "--mmproj: the model is another one: its vocabulary lacks what stands around images"
+                )
+            return Chunk(tokens=found)
         n_rows = mtmd.mtmd_input_chunk_get_n_tokens(native)
         return Chunk(
             n_rows=n_rows,

@@ -1,19 +1,15 @@
 """The models in the cache of the Hugging Face hub: listed, and deleted."""
 
 import glob
-import re
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from shared.errors import ConfigError
-from shared.models.file_kind import parts_of
-from shared.models.hub import Hub, is_model
-
-_QUANTIZED = re.compile(
-    r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
-)
+from shared.models.file_kind import is_model, parts_of
+from shared.models.hub import Hub
+from shared.models.projector_file import QUANTIZATION, is_projector
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +23,7 @@ class CachedModel:
     @property
     def name(self) -> str:
         """USER/REPO:QUANT as `HubModel` understands it; without a known quantization the file's name."""
-        found = _QUANTIZED.search(self.file)
+        found = QUANTIZATION.search(self.file)
         return f"{self.repository}:{found[1] if found else PurePosixPath(self.file).stem}"
 
 
@@ -45,7 +41,7 @@ def cached_models(hub: Hub) -> list[CachedModel]:
 def remove_model(path: Path) -> None:
     """Delete a model in the cache, whose first file is `path`; raises OSError.
 
-    A repository without other files goes with it.
+    A repository without other files than projectors goes with it.
     """
     snapshots = next(folder for folder in path.parents if folder.name == "snapshots")
     for part in parts_of(path):
@@ -53,5 +49,6 @@ def remove_model(path: Path) -> None:
         for link in snapshots.glob(f"*/{glob.escape(str(Path(*inside.parts[1:])))}"):
             link.resolve().unlink(missing_ok=True)
             link.unlink(missing_ok=True)
-    if not any(each.is_file() or each.is_symlink() for each in snapshots.rglob("*")):
+    left = [each for each in snapshots.rglob("*") if each.is_file() or each.is_symlink()]
+    if all(map(is_projector, (each.name for each in left))):
         shutil.rmtree(snapshots.parent)

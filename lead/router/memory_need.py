@@ -69,7 +69,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
 
     if (path := settings.source.model) and pooling_of(path) is not None:
         return MemoryNeed(sizes={CPU: size_of(path) + COMPUTING_BYTES + PROCESS_BYTES})
-    settings = settings.model_copy(update={"source": settings.source.located()})
+    settings = settings.with_model()
     assert settings.source.model
     load = placed_load(settings, settings.source.model)
     taken = {place: load.taken.get(place, 0) - in_use.get(place, 0) for place in {*load.taken, *in_use}}
@@ -78,7 +78,8 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     placement = plan.placement
     texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
     host = placement.host_bytes if placement else size_of(load.model) + plan.size.total
-    sizes = {CPU: host + load.taken.get(CPU, 0) + min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES}
+    others = settings.images.n_bytes + min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES
+    sizes = {CPU: host + load.taken.get(CPU, 0) + others}
     free = {}
     for device in placement.devices if placement else ():
         if placement and not device.is_shared:

@@ -34,6 +34,7 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
     lines = [
         ("file", f"{path}{more}, {size_text(n_bytes)}"),
         ("model", describe(vocabulary.info)),
+        ("images", model.settings.images.describe() or "none: it reads text only"),
         *_about_texts(vocabulary, need, pooling),
         *(("memory", line) for line in _fits(need)),
         *(("draft", line) for line in _drafts(vocabulary, n_bytes, others) if pooling is None),

@@ -17,6 +17,7 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import SecurityOptions
 from lead.settings.served_models import MODELS_FILE, ServedModels
 from shared.errors import ConfigError
+from shared.models.projector_file import projector_beside
 from shared.settings.base import explain_invalid
 from shared.settings.sources import explain_unknown
 
@@ -32,7 +33,7 @@ _OF_THE_LEAD: Final = frozenset(
     }
 )
 """Options that only the lead itself has, not each of its models."""
-_OF_ONE_MODEL: Final = frozenset({"model", "hf_repo", "hf_file", "alias", "tags", "tokenizer"})
+_OF_ONE_MODEL: Final = frozenset({"model", "hf_repo", "hf_file", "mmproj", "alias", "tags", "tokenizer"})
 _NAMES_A_MODEL: Final = ("draft_model", "back")
 _FIXED: Final = {"host": "127.0.0.1", "port": 0, "ui": False, "print": "none", "sleep_idle_seconds": -1.0}
 
@@ -103,10 +104,14 @@ def _served(
     for key in _NAMES_A_MODEL:
         if isinstance(value := options.get(key), str) and value in known:
             options[key] = str(known[value].path)
-    if not options.keys() & {"model", "hf_repo"}:
-        options["model"] = str(known[name].path)
+    listed = None if options.keys() & {"model", "hf_repo"} else known[name].path
+    if listed:
+        options["model"] = str(listed)
     try:
         settings = LeadSettings.from_options(**options)
+        if listed and settings.finds_projector and (projector := projector_beside(listed)):
+            options["mmproj"] = str(projector)
+            settings = LeadSettings.from_options(**options)
     except ValidationError as error:
         first = next(explain_invalid(error, LeadSettings.options(), lambda key: f"{where} {_dashed(key)}"))
         raise ConfigError(first) from None

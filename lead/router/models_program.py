@@ -17,6 +17,7 @@ from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
 from shared.models.file_kind import parts_of, read_beginning, size_of
 from shared.models.hub import Hub, HubModel
+from shared.models.projector_file import projector_beside
 from shared.settings.base import ProgramSettings
 from shared.terminal import one_line, size_text
 
@@ -46,6 +47,7 @@ class ModelsSettings(ProgramSettings):
     hf_token: SecretStr | None = Field(
         None, description="Hugging Face access token; the variable HF_TOKEN hides it from process listings"
     )
+    mmproj: bool = Field(True, description="download the projector, too, with which the model sees images")
     yes: CliToggleFlag[bool] = Field(False, description="delete without asking")
 
     @property
@@ -92,9 +94,11 @@ def _pull(settings: ModelsSettings, name: str) -> str:
         wanted = HubModel.parse(name, settings.hf_file)
     except ValueError as error:
         raise ConfigError(f"{name}: {error}") from error
-    path = settings.hub.fetch(wanted)
+    path = settings.hub.fetch(wanted, with_projector=settings.mmproj)
     names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
-    return f"{next(iter(names), name)}: {size_text(size_of(path))}, {path}"
+    projector = projector_beside(path) if settings.mmproj else None
+    sees = f", with {projector.name} for images" if projector else ""
+    return f"{next(iter(names), name)}: {size_text(size_of(path))}, {path}{sees}"
 
 
 def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> str:

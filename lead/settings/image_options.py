@@ -4,7 +4,9 @@ from pathlib import Path
 
 from pydantic import Field
 
+from shared.models.projector_file import kind_of
 from shared.settings.options import OptionGroup
+from shared.terminal import size_text
 
 
 class ImageOptions(OptionGroup):
@@ -15,6 +17,11 @@ class ImageOptions(OptionGroup):
         description="path of the model's projector (mmproj-*.gguf), with which it sees images. They are read "
         "in a process of their own, and backs never get them. Not with --context-shift or --exact; `make "
         "images` builds what is needed",
+    )
+    mmproj_auto: bool = Field(
+        True,
+        description="read images with the projector that the repository of --hf-repo has, or beside a "
+        "model of --models-dir; --no-mmproj: text only, whatever there is",
     )
     mmproj_offload: bool = Field(
         False,
@@ -43,3 +50,10 @@ class ImageOptions(OptionGroup):
         if self.mmproj is None or not self.mmproj.is_file():
             return 0
         return self.mmproj.stat().st_size + (self.image_cache << 20)
+
+    def describe(self) -> str:
+        """What the model sees with, for a person; empty if it reads text only. Raises ModelLoadError."""
+        if self.mmproj is None:
+            return ""
+        kind, kept = kind_of(self.mmproj), size_text(self.image_cache << 20)
+        return f"{self.mmproj.name} ({kind}), {size_text(self.n_bytes)} with up to {kept} of encoded images"

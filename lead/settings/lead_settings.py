@@ -25,6 +25,7 @@ from shared.llama.placement import CPU
 from shared.logs import LogLevel
 from shared.models.builtin import grown_target
 from shared.models.file_facts import size_if_known
+from shared.models.projector_file import projector_beside
 from shared.progress import progress_bar
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
@@ -262,10 +263,8 @@ class LeadSettings(FileSettings):
 
     @model_validator(mode="after")
     def _check_images(self) -> Self:
-        if self.images.mmproj and self.context_shift:
-            raise OptionError("mmproj", "cannot be combined with --context-shift: no image can be cut")
-        if self.images.mmproj and self.compute.exact == "on":
-            raise OptionError("mmproj", "cannot be combined with --exact: an image is one batch of its own")
+        if self.images.mmproj and (reason := self._why_no_images):
+            raise OptionError("mmproj", reason)
         return self
 
     @model_validator(mode="after")
@@ -318,12 +317,37 @@ class LeadSettings(FileSettings):
             return path.absolute()
         return _demo_model(cancelled)
 
+    def with_model(self) -> Self:
+        """The settings with a model that exists, and its projector. Raises ConfigError."""
+        source = self.source.located(with_projector=self.finds_projector)
+        return self.model_copy(update={"source": source, "images": self.images_of(source.model)})
+
+    def images_of(self, model: Path | None) -> ImageOptions:
+        """With the projector of `model`, which is the one that is asked for."""
+        if model is None or self.source.hf_repo is None or not self.finds_projector:
+            return self.images
+        return self.images.model_copy(update={"mmproj": projector_beside(model)})
+
+    @property
+    def finds_projector(self) -> bool:
+        """Whether a model has images although nobody has named a projector."""
+        images = self.images
+        return images.mmproj_auto and not (images.mmproj or self._why_no_images)
+
+    @property
+    def _why_no_images(self) -> str:
+        """What they cannot be combined with; empty: nothing."""
+        if self.context_shift:
+            return "cannot be combined with --context-shift: no image can be cut"
+        if self.compute.exact == "on":
+            return "cannot be combined with --exact: an image is one batch of its own"
+        return ""
+
     def located(self) -> Self:
         """The settings with models that exist: files are checked or downloaded. Raises ConfigError."""
         self.workers.check_built()
-        return self.model_copy(
+        return self.with_model().model_copy(
             update={
-                "source": self.source.located(),
                 "drafting": self.drafting.located(self.source),
                 "own_back": self.own_back.located(self.source),
                 "vectors": self.vectors.located(),

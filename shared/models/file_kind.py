@@ -7,7 +7,7 @@ from the beginning is left to `shared.llama.vocabulary`.
 import re
 import struct
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, NoReturn
 
 from shared.errors import ModelLoadError
@@ -29,6 +29,10 @@ _NUMBERS = {
 }
 """How each type that has a size is read; the others are strings and arrays."""
 
+PROJECTOR: Final = "mmproj"
+"""Part of the name of each projector's file."""
+_NO_MODELS = (PROJECTOR, "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+"""Substrings in the names of GGUF files that are not models themselves."""
 EAGLE = "eagle3"
 """The architecture of EAGLE-3 drafters."""
 _TEXT_MODEL = "a decoder-only text model is needed"
@@ -47,7 +51,7 @@ _TRANSLATOR = f"an encoder-decoder model: {_TEXT_MODEL}"
 _DIFFUSION = f"a diffusion model, which does not write its text from left to right: {_TEXT_MODEL}"
 _STATISTICS = "no model but was measured on one: name that model"
 
-_BY_TYPE = {"adapter": _ADAPTER, "mmproj": _PROJECTOR, "imatrix": _STATISTICS}
+_BY_TYPE = {"adapter": _ADAPTER, PROJECTOR: _PROJECTOR, "imatrix": _STATISTICS}
 _BY_ARCHITECTURE = {
     "clip": _PROJECTOR,
     "controlvector": _STATISTICS,
@@ -215,6 +219,14 @@ def read_name(name: str) -> Part | None:
     """The number of a part and of all parts, from a file's name; None for a model in one file."""
     found = _PART.match(name)
     return found and Part(found["prefix"], int(found["number"]), int(found["count"]))
+
+
+def is_model(name: str) -> bool:
+    """True if a file of this name is a model, or the first part of one."""
+    path = PurePosixPath(name)
+    part = read_name(name)
+    first = part is None or part.number == 1
+    return path.suffix == ".gguf" and first and not any(mark in path.name for mark in _NO_MODELS)
 
 
 def parts_of(path: Path) -> list[Path]:

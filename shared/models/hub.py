@@ -8,19 +8,18 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from types import ModuleType
 
 from shared.errors import ConfigError
-from shared.models.file_kind import read_name
+from shared.models.file_kind import is_model, read_name
+from shared.models.projector_file import nearest_projector
 
 log = logging.getLogger("hub")
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
 _PREFERRED = ("Q4_K_M", "Q8_0")
 """What llama-server prefers if no quantization is given, before the repository's first file."""
-_NO_MODELS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
-"""Substrings in the names of GGUF files that are not models themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +77,11 @@ class Hub:
     endpoint: str | None = None
     cache: Path | None = None
 
-    def fetch(self, model: HubModel) -> Path:
+    def fetch(self, model: HubModel, *, with_projector: bool = False) -> Path:
         """The first file of `model` in the cache, downloaded unless its newest version is there.
 
-        Without a connection the cached version is used. Raises ConfigError.
+        with_projector: download that, too, if there is one (`projector_beside`). Without a connection the
+        cached version is used. Raises ConfigError.
         """
         hub = _huggingface_hub()
         offline = self.offline or hub.constants.HF_HUB_OFFLINE
@@ -89,11 +89,13 @@ class Hub:
         if names is None:
             return self._from_cache(model)
         parts = model.choose(names)
-        log.info("%s: %s", model.repository, ", ".join(parts))
+        projector = nearest_projector(parts[0], names) if with_projector else None
+        wanted = [*parts, projector] if projector else parts
+        log.info("%s: %s", model.repository, ", ".join(wanted))
         try:
             folder = hub.snapshot_download(
                 model.repository,
-                allow_patterns=[glob.escape(name) for name in parts],
+                allow_patterns=[glob.escape(name) for name in wanted],
                 token=self.token,
                 endpoint=self.endpoint,
                 cache_dir=self.cache,
@@ -167,14 +169,6 @@ def _huggingface_hub() -> ModuleType:
     except ImportError as error:
         raise ConfigError("-hf needs huggingface_hub: pip install 'llama-duo[hub]'") from error
     return huggingface_hub
-
-
-def is_model(name: str) -> bool:
-    """True if a file of this name is a model, or the first part of one."""
-    path = PurePosixPath(name)
-    part = read_name(name)
-    first = part is None or part.number == 1
-    return path.suffix == ".gguf" and first and not any(mark in path.name for mark in _NO_MODELS)
 
 
 def _first_line(error: Exception) -> str:

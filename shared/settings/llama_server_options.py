@@ -50,6 +50,7 @@ _SPELLINGS: Final = {
     "main_gpu": Spelling(("-mg",), ("LLAMA_ARG_MAIN_GPU",)),
     "metrics": Spelling(variables=("LLAMA_ARG_ENDPOINT_METRICS",)),
     "mmproj": Spelling(("-mm",), ("LLAMA_ARG_MMPROJ",)),
+    "mmproj_auto": Spelling(variables=("LLAMA_ARG_MMPROJ_AUTO",), constants={"--no-mmproj": False}),
     "mmproj_offload": Spelling(variables=("LLAMA_ARG_MMPROJ_OFFLOAD",)),
     "model": Spelling(("-m",), ("LLAMA_ARG_MODEL",)),
     "n_cpu_moe": Spelling(("-ncmoe",), ("LLAMA_ARG_N_CPU_MOE",)),
@@ -86,7 +87,7 @@ _IGNORED: Final = {
     # what they ask for is always the case, or does not change answers
     0: (
         "-cb --cont-batching --jinja "
-        "--no-mmproj --no-mmproj-auto --cache-prompt --cache-idle-slots "
+        "--cache-prompt --cache-idle-slots "
         "--models-autoload --warmup --op-offload -e --escape --log-prefix "
         "--log-timestamps -no-ag --no-agent --no-ui-mcp-proxy --no-webui-mcp-proxy "
         "--perf --no-perf --no-warmup --reuse-port --no-log-prefix --no-log-timestamps --no-escape --no-host "
@@ -116,7 +117,7 @@ _ESSENTIAL: Final = {
 """Like those below, and whoever asked for it does not want what would be run without it."""
 
 _REFUSED: Final = {
-    "name the projector with --mmproj FILE": "-mmu --mmproj-url --mmproj-auto",
+    "name the projector with --mmproj FILE": "-mmu --mmproj-url",
     "images are part of a request": "--image --media-path",
     "images are encoded one by one, on the CPU or with --mmproj-offload on the first GPU": (
         "-mmdev --mmproj-device --mtmd-batch-max-tokens"

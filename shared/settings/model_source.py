@@ -74,20 +74,23 @@ class ModelSource(OptionGroup):
             raise OptionError("hf_file", "needs the repository: -hf USER/REPO")
         return self
 
-    def located(self) -> Self:
-        """The source with a `model` to load, checked, converted or downloaded. Raises ConfigError."""
+    def located(self, *, with_projector: bool = False) -> Self:
+        """The source with a `model` to load, checked, converted or downloaded. Raises ConfigError.
+
+        with_projector: download that, too, if there is one.
+        """
         if self.hf_repo is None:
             if self.model is None:
                 return self
             return self.model_copy(update={"model": loadable(self.model, self.tokenizer)})
-        path = self.fetched(HubModel.parse(self.hf_repo, self.hf_file))
+        path = self.fetched(HubModel.parse(self.hf_repo, self.hf_file), with_projector=with_projector)
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
     def pending_conversion(self) -> "Conversion | None":
         """The conversion that `located` would do; None if none. Raises ConfigError."""
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
-    def fetched(self, model: HubModel) -> Path:
+    def fetched(self, model: HubModel, *, with_projector: bool = False) -> Path:
         """The path of `model` on this machine, downloaded if need be; raises ConfigError."""
         token = self.hf_token.get_secret_value() if self.hf_token else None
-        return Hub(token, self.offline).fetch(model)
+        return Hub(token, self.offline).fetch(model, with_projector=with_projector)

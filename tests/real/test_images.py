@@ -3,6 +3,7 @@
 import base64
 import os
 import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -11,8 +12,8 @@ import pytest
 from lab.parts.processes import Program, start_lead
 from shared.llama.native import FOLDER
 from tests.image_files import hostile, png
-from tests.real.client import CHAT, TIMEOUT_S, ask, chat
-from tests.real.processes import LEAD, back_of, encoder_of
+from tests.real.client import CHAT, PROMPT, TIMEOUT_S, ask, chat, stream
+from tests.real.processes import LEAD, back_of, encoder_of, engine_of, kill
 from tests.tiny_projectors import write_tiny_projector
 
 pytestmark = [
@@ -21,6 +22,8 @@ pytestmark = [
 ]
 PICTURES = [png(60, 40, 1), png(90, 30, 2)]
 N_TOKENS = 12
+LONG = " ".join([PROMPT] * 16)
+"""More tokens than a text on disk has at least."""
 
 
 def part(data):
@@ -28,9 +31,9 @@ def part(data):
     return {"type": "image_url", "image_url": {"url": url}}
 
 
-def asked(*pictures, **fields):
-    content = [{"type": "text", "text": "Look:"}, *map(part, pictures), {"type": "text", "text": "What?"}]
-    return chat(max_tokens=N_TOKENS, messages=[{"role": "user", "content": content}], **fields)
+def asked(*pictures, text="Look:", **fields):
+    content = [{"type": "text", "text": text}, *map(part, pictures), {"type": "text", "text": "What?"}]
+    return chat(**{"max_tokens": N_TOKENS, "messages": [{"role": "user", "content": content}]} | fields)
 
 
 def post(url, body):
@@ -42,12 +45,38 @@ def text_of(reply):
     return reply.json()["choices"][0]["message"]["content"]
 
 
+def reused(reply):
+    """(text, whether no more than the last token of the prompt was read)"""
+    usage = reply.json()["usage"]
+    return text_of(reply), usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
+
+
+def act(url, action):
+    """Save or restore slot 1."""
+    done = httpx.post(
+        f"{url}/slots/1", params={"action": action}, json={"filename": "talk"}, timeout=TIMEOUT_S
+    )
+    assert done.status_code == 200, done.text
+
+
+def wait_for_texts(folder):
+    until = time.monotonic() + TIMEOUT_S
+    while not list(folder.rglob("*.text")):
+        assert time.monotonic() < until, "no text on disk"
+        time.sleep(0.01)
+
+
 @pytest.fixture(scope="module", params=["gemma3", "qwen2vl"])
-def sees(request, tiny_model, tmp_path_factory):
+def options(request, tiny_sight):
+    """Those of a lead of each kind."""
+    model, projector = map(str, tiny_sight(request.param))
+    return ("--model", model, "--mmproj", projector, "--swa-full", *LEAD)
+
+
+@pytest.fixture(scope="module")
+def sees(options):
     """(lead, url) of each kind."""
-    projector = write_tiny_projector(request.param, tmp_path_factory.mktemp("mmproj") / "mmproj.gguf")
-    model = str(tiny_model(request.param))
-    lead, url = start_lead("--model", model, "--mmproj", str(projector), "--swa-full", *LEAD)
+    lead, url = start_lead(*options)
     with lead:
         yield lead, url
 
@@ -65,6 +94,50 @@ def test_backs_change_nothing_about_an_answer_to_a_picture(sees):
     alone = text_of(post(url, asked(*PICTURES)))
     with back_of(lead, url, "helper"):
         assert text_of(post(url, asked(*PICTURES))) == alone
+
+
+@pytest.mark.parametrize("n_characters", [1, 100, 300])
+def test_an_answer_about_pictures_goes_on_with_the_same_text_when_its_engine_is_killed(sees, n_characters):
+    lead, url = sees
+    question = asked(*PICTURES, max_tokens=150)
+    whole = text_of(post(url, question))
+    with stream(url, **question) as answer:
+        answer.until(lambda reply: len(reply.text) >= n_characters)
+        os.kill(engine_of(lead), signal.SIGKILL)
+        reply = answer.rest()
+    assert (reply.text, reply.error, reply.done) == (whole, None, True)
+    assert text_of(post(url, question)) == whole
+
+
+def test_a_conversation_about_pictures_has_the_same_text_after_a_crash(options, tmp_path):
+    question, folder = asked(*PICTURES, text=LONG), ("--cache-disk", str(tmp_path))
+    first, url = start_lead(*options, *folder)
+    with first:
+        whole = text_of(post(url, question))
+        wait_for_texts(tmp_path)
+        kill(first)
+    second, url = start_lead(*options, *folder)
+    with second:
+        again = post(url, question)
+    assert text_of(again) == whole
+    assert not any(PICTURES[0] in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_a_saved_slot_with_pictures_is_restored_by_another_lead(options, tmp_path):
+    question, folder = asked(*PICTURES, id_slot=1), ("--slot-save-path", str(tmp_path))
+    first, url = start_lead(*options, *folder)
+    with first:
+        whole = text_of(post(url, question))
+        act(url, "save")
+    second, url = start_lead(*options, *folder)
+    with second:
+        act(url, "restore")
+        assert reused(post(url, question)) == (whole, True)
+        act(url, "restore")
+        others = asked(PICTURES[0], PICTURES[0], id_slot=1)
+        text, is_reused = reused(post(url, others))
+        assert not is_reused
+        assert text == text_of(post(url, others | {"id_slot": 3, "cache_prompt": False}))
 
 
 def test_hostile_files_get_a_sentence_and_other_answers_go_on(sees):
@@ -98,3 +171,12 @@ def test_a_projector_of_another_model_is_refused_at_the_start(tiny_model, tmp_pa
     with Program("lead", *options, *LEAD) as lead:
         lead.wait_for(r"is the projector of another model than")
         assert lead.process.wait(TIMEOUT_S) != 0
+
+
+def test_a_model_of_a_folder_sees_with_the_projector_beside_it(tiny_sight, tmp_path):
+    (tmp_path / "seeing").mkdir()
+    for path, name in zip(tiny_sight("gemma3"), ("model.gguf", "mmproj-F16.gguf"), strict=True):
+        (tmp_path / "seeing" / name).symlink_to(path)
+    with Program("lead", "--models-dir", str(tmp_path), "--port", "0", *LEAD) as lead:
+        url = lead.wait_for(r"listening on (http://[^\s,]+)").group(1)
+        assert text_of(post(url, asked(PICTURES[0], model="seeing")))

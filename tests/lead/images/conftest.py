@@ -7,9 +7,6 @@ from lead.images.image_encoder import ImageEncoder
 from lead.images.messages import EncoderOptions
 from lead.tokenizer.fair_queue import Client
 from shared.llama.native import FOLDER
-from tests.tiny_projectors import write_tiny_projector
-
-WIDTH = 64
 
 
 @pytest.fixture(scope="session")
@@ -20,14 +17,12 @@ def libmtmd():
 
 
 @pytest.fixture(scope="session")
-def sight(tiny_model, tmp_path_factory, libmtmd):  # noqa: ARG001 - it is there
-    """Model and projector of an architecture."""
+def sight(tiny_sight, libmtmd):  # noqa: ARG001 - it is there
+    """Model and projector of a kind."""
 
-    def make(architecture):
-        path = tmp_path_factory.getbasetemp() / f"mmproj-{architecture}.gguf"
-        if not path.exists():
-            write_tiny_projector(architecture, path, WIDTH)
-        return EncoderOptions(model=tiny_model(architecture), projector=path)
+    def make(kind):
+        model, projector = tiny_sight(kind)
+        return EncoderOptions(model=model, projector=projector)
 
     return make
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from lead.images.messages import EncoderOptions
@@ -33,6 +34,23 @@ async def test_rows_of_a_grid_take_fewer_positions(see, sight):
     assert (await sees.encoder.memory()).max_whole == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "n_rows"), [("qwen2.5vl", [77]), ("pixtral", [314]), ("mistral3", [87]), ("idefics3", [4] * 7)]
+)
+async def test_other_kinds_are_rows_that_are_read_as_tokens_are(see, sight, kind, n_rows):
+    sees = await see(sight(kind))
+    image = await sees.read(png(200, 300))
+    assert [span.n_rows for span in image.spans] == n_rows
+    assert (await sees.encoder.memory()).max_whole == 0
+
+
+async def test_a_model_without_the_tokens_around_an_image_is_refused_at_the_start(see, sight):
+    options = sight("idefics3")
+    sees = await see(options.model_copy(update={"model": sight("pixtral").model}))
+    with pytest.raises(ModelLoadError, match="its vocabulary lacks"):
+        await sees.encoder.memory()
+
+
 @pytest.mark.parametrize("make", [png, bmp, gif])
 async def test_formats_that_are_read(see, sight, make):
     sees = await see(sight("gemma3"))
@@ -44,6 +62,17 @@ async def test_an_image_is_encoded_once(see, sight):
     first, again = await asyncio.gather(sees.read(PICTURE), sees.read(PICTURE, "b"))
     assert first is again is await sees.read(PICTURE)
     assert sees.encoder.n_encoded == 1
+
+
+async def test_rows_are_rounded_as_flash_attention_does_only_where_that_may_be(see, sight):
+    found = {}
+    for kind in ("auto", "on", "off"):
+        sees = await see(sight("qwen2vl").model_copy(update={"flash_attn": kind}))
+        image = await sees.read(png(90, 70))
+        found[kind] = image.spans[0].key, np.frombuffer(sees.rows(image), np.float32)
+    assert (found["auto"][1] == found["on"][1]).all()
+    assert 0 < np.abs(found["off"][1] - found["on"][1]).max() < 0.1
+    assert found["off"][0] != found["on"][0]
 
 
 async def test_other_pictures_are_other_rows(see, sight):

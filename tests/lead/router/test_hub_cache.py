@@ -38,7 +38,7 @@ def test_a_model_is_deleted_with_all_its_parts_and_others_stay(server, cache):
 
 
 def test_the_last_model_of_a_repository_takes_that_with_it(server, cache):
-    fetch(server, cache)
+    fetch(server, cache, with_projector=True)
     remove_model(cached(cache)[f"{REPOSITORY}:Q4_K_M"].path)
     assert cached(cache) == {}
     assert not list(cache.glob("models--*"))

@@ -63,6 +63,27 @@ def test_a_draft_model_may_be_called_by_its_name(read):
     assert read('[big]\ndraft-model = "small"\n')["big"].settings.drafting.draft_model == Path("/small.gguf")
 
 
+@pytest.fixture
+def projectors(monkeypatch):
+    """Each model has one beside it."""
+    place = "lead.router.models_file.projector_beside"
+    monkeypatch.setattr(place, lambda model: model.with_suffix(".mmproj"))
+
+
+@pytest.mark.usefixtures("projectors")
+def test_a_model_sees_with_the_projector_beside_it_unless_its_table_says_otherwise(read):
+    models = read('[small]\nmmproj = "/other.gguf"\n[mine]\nmodel = "/else/where.gguf"\n')
+    found = {name: model.settings.images.mmproj for name, model in models.items()}
+    assert found == {"big": Path("/big.mmproj"), "small": Path("/other.gguf"), "mine": None}
+    assert models["big"].options["mmproj"] == "/big.mmproj"
+
+
+@pytest.mark.parametrize("option", ["mmproj-auto = false", "context-shift = true", "exact = 'on'"])
+@pytest.mark.usefixtures("projectors")
+def test_a_model_that_is_to_read_text_gets_no_projector(read, option):
+    assert read(f"[big]\n{option}\n")["big"].settings.images.mmproj is None
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

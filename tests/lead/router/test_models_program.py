@@ -8,6 +8,7 @@ from lead.router import catalog, models_program
 from lead.router.hub_cache import CachedModel
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.models.hub import Hub
+from tests.tiny_projectors import write_tiny_projector
 
 
 @pytest.fixture(autouse=True)
@@ -17,11 +18,13 @@ def hub(monkeypatch, tmp_path):
     class StandIn(Hub):
         removed = []  # noqa: RUF012 - one for each test
         models = []  # noqa: RUF012
+        with_projector = []  # noqa: RUF012
 
-        def fetch(self, model):
+        def fetch(self, model, *, with_projector):
             path = tmp_path / "hub" / f"{model.quantization}.gguf"
             path.parent.mkdir(exist_ok=True)
             shutil.copy(builtin_draft(), path)
+            self.with_projector.append(with_projector)
             self.models.append(CachedModel(model.repository, f"x-{model.quantization}.gguf", path))
             return path
 
@@ -86,6 +89,26 @@ def test_options_of_the_models_file_count(run, folder):
 def test_a_model_of_the_hub_is_downloaded_and_then_listed(run):
     assert run("pull", "a/b:Q8_0").startswith("a/b:Q8_0: 1.01 MB, ")
     assert "a/b:Q8_0" in run()
+
+
+def test_a_projector_comes_with_its_model_unless_images_are_not_wanted(run, hub):
+    run("pull", "a/b:Q8_0")
+    run("pull", "a/b:Q8_0", "--no-mmproj")
+    assert hub.with_projector == [True, False]
+
+
+def test_what_a_model_sees_with_is_shown_and_counted(run, folder, tiny_model):
+    def memory():
+        (line,) = (line for line in run("show", "seeing").splitlines() if " on CPU" in line)
+        return line
+
+    (folder / "seeing").mkdir()
+    shutil.copy(tiny_model("gemma3"), folder / "seeing" / "model.gguf")
+    assert "images   none: it reads text only" in run("show", "seeing")
+    blind = memory()
+    write_tiny_projector("gemma3", folder / "seeing" / "mmproj-F16.gguf")
+    assert "mmproj-F16.gguf (gemma3)" in run("show", "seeing")
+    assert memory() != blind
 
 
 def test_a_model_is_deleted_with_yes_only(run, folder, hub):

@@ -2,6 +2,7 @@ import pytest
 
 from lead.settings.image_options import ImageOptions
 from lead.settings.lead_settings import LeadSettings
+from shared.models.hub import Hub
 
 
 def test_images_take_memory_for_the_projector_and_for_what_is_kept(tmp_path):
@@ -24,3 +25,39 @@ def test_bodies_may_be_larger_with_images_unless_their_size_was_chosen():
 
     assert maximum("--mmproj", "a.gguf") > maximum() == 4 << 20
     assert maximum("--mmproj", "a.gguf", "--max-body-bytes", "5000") == 5000
+
+
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """Whether the hub was asked for the projector; all models have one."""
+    asked = []
+
+    def fetch(_hub, _model, *, with_projector=False):
+        asked.append(with_projector)
+        return tmp_path / "model.gguf"
+
+    monkeypatch.setattr(Hub, "fetch", fetch)
+    monkeypatch.setattr(
+        "lead.settings.lead_settings.projector_beside", lambda model: model.with_name("mmproj")
+    )
+    return asked
+
+
+def located(*options):
+    return LeadSettings.from_command_line(["-hf", "a/b", *options]).located().images.mmproj
+
+
+def test_a_model_of_the_hub_sees_with_the_projector_of_its_repository(hub, tmp_path):
+    assert located() == tmp_path / "mmproj"
+    assert hub == [True]
+
+
+@pytest.mark.parametrize("option", ["--no-mmproj", "--context-shift", "--exact"])
+def test_where_images_are_not_wanted_or_cannot_be_read_no_projector_is_downloaded(hub, option):
+    assert located(option) is None
+    assert hub == [False]
+
+
+def test_a_projector_that_was_named_goes_over_that_of_the_repository(hub, tmp_path):
+    assert located("--mmproj", str(tmp_path / "other")) == tmp_path / "other"
+    assert hub == [False]

@@ -114,5 +114,6 @@ def cache(tmp_path):
     return tmp_path / "cache"
 
 
-def fetch(server, cache, name=REPOSITORY, *, file=None, **options):
-    return Hub(endpoint=server.url, cache=cache, **options).fetch(HubModel.parse(name, file))
+def fetch(server, cache, name=REPOSITORY, *, file=None, with_projector=False, **options):
+    hub = Hub(endpoint=server.url, cache=cache, **options)
+    return hub.fetch(HubModel.parse(name, file), with_projector=with_projector)

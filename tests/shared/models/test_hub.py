@@ -80,6 +80,13 @@ def test_a_model_is_downloaded_under_its_name(server, cache):
     assert server.downloads == ["toy-Q4_K_M.gguf"]
 
 
+def test_the_projector_of_a_model_comes_with_it_where_that_is_wanted(server, cache):
+    path = fetch(server, cache, with_projector=True)
+    assert sorted(server.downloads) == ["mmproj-toy-Q8_0.gguf", "toy-Q4_K_M.gguf"]
+    assert path.name == "toy-Q4_K_M.gguf"
+    assert path.with_name("mmproj-toy-Q8_0.gguf").is_file()
+
+
 def test_a_model_that_is_in_the_cache_is_not_downloaded_again(server, cache):
     first = fetch(server, cache)
     assert fetch(server, cache) == first

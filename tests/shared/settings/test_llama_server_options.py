@@ -57,6 +57,8 @@ OPTIONS = [
     ("-md b.gguf", "draft_model", "b.gguf"),
     ("-mm c.gguf", "mmproj", "c.gguf"),
     ("--no-mmproj-offload", "mmproj_offload", False),
+    ("--no-mmproj", "mmproj_auto", False),
+    ("--no-mmproj-auto", "mmproj_auto", False),
     ("-ctkd q8_0", "cache_type_k_draft", "q8_0"),
     ("--draft 5", "draft_max", 5),
 ]

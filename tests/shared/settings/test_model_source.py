@@ -1,4 +1,5 @@
 import logging
+from pathlib import Path
 
 import pytest
 from gguf import GGUFWriter
@@ -41,10 +42,11 @@ def test_a_name_without_its_package_is_an_error_of_the_option(monkeypatch, capsy
 def fetched(monkeypatch):
     """What the hub was asked for."""
     asked = []
+    monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda _: None)
 
-    def fetch(hub, model):
+    def fetch(hub, model, **_):
         asked.append((hub, model))
-        return "cache/toy.gguf"
+        return Path("cache/toy.gguf")
 
     monkeypatch.setattr(Hub, "fetch", fetch)
     return asked
@@ -54,7 +56,7 @@ def fetched(monkeypatch):
 @pytest.mark.parametrize("option", ["-hf", "-hfr", "--hf-repo"])
 def test_a_model_of_the_hub_is_downloaded(fetched, kind, option):
     given = kind.from_command_line([option, "a/b:Q8_0", "-hff", "c.gguf", "--offline"])
-    assert given.located().source.model == "cache/toy.gguf"
+    assert given.located().source.model == Path("cache/toy.gguf")
     assert fetched == [(Hub(None, offline=True), HubModel("a/b", "Q8_0", "c.gguf"))]
 
 
