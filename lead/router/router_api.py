@@ -30,6 +30,7 @@ from lead.router.back_relay import BackRelay
 from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
 from lead.router.model_pool import ModelState, PooledModel
+from lead.router.model_process import ModelProcess
 from lead.router.models_file import ServedModel
 from lead.settings.cache_shares import size_if_known
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
@@ -256,9 +257,18 @@ def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, in
         "path": str(model.path or ""),
         "status": _status(pooled),
         "pinned": model.pinned,
+        "architecture": _architecture(model, process),
         "needs": need.sizes if need else None,
         "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
     }
+
+
+def _architecture(model: ServedModel, process: ModelProcess | None) -> dict[str, Any]:
+    """As a loaded model says it; of another one, whether it will see is known by its options."""
+    if process and (told := process.about.record.get("architecture")):
+        return dict(told)
+    inputs = ["text", *(["image"] if model.settings.images.mmproj else [])]
+    return {"input_modalities": inputs, "output_modalities": ["text"]}
 
 
 def _status(pooled: PooledModel) -> dict[str, Any]:

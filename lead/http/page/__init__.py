@@ -39,7 +39,7 @@ FILES: Final[Mapping[str, File]] = _read()
 """By path: `/`, and `/page/NAME`."""
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     # Model output and names of backs can never become HTML: the sinks that parse it are closed.
     "require-trusted-types-for 'script'; trusted-types 'none'"

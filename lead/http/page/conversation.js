@@ -3,6 +3,7 @@
 import { LeadError, chat } from "./api.js";
 import { Attribution, addTo } from "./attribution.js";
 import { count, share, speed } from "./figures.js";
+import { contentOf } from "./images.js";
 import { Thread, newId } from "./thread.js";
 
 const AWAY = "the lead is away";
@@ -94,15 +95,15 @@ export class Conversation {
   }
 
   /** Ask and show the answer; returns a sentence on how it went. */
-  async ask(content, speculates) {
+  async ask(content, images, speculates) {
     const last = this.#thread.path().at(-1);
     // A question that got no answer is replaced.
-    return this.#ask(content, last?.role === "user" ? last.parent : (last?.id ?? null), speculates);
+    return this.#ask(content, images, last?.role === "user" ? last.parent : (last?.id ?? null), speculates);
   }
 
-  /** Ask something else in the place of `question`, which stays beside it. */
+  /** Ask something else, about the same images, in the place of `question`, which stays beside it. */
   edit(question, content, speculates) {
-    return this.#ask(content, question.parent, speculates);
+    return this.#ask(content, question.images ?? [], question.parent, speculates);
   }
 
   /** Another answer to the question with this id; with the seed of an earlier one the same text, perhaps at another speed. */
@@ -121,15 +122,15 @@ export class Conversation {
     return this.#answer(question, {}, answer, speculates);
   }
 
-  async #ask(content, parent, speculates) {
+  async #ask(content, images, parent, speculates) {
     const conversation = this.#record.id;
     if (this.#isNew) {
-      this.#record.title = content.trim().split("\n")[0].slice(0, TITLE_LENGTH);
+      this.#record.title = (content.trim() || images[0].name).split("\n")[0].slice(0, TITLE_LENGTH);
       this.#isNew = false;
       this.#tried(this.store.create({ ...this.#record }));
     }
     const created = after(this.#thread.get(parent));
-    const question = { id: newId(), conversation, parent, role: "user", content, created };
+    const question = { id: newId(), conversation, parent, role: "user", content, images, created };
     const isLast = parent === this.#thread.leaf;
     this.#thread.add(question);
     this.#tried(this.store.save(question, { tell: true }));
@@ -175,7 +176,10 @@ export class Conversation {
 
   *#messagesFor(begun) {
     if (this.#record.system) yield { role: "system", content: this.#record.system };
-    for (const { role, content } of this.#thread.path()) if (content) yield { role, content };
+    for (const message of this.#thread.path()) {
+      const content = contentOf(message);
+      if (content) yield { role: message.role, content };
+    }
     if (begun?.content) yield { role: begun.role, content: begun.content };
   }
 

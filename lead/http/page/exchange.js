@@ -1,5 +1,7 @@
 // Conversations as a file: what is exported, and what of a file is believed.
 
+import { isReadImage } from "./images.js";
+
 const FORMAT = "llama-duo conversations";
 const VERSION = 1;
 const ROLES = ["user", "assistant"];
@@ -51,7 +53,7 @@ function isMessage(it, conversation) {
     isText(it.content) &&
     ROLES.includes(it.role) &&
     Number.isFinite(it.created) &&
-    (it.role === "user" || isAnswer(it))
+    (it.role === "user" ? isEvery(it.images ?? [], isReadImage) : isAnswer(it))
   );
 }
 
@@ -59,9 +61,11 @@ function isAnswer({ thinking, runs, thinkingRuns, figures, seed }) {
   return (
     [thinking, figures].every(isText) &&
     (seed === null || Number.isInteger(seed)) &&
-    [runs, thinkingRuns].every((given) => Array.isArray(given) && given.every(isRun))
+    [runs, thinkingRuns].every((given) => isEvery(given, isRun))
   );
 }
+
+const isEvery = (given, isOne) => Array.isArray(given) && given.every(isOne);
 
 const isRun = (run) =>
   Array.isArray(run) && (run[0] === null || isText(run[0])) && Number.isInteger(run[1]) && run[1] > 0;

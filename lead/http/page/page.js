@@ -1,10 +1,11 @@
 // The page: brings the parts together and asks the lead how it is.
 
 import * as lead from "./api.js";
+import { Attachments } from "./attachments.js";
 import { Conversation } from "./conversation.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, tell } from "./dom.js";
-import { takeDrops } from "./drop.js";
+import { takeFiles } from "./drop.js";
 import { Invitations } from "./invitations.js";
 import { KeyDialog } from "./key_dialog.js";
 import { Panels } from "./panels.js";
@@ -41,6 +42,7 @@ const keyDialog = new KeyDialog(() => {
   poll();
 });
 const settings = new SettingsDialog(conversation);
+const attachments = new Attachments(showTrouble);
 const views = new Views();
 
 // --- asking
@@ -58,11 +60,13 @@ async function run(asking) {
   await list.look();
 }
 
-function send() {
+async function send() {
+  await attachments.read;
   const text = question.value.trim();
-  if (!text || conversation.isRunning) return;
+  if ((!text && attachments.isEmpty) || conversation.isRunning) return;
   question.value = "";
-  run(() => conversation.ask(text, speculation.speculates));
+  const images = attachments.take();
+  run(() => conversation.ask(text, images, speculation.speculates));
 }
 
 function announce(words) {
@@ -110,14 +114,14 @@ byId("skip").addEventListener("click", (event) => {
   question.focus();
 });
 byId("new").addEventListener("click", begin);
-takeDrops(
-  document.body,
-  (text) => {
+takeFiles(document.body, {
+  onText: (text) => {
     question.value += `${question.value ? "\n" : ""}${text}`;
     question.focus();
   },
-  showTrouble,
-);
+  onImages: (files) => attachments.add(files),
+  onTrouble: showTrouble,
+});
 
 // --- conversations
 
@@ -150,9 +154,10 @@ async function poll() {
   const number = ++asked;
   try {
     if (!knowsModel) {
-      models = (await lead.models()).data.map((model) => model.id);
-      tell(byId("model"), models.length === 1 ? models[0] : `${models.length} models`);
-      settings.offer(models);
+      models = (await lead.models()).data;
+      tell(byId("model"), models.length === 1 ? models[0].id : `${models.length} models`);
+      settings.offer(models.map(({ id }) => id));
+      attachments.isFor(models.length === 1 ? models[0] : null);
       await invitations.look();
     }
     knowsModel = true;
