@@ -5,8 +5,9 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Depends, Query, Request, WebSocket
 from fastapi.responses import JSONResponse, Response
@@ -29,12 +30,12 @@ from lead.http.middleware.auth import has_principal, without_key
 from lead.router.back_relay import BackRelay
 from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
-from lead.router.model_pool import ModelState, PooledModel
+from lead.router.model_pool import MemorySizes, ModelState, PooledModel
 from lead.router.model_process import ModelProcess
 from lead.router.models_file import ServedModel
 from lead.settings.cache_shares import size_if_known
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
-from shared.models.file_kind import read_beginning
+from shared.models.file_kind import RANK, pooling_of, read_beginning
 
 router = APIRouter(route_class=JsonRoute)
 
@@ -116,11 +117,12 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
             await services.reload()
         except ConfigError as error:
             raise UnavailableError(f"the models stay as they were: {error}") from error
-    sizes = await _sizes(services.host.models.values())
+    about_files = await _about_files(services.host.models.values())
+    room = await asyncio.to_thread(services.host.room)
     found = services.host.models.values()
     return {
         "object": "list",
-        "data": [_record(model, services, sizes) for model in found],
+        "data": [_record(model, services, about_files, room) for model in found],
         "models": [{"name": model.name, "model": model.name} for model in found],
     }
 
@@ -147,10 +149,11 @@ async def unload(body: ModelByName, services: Routing) -> Response:
 @router.get("/models/{name:path}", include_in_schema=False)
 async def show_model(name: str, services: Routing) -> Response:
     """The record of a model, by any of its names."""
-    sizes = await _sizes(services.host.models.values())
+    about_files = await _about_files(services.host.models.values())
+    room = await asyncio.to_thread(services.host.room)
     if (found := services.find(name)) is None:
         return _unknown(name, services)
-    return JSONResponse(_record(services.host.models[found], services, sizes))
+    return JSONResponse(_record(services.host.models[found], services, about_files, room))
 
 
 @router.get("/api/version")
@@ -231,10 +234,31 @@ def _unknown(name: str, services: RouterServices) -> Response:
     return http_error(404, message, "not_found_error", code="model_not_found")
 
 
-async def _sizes(models: Iterable[ServedModel]) -> dict[str, int]:
-    """Of their files, in bytes, by name; read in a thread, as all that is in files: a disk may be slow."""
+class AboutFile(NamedTuple):
+    """n_bytes: 0 if not known. task: `embedding` or `rerank`; None: it continues texts."""
+
+    n_bytes: int
+    task: str | None
+
+
+async def _about_files(models: Iterable[ServedModel]) -> dict[str, AboutFile]:
+    """By name; read in a thread, as all that is in files: a disk may be slow."""
     found = list(models)
-    return await asyncio.to_thread(lambda: {model.name: size_if_known(model.path) for model in found})
+    return await asyncio.to_thread(lambda: {model.name: _about_file(model.path) for model in found})
+
+
+def _about_file(path: Path | None) -> AboutFile:
+    n_bytes = size_if_known(path)
+    return AboutFile(n_bytes, _task(path, n_bytes) if path and n_bytes else None)
+
+
+@lru_cache(maxsize=1024)
+def _task(path: Path, n_bytes: int) -> str | None:
+    del n_bytes  # another size is another file
+    pooling = pooling_of(path)
+    if pooling is None:
+        return None
+    return "rerank" if pooling == RANK else "embedding"
 
 
 async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, Any]]:
@@ -243,10 +267,13 @@ async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, 
     return await asyncio.to_thread(lambda: {model.name: _ollama_record(model) for model in found})
 
 
-def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _record(
+    model: ServedModel, services: RouterServices, about_files: Mapping[str, AboutFile], room: MemorySizes
+) -> dict[str, Any]:
     """As llama-server's router describes it; of a loaded model, with what that says of itself."""
     pooled, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
+    about = about_files.get(model.name, AboutFile(0, None))
     return {
         "id": model.name,
         "aliases": [model.name, *model.aliases],
@@ -259,8 +286,9 @@ def _record(model: ServedModel, services: RouterServices, sizes: Mapping[str, in
         "pinned": model.pinned,
         "architecture": _architecture(model, process),
         "needs": need.sizes if need else None,
-        "meta": process.about.record.get("meta") if process else {"size": sizes.get(model.name, 0)},
-    }
+        "fits": services.host.fits(model.name, about.n_bytes, room),
+        "meta": process.about.record.get("meta") if process else {"size": about.n_bytes},
+    } | ({"task": about.task} if about.task else {})
 
 
 def _architecture(model: ServedModel, process: ModelProcess | None) -> dict[str, Any]:
