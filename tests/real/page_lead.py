@@ -37,6 +37,7 @@ class Lead:
 
     def __init__(self):
         self.answer = "Some **answer**."
+        self.thinking = ""
         self.models = [{"id": "a-model"}]
         self.asked = []
         self.held = None  # or a list of questions that wait
@@ -66,10 +67,12 @@ class Lead:
         route.fulfill(content_type="text/event-stream", body="".join(self._events()))
 
     def _events(self):
+        if self.thinking:
+            yield event({"delta": {"reasoning_content": self.thinking}}, model="a-model")
         for i, word in enumerate(self.answer.split(" ")):
             text = f" {word}" if i else word
             tokens = [{"text": text, "source": ("helper", None)[i % 2]}]
-            yield event({"delta": {"content": text}}, speculation={"tokens": tokens})
+            yield event({"delta": {"content": text}}, speculation={"tokens": tokens}, model="a-model")
         timings = {"predicted_per_second": 42.0, "predicted_n": 8, "draft_n": 8, "draft_n_accepted": 4}
         yield event({"delta": {}, "finish_reason": "stop"}, timings=timings, seed=7)
         yield "data: [DONE]\n\n"
@@ -79,10 +82,10 @@ def event(choice, **fields):
     return f"data: {json.dumps({'choices': [choice], **fields})}\n\n"
 
 
-def visit(context, path="/"):
+def visit(context, path="/", state="ready"):
     page = context.new_page()
     page.goto(ORIGIN + path)
-    page.locator("#state", has_text="ready").wait_for()
+    page.locator("#state", has_text=state).wait_for()
     return page
 
 

@@ -12,26 +12,6 @@ pytestmark = pytest.mark.real
 expect = sync_api.expect
 
 N_CONVERSATIONS, N_LONG = 500, 30_000
-MARKDOWN = """# Title
-
-Some *em*, **strong**, `code` and [a link](https://example.org/a_b), but not 2 * 3 * 4 nor snake_case_names.
-
-1. one
-   - inner **bold**
-2. two
-
-   ```python
-   x = "`*_<b>"
-   ```
-
-> quoted
-
-| a | b |
-|---|--:|
-| 1 \\| 2 | `3` |
-
-[bad](javascript:alert(1)) <b>stays</b> ![picture](https://example.org/x.png)
-"""
 
 
 @pytest.fixture
@@ -212,68 +192,6 @@ def many():
     return {"format": "llama-duo conversations", "version": 1, "conversations": conversations}
 
 
-def test_markdown_becomes_elements_and_no_html(page, lead):
-    lead.answer = MARKDOWN
-    ask(page)
-    said = page.locator(".said")
-    expect(said.locator("h3")).to_have_text("Title")
-    expect(said.locator("p em")).to_have_text(["em"])
-    expect(said.locator("p > strong")).to_have_text(["strong", "bold"])
-    expect(said.locator("p code")).to_have_text("code")
-    expect(said.locator("> ol > li > ul > li")).to_have_text("inner bold")
-    expect(said.locator("ol > li:nth-child(2) pre")).to_have_text('x = "`*_<b>"')
-    expect(said.locator("blockquote p")).to_have_text("quoted")
-    expect(said.locator("th")).to_have_text(["a", "b"])
-    expect(said.locator("td")).to_have_text(["1 | 2", "3"])
-    addresses = said.locator("a[href]").evaluate_all("links => links.map((link) => [link.href, link.rel])")
-    assert addresses == [
-        ["https://example.org/a_b", "noopener noreferrer"],
-        ["https://example.org/x.png", "noopener noreferrer"],
-    ]
-    expect(said).to_contain_text("[bad](javascript:alert(1)) <b>stays</b>")
-    assert said.locator("b, img").count() == 0
-
-
-@pytest.mark.parametrize(
-    "hostile",
-    ["".join("`" * i + " " for i in range(300)), "*" * 50_000, "*a " * 20_000, "[" * 50_000, "> " * 20_000],
-    ids=["backticks", "stars", "emphasis", "brackets", "quotes"],
-)
-def test_no_text_stops_the_page(page, lead, hostile):
-    lead.answer = f"{hostile}\n\nThe end."
-    ask(page)
-    expect(page.locator(".said > p").last).to_have_text("The end.")
-
-
-def test_a_text_that_comes_in_pieces_looks_like_one_that_came_at_once(page):
-    differs = page.evaluate(
-        """async (text) => {
-          const { GrowingText } = await import("/page/answer.js");
-          const grown = () => new GrowingText(document.createElement("div"), { add() {} }, true);
-          const [whole, slow] = [grown(), grown()];
-          whole.add([{ text, source: null }]);
-          whole.paint();
-          for (const one of text) {
-            slow.add([{ text: one, source: null }]);
-            slow.paint();
-          }
-          return whole.element.outerHTML === slow.element.outerHTML ? null : slow.element.outerHTML;
-        }""",
-        MARKDOWN,
-    )
-    assert differs is None
-
-
-def test_code_is_copied_as_it_is(page, lead):
-    lead.answer = MARKDOWN
-    ask(page)
-    page.get_by_role("button", name="Copy code").click()
-    expect(page.get_by_role("button", name="Copy code")).to_have_text("Copied")
-    page.get_by_label("Your question").focus()
-    page.keyboard.press("Control+V")
-    expect(page.get_by_label("Your question")).to_have_value('x = "`*_<b>"')
-
-
 def test_colors_are_hidden_for_good(page):
     ask(page)
     token = page.locator(".said .token").first
@@ -312,7 +230,7 @@ def test_settings_are_of_one_conversation(page, lead):
     for label, value in {
         "System prompt": "Be brief.",
         "Temperature": "0.5",
-        "Most tokens": "9",
+        "Maximum tokens": "9",
         "Seed": "3",
     }.items():
         page.get_by_label(label).fill(value)
@@ -357,8 +275,7 @@ def test_a_dropped_text_file_is_part_of_the_question(page, content, asked):
 @pytest.mark.parametrize("context", [{"viewport": NARROW}], indirect=True)
 def test_on_a_phone_chats_and_machines_are_one_tap_away(page):
     ask(page)
-    box = page.locator("h1").bounding_box()
-    assert box["height"] < 30  # one line
+    expect(page.get_by_label("Model")).to_be_in_viewport()
     page.get_by_role("button", name="Machines").click()
     expect(page.get_by_role("switch")).to_be_in_viewport()
     page.get_by_role("button", name="Chats").click()
@@ -372,7 +289,7 @@ def test_on_a_phone_chats_and_machines_are_one_tap_away(page):
     indirect=True,
 )
 def test_axe_finds_nothing(page, lead):
-    lead.answer = MARKDOWN
+    lead.answer = "# Title\n\nSome *text*, `code`."
     assert violations(page) == []
     ask(page)
     assert violations(page) == []

@@ -57,9 +57,10 @@ function isMessage(it, conversation) {
   );
 }
 
-function isAnswer({ thinking, runs, thinkingRuns, figures, seed }) {
+function isAnswer({ thinking, runs, thinkingRuns, figures, seed, model = "", thinkingMs = 0 }) {
   return (
-    [thinking, figures].every(isText) &&
+    [thinking, figures, model].every(isText) &&
+    Number.isFinite(thinkingMs) &&
     (seed === null || Number.isInteger(seed)) &&
     [runs, thinkingRuns].every((given) => isEvery(given, isRun))
   );
