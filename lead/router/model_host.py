@@ -12,6 +12,7 @@ from lead.router.memory_need import MemoryNeed, measure
 from lead.router.model_pool import (
     Admitted,
     MeasureModel,
+    MemorySizes,
     ModelPool,
     ModelState,
     NotServed,
@@ -106,6 +107,15 @@ class ModelHost:
         """The process of a model; None unless it is loaded."""
         return self._processes.get(name) if self.state(name).state is ModelState.LOADED else None
 
+    def fits(self, name: str, n_bytes: int, room: MemorySizes) -> bool | None:
+        """Whether a model fits in `room` if all others are unloaded; None: not known.
+
+        n_bytes: the size of its file, by which it is judged until its need has been measured.
+        """
+        if need := self.needs.get(name):
+            return all(size <= room.get(place, size) for place, size in need.sizes.items())
+        return True if n_bytes <= room[CPU] else None
+
     def start(self) -> None:
         """Start the models that are to be there from the beginning."""
         self._do(self._prepare())
@@ -181,7 +191,7 @@ class ModelHost:
         """Do what is to be done now; to be called after every change."""
         if self._is_stopping:
             return
-        while actions := self.pool.next(self._clock(), self._room):
+        while actions := self.pool.next(self._clock(), self.room):
             for action in actions:
                 match action:
                     case Admitted(ticket, name):
@@ -203,8 +213,9 @@ class ModelHost:
         if process:  # one that is still being started is ended by `_run`
             self._do(process.end())
 
-    def _room(self) -> dict[str, int]:
-        held = sum(process.own_bytes() for process in self._processes.values())
+    def room(self) -> dict[str, int]:
+        """What all models together may take, in bytes by place; asks the system, so it takes milliseconds."""
+        held = sum(process.own_bytes() for process in list(self._processes.values()))
         return {CPU: self._host_room(held), **self._devices}
 
     def _set_alarm(self) -> None:

@@ -29,7 +29,8 @@ from lead.http.middleware.auth import has_principal, without_key
 from lead.router.back_relay import BackRelay
 from lead.router.forwarding import Forwarder
 from lead.router.model_host import ModelHost
-from lead.router.model_pool import ModelState, PooledModel
+from lead.router.model_pool import MemorySizes, ModelState, PooledModel
+from lead.router.model_process import ModelProcess
 from lead.router.models_file import ServedModel
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
 from shared.models.file_facts import size_if_known, task_of
@@ -123,11 +124,12 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
             await services.reload()
         except ConfigError as error:
             raise UnavailableError(f"the models stay as they were: {error}") from error
+    room = await asyncio.to_thread(services.host.room)
     found = services.host.models.values()
     files = await _files(found)
     return {
         "object": "list",
-        "data": [_record(model, services, files[model.name]) for model in found],
+        "data": [_record(model, services, files[model.name], room) for model in found],
         "models": [{"name": model.name, "model": model.name} for model in found],
     }
 
@@ -157,7 +159,8 @@ async def show_model(name: str, services: Routing) -> Response:
     if (found := services.find(name)) is None:
         return _unknown(name, services)
     model = services.host.models[found]
-    return JSONResponse(_record(model, services, (await _files([model]))[found]))
+    room = await asyncio.to_thread(services.host.room)
+    return JSONResponse(_record(model, services, (await _files([model]))[found], room))
 
 
 @router.get("/api/version")
@@ -261,7 +264,9 @@ async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, 
     return await asyncio.to_thread(lambda: {model.name: _ollama_record(model) for model in found})
 
 
-def _record(model: ServedModel, services: RouterServices, file: _FileFacts) -> dict[str, Any]:
+def _record(
+    model: ServedModel, services: RouterServices, file: _FileFacts, room: MemorySizes
+) -> dict[str, Any]:
     """As llama-server's router describes it; of a loaded model, with what that says of itself."""
     pooled, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
@@ -275,10 +280,19 @@ def _record(model: ServedModel, services: RouterServices, file: _FileFacts) -> d
         "path": str(model.path or ""),
         "status": _status(pooled),
         "pinned": model.pinned,
+        "architecture": _architecture(model, process),
         "needs": need.sizes if need else None,
+        "fits": services.host.fits(model.name, file.n_bytes, room),
         "meta": process.about.record.get("meta") if process else {"size": file.n_bytes},
-        **({"task": file.task} if file.task else {}),
-    }
+    } | ({"task": file.task} if file.task else {})
+
+
+def _architecture(model: ServedModel, process: ModelProcess | None) -> dict[str, Any]:
+    """As a loaded model says it; of another one, whether it will see is known by its options."""
+    if process and (told := process.about.record.get("architecture")):
+        return dict(told)
+    inputs = ["text", *(["image"] if model.settings.images.mmproj else [])]
+    return {"input_modalities": inputs, "output_modalities": ["text"]}
 
 
 def _status(pooled: PooledModel) -> dict[str, Any]:

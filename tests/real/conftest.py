@@ -3,7 +3,10 @@ import shutil
 import pytest
 
 from lab.parts.processes import start_lead
+from tests.real.page_lead import ORIGIN, WIDE, visit
 from tests.real.processes import LEAD
+
+PATIENCE_MS = 120_000  # a machine that runs other tests, too, is slow
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +46,21 @@ def browser():
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(params=[{}])
+def context(browser, lead, request):
+    """One browser's memory; fails if anything went wrong in a page, or if one asked another server."""
+    wrong = []
+    with browser.new_context(**{"viewport": WIDE, "accept_downloads": True} | request.param) as context:
+        context.set_default_timeout(PATIENCE_MS)
+        context.route("**/*", lead.route)
+        context.on("weberror", lambda error: wrong.append(str(error.error)))
+        context.on("request", lambda r: None if r.url.startswith((ORIGIN, "blob:")) else wrong.append(r.url))
+        yield context
+    assert wrong == []
+
+
+@pytest.fixture
+def page(context):
+    return visit(context)

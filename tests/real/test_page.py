@@ -120,7 +120,7 @@ def test_a_running_answer_shows_who_drafted_what_and_can_be_stopped(visit):
         )
         expect(page.locator("#legend")).to_contain_text("helper")
         page.keyboard.press("Escape")
-        expect(figures(page, 0)).to_have_text("stopped")
+        expect(figures(page, 0)).to_have_text(re.compile(r"stopped · [\d.]+ tokens/s · \d+ tokens"))
 
 
 def test_a_stopped_answer_is_kept_over_a_reload_and_goes_on_where_it_was(visit):
@@ -129,7 +129,7 @@ def test_a_stopped_answer_is_kept_over_a_reload_and_goes_on_where_it_was(visit):
             ask(page)
             expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
             page.keyboard.press("Escape")
-            expect(figures(page, 0)).to_have_text("stopped")
+            expect(figures(page, 0)).to_contain_text("stopped")
             begun = page.locator(".said").text_content()
         page.reload()
         expect(page.locator(".said")).to_have_text(begun)
@@ -152,7 +152,7 @@ def test_the_back_is_shown_with_its_model_and_what_came_of_its_drafts(visit, url
         expect(back).to_contain_text(re.compile(r"\d %"))
         expect(back).to_contain_text("answers in")
         expect(page.get_by_role("img", name=re.compile(r"helper gives \d"))).to_be_visible()
-        expect(page.get_by_role("list", name="T(n)")).to_contain_text("1 tokens: ")
+        expect(page.get_by_role("list", name="T(n)")).to_contain_text("1 token: ")
         expect(page.get_by_role("list", name="Depth")).to_contain_text("of steps")
 
 
@@ -201,7 +201,7 @@ def test_a_lead_that_was_away_is_asked_again(visit, target):
             ask(page, "Who are you?")
             expect(figures(page, 0)).to_be_visible()
             kill(first)
-            expect(page.locator("#state")).to_have_text("the lead is away, trying again")
+            expect(page.locator("#state")).to_have_text("cannot reach the lead, trying again")
             ask(page, "Are you there?")
             expect(answers(page).nth(1)).to_contain_text("the lead is away")
         second, _ = start_lead(*arguments, "--alias", "another")
@@ -317,18 +317,28 @@ def test_the_keyboard_reaches_all_there_is(visit):
 def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     with visit() as page:
-        page.get_by_role("button", name="Invite a back").click()
+        page.get_by_role("button", name="Invite…").click()
+        expect(page.get_by_role("dialog")).to_contain_text("opens the lead to your network")
+        page.get_by_role("button", name="Open and make a code").click()
         expect(page.locator("#join")).to_have_text(re.compile("back --model MODEL --join duo2b.+"))
         expect(page.locator("#invitation-note")).to_contain_text("reads the texts")
         assert page.locator("#qr path").get_attribute("d")
-        page.get_by_role("button", name="Invite to chat").click()
+        page.get_by_role("button", name="Done").click()
+        page.get_by_role("button", name="Invite…").click()
+        page.get_by_label("To chat").check()
+        page.get_by_role("button", name="Open and make a code").click()
         expect(page.locator("#join")).to_have_text(re.compile("chat --join duo2c.+"))
         JoinedLead.find("client", "laptop", page.locator("#join").inner_text().split()[-1])
         page.reload()
         row = page.locator("#members li")
         expect(row).to_contain_text("laptop")
+        asked = []
+        page.on("dialog", lambda dialog: (asked.append(dialog.message), dialog.accept()))
         page.get_by_role("button", name="Revoke laptop").click()
         expect(row).to_have_count(0)
+        page.get_by_role("button", name="Close", exact=True).click()
+        expect(page.locator("#open")).to_be_hidden()
+        assert [text.split()[0] for text in asked] == ["Revoke", "Close"]
 
 
 def test_a_client_is_not_asked_to_invite_machines(visit):

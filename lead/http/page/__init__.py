@@ -3,11 +3,14 @@
 They are public; the data that the page shows is requested with a key.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import gzip
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final, NamedTuple
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 router = APIRouter(include_in_schema=False)
@@ -17,6 +20,7 @@ _MEDIA_TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
 }
 
 
@@ -25,22 +29,21 @@ class File(NamedTuple):
     media_type: str
 
 
-def _read() -> dict[str, File]:
-    found = {}
-    for item in files(__name__).iterdir():
+def _read(folder: Traversable, path: str) -> Iterator[tuple[str, File]]:
+    for item in folder.iterdir():
         name = item.name
-        if media_type := _MEDIA_TYPES.get(name[name.rfind(".") :]):
-            path = "/" if name == "index.html" else f"/page/{name}"
-            found[path] = File(item.read_bytes(), media_type)
-    return found
+        if name == "vendor":
+            yield from _read(item, f"{path}vendor/")
+        elif media_type := _MEDIA_TYPES.get(name[name.rfind(".") :]):
+            yield "/" if name == "index.html" else path + name, File(item.read_bytes(), media_type)
 
 
-FILES: Final[Mapping[str, File]] = _read()
-"""By path: `/`, and `/page/NAME`."""
+FILES: Final[Mapping[str, File]] = dict(_read(files(__name__), "/page/"))
+"""By path: `/`, and `/page/NAME`; `/page/vendor/NAME` are other people's (vendor/fetch.sh)."""
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     # Model output and names of backs can never become HTML: the sinks that parse it are closed.
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
@@ -51,16 +54,26 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
 }
 """The page may load and call only what this lead serves, and may not be framed."""
 
 
-def _sending(file: File) -> Callable[[], Awaitable[Response]]:
-    async def send() -> Response:
-        return Response(file.content, media_type=file.media_type, headers=HEADERS)
+@cache
+def _compressed(path: str) -> bytes:
+    return gzip.compress(FILES[path].content, mtime=0)
+
+
+def _sending(path: str) -> Callable[[Request], Awaitable[Response]]:
+    async def send(request: Request) -> Response:
+        content, media_type = FILES[path]
+        if "gzip" not in request.headers.get("accept-encoding", ""):
+            return Response(content, media_type=media_type, headers=HEADERS)
+        headers = HEADERS | {"Content-Encoding": "gzip"}
+        return Response(_compressed(path), media_type=media_type, headers=headers)
 
     return send
 
 
-for _path, _file in FILES.items():
-    router.get(_path)(_sending(_file))
+for _path in FILES:
+    router.get(_path)(_sending(_path))

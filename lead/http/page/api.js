@@ -26,6 +26,8 @@ export const setPolicy = (policy, depth) =>
 export const members = () => askJson("v1/members");
 export const invite = (role) =>
   askJson("v1/invitations", { method: "POST", body: { role, open: true } });
+/** Let nobody in any more who was invited. */
+export const closeDoor = () => askJson("v1/invitations", { method: "DELETE" });
 export const revoke = (name) => askJson(`v1/members?name=${encodeURIComponent(name)}`, { method: "DELETE" });
 
 /** The events of a streamed answer; an error event is thrown. */

@@ -3,6 +3,7 @@
 import { LeadError, chat } from "./api.js";
 import { Attribution, addTo } from "./attribution.js";
 import { count, share, speed } from "./figures.js";
+import { contentOf } from "./images.js";
 import { Thread, newId } from "./thread.js";
 
 const AWAY = "the lead is away";
@@ -36,15 +37,16 @@ export class Conversation {
     return this.#isNew ? null : this.#record.id;
   }
 
-  /** The model, the system prompt and the sampling parameters that were set: {model, system, sampling}. */
+  /** What was set: {model, system, sampling}; an empty model is the one that answers when it is asked. */
   get settings() {
     const { model = "", system, sampling } = this.#record;
     return { model, system, sampling };
   }
 
-  async setSettings({ model, system, sampling }) {
-    Object.assign(this.#record, { model, system, sampling });
-    if (!this.#isNew) await this.#tried(this.store.change(this.#record.id, { model, system, sampling }));
+  /** Set some of them. */
+  async setSettings(settings) {
+    Object.assign(this.#record, settings);
+    if (!this.#isNew) await this.#tried(this.store.change(this.#record.id, settings));
   }
 
   /** Begin with nothing, but for the settings given. */
@@ -94,15 +96,15 @@ export class Conversation {
   }
 
   /** Ask and show the answer; returns a sentence on how it went. */
-  async ask(content, speculates) {
+  async ask(content, images, speculates) {
     const last = this.#thread.path().at(-1);
     // A question that got no answer is replaced.
-    return this.#ask(content, last?.role === "user" ? last.parent : (last?.id ?? null), speculates);
+    return this.#ask(content, images, last?.role === "user" ? last.parent : (last?.id ?? null), speculates);
   }
 
-  /** Ask something else in the place of `question`, which stays beside it. */
+  /** Ask something else, about the same images, in the place of `question`, which stays beside it. */
   edit(question, content, speculates) {
-    return this.#ask(content, question.parent, speculates);
+    return this.#ask(content, question.images ?? [], question.parent, speculates);
   }
 
   /** Another answer to the question with this id; with the seed of an earlier one the same text, perhaps at another speed. */
@@ -121,15 +123,15 @@ export class Conversation {
     return this.#answer(question, {}, answer, speculates);
   }
 
-  async #ask(content, parent, speculates) {
+  async #ask(content, images, parent, speculates) {
     const conversation = this.#record.id;
     if (this.#isNew) {
-      this.#record.title = content.trim().split("\n")[0].slice(0, TITLE_LENGTH);
+      this.#record.title = (content.trim() || images[0].name).split("\n")[0].slice(0, TITLE_LENGTH);
       this.#isNew = false;
       this.#tried(this.store.create({ ...this.#record }));
     }
     const created = after(this.#thread.get(parent));
-    const question = { id: newId(), conversation, parent, role: "user", content, created };
+    const question = { id: newId(), conversation, parent, role: "user", content, images, created };
     const isLast = parent === this.#thread.leaf;
     this.#thread.add(question);
     this.#tried(this.store.save(question, { tell: true }));
@@ -160,7 +162,7 @@ export class Conversation {
     } catch (error) {
       answer.isStopped = true;
       note = reasonOf(error, answer);
-      answer.figures = note === STOPPED ? STOPPED : "";
+      answer.figures = note === STOPPED ? answer.figures : "";
       if (note !== STOPPED) view.fail(note);
     }
     if (this.#hangUp === hangUp) this.#hangUp = this.#running = null;
@@ -175,18 +177,27 @@ export class Conversation {
 
   *#messagesFor(begun) {
     if (this.#record.system) yield { role: "system", content: this.#record.system };
-    for (const { role, content } of this.#thread.path()) if (content) yield { role, content };
+    for (const message of this.#thread.path()) {
+      const content = contentOf(message);
+      if (content) yield { role: message.role, content };
+    }
     if (begun?.content) yield { role: begun.role, content: begun.content };
   }
 
   /** Fill `answer` and its view with what comes; returns the timings. */
   async #follow(answer, view, body, signal) {
     const attribution = new Attribution();
+    const pace = new Pace();
     let saved = performance.now();
     let timings = null;
     for await (const event of chat({ ...body, stream: true, return_speculation: true }, signal)) {
-      attribution.push(event.speculation?.tokens ?? []);
+      const tokens = event.speculation?.tokens ?? [];
+      attribution.push(tokens);
+      pace.add(tokens.length);
       const { content, reasoning_content: thinking } = event.choices[0]?.delta ?? {};
+      answer.model = event.model ?? answer.model;
+      answer.figures = [STOPPED, ...pace.figures].join(" · "); // until it is complete: what a stop or a reload leaves
+      if (thinking) answer.thinkingMs = pace.ms;
       if (thinking) view.appendThinking(taken(attribution, thinking, answer, "thinking", "thinkingRuns"));
       if (content) view.append(taken(attribution, content, answer, "content", "runs"));
       answer.isStopped = event.choices[0]?.finish_reason === "length";
@@ -218,6 +229,32 @@ export class Conversation {
   }
 }
 
+/** How fast tokens come. */
+class Pace {
+  #n = 0;
+  #nFirst = 0; // came at once, with the first of them
+  #began = null;
+  #last = null;
+
+  add(n) {
+    if (!n) return;
+    this.#last = performance.now();
+    this.#began ??= this.#last;
+    this.#n += n;
+    this.#nFirst ||= n;
+  }
+
+  /** Since the first ones came, in milliseconds. */
+  get ms() {
+    return this.#began === null ? 0 : this.#last - this.#began;
+  }
+
+  get figures() {
+    const rate = this.ms ? [`${speed((1000 * (this.#n - this.#nFirst)) / this.ms)} tokens/s`] : [];
+    return this.#n ? [...rate, `${this.#n} tokens`] : [];
+  }
+}
+
 function blank() {
   const now = Date.now();
   return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", system: "", sampling: {} };
@@ -234,8 +271,10 @@ function emptyAnswer(question) {
     thinking: "",
     runs: [],
     thinkingRuns: [],
-    figures: STOPPED, // until it is complete: what a reload leaves
+    figures: STOPPED,
     seed: null,
+    model: "",
+    thinkingMs: 0,
     isStopped: true,
     created: after(question),
   };

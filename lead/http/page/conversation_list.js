@@ -106,7 +106,7 @@ export class ConversationList {
     try {
       const all = fromFile(await file.text());
       await this.store.add(all);
-      this.#say(`Imported: ${all.length}. What was here already stays as it was.`);
+      this.#say(`Imported: ${all.length}. Conversations that were here already are unchanged.`);
     } catch (error) {
       this.#say(error.message);
     }

@@ -4,10 +4,10 @@ import { button, make } from "./dom.js";
 
 const SHOWN_MS = 1500;
 
-/** A button that copies what `text()` gives. */
+/** A button that copies what `text(button)` gives. */
 export function copyButton(label, text) {
   const copy = async ({ target }) => {
-    target.textContent = (await copied(text())) ? "Copied" : "Not copied";
+    target.textContent = (await copied(text(target))) ? "Copied" : "Not copied";
     setTimeout(() => (target.textContent = "Copy"), SHOWN_MS);
   };
   return button("Copy", copy, { ariaLabel: label });

@@ -1,9 +1,11 @@
-// Text files that are dropped on the page become part of the question.
+// Files that are dropped on the page or pasted: images are attached, text files become part of the question.
+
+import { isImage } from "./images.js";
 
 const MAX_BYTES = 1 << 20;
 
-/** `onText(text)` with what to add to the question, `onTrouble(sentence)` if a file is none. */
-export function takeDrops(target, onText, onTrouble) {
+/** `onText(text)` with what to add to the question, `onImages(files)`, `onTrouble(sentence)` if a file is neither. */
+export function takeFiles(target, on) {
   target.addEventListener("dragover", (event) => {
     if (![...event.dataTransfer.types].includes("Files")) return;
     event.preventDefault();
@@ -12,16 +14,27 @@ export function takeDrops(target, onText, onTrouble) {
   target.addEventListener("dragleave", ({ relatedTarget }) => {
     if (!relatedTarget) target.classList.remove("dropping");
   });
-  target.addEventListener("drop", async (event) => {
+  target.addEventListener("drop", (event) => {
     target.classList.remove("dropping");
-    if (!event.dataTransfer.files.length) return;
-    event.preventDefault(); // or the browser leaves the page for the file
-    for (const file of [...event.dataTransfer.files]) {
-      const text = await textOf(file);
-      if (text === null) onTrouble(`${file.name} is no text file of at most 1 MiB`);
-      else onText(quoted(file.name, text));
-    }
+    take(event, event.dataTransfer, on);
   });
+  target.addEventListener("paste", (event) => {
+    const isText = event.clipboardData.types.includes("text/plain"); // with a picture of it, as spreadsheets copy cells
+    if (!isText && !document.querySelector("dialog[open]")) take(event, event.clipboardData, on);
+  });
+}
+
+async function take(event, { files }, { onText, onImages, onTrouble }) {
+  if (!files.length) return;
+  event.preventDefault(); // or the browser leaves the page for the file
+  const all = [...files];
+  const images = all.filter(isImage);
+  if (images.length) onImages(images);
+  for (const file of all.filter((one) => !isImage(one))) {
+    const text = await textOf(file);
+    if (text === null) onTrouble(`${file.name} is neither an image nor a text file of at most 1 MiB.`);
+    else onText(quoted(file.name, text));
+  }
 }
 
 async function textOf(file) {

@@ -1,5 +1,7 @@
 // Conversations as a file: what is exported, and what of a file is believed.
 
+import { isReadImage } from "./images.js";
+
 const FORMAT = "llama-duo conversations";
 const VERSION = 1;
 const ROLES = ["user", "assistant"];
@@ -51,17 +53,20 @@ function isMessage(it, conversation) {
     isText(it.content) &&
     ROLES.includes(it.role) &&
     Number.isFinite(it.created) &&
-    (it.role === "user" || isAnswer(it))
+    (it.role === "user" ? isEvery(it.images ?? [], isReadImage) : isAnswer(it))
   );
 }
 
-function isAnswer({ thinking, runs, thinkingRuns, figures, seed }) {
+function isAnswer({ thinking, runs, thinkingRuns, figures, seed, model = "", thinkingMs = 0 }) {
   return (
-    [thinking, figures].every(isText) &&
+    [thinking, figures, model].every(isText) &&
+    Number.isFinite(thinkingMs) &&
     (seed === null || Number.isInteger(seed)) &&
-    [runs, thinkingRuns].every((given) => Array.isArray(given) && given.every(isRun))
+    [runs, thinkingRuns].every((given) => isEvery(given, isRun))
   );
 }
+
+const isEvery = (given, isOne) => Array.isArray(given) && given.every(isOne);
 
 const isRun = (run) =>
   Array.isArray(run) && (run[0] === null || isText(run[0])) && Number.isInteger(run[1]) && run[1] > 0;

@@ -8,4 +8,6 @@ export const share = (part, whole) => (whole > 0 ? `${Math.round((100 * part) / 
 
 export const milliseconds = (ms) => (ms >= 100 ? `${ms.toFixed(0)} ms` : `${ms.toPrecision(2)} ms`);
 
+export const seconds = (ms) => (ms < 59_500 ? `${Math.max(1, Math.round(ms / 1000))} s` : `${Math.round(ms / 60_000)} min`);
+
 export const count = (n) => n.toLocaleString("en");

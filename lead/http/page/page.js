@@ -1,12 +1,14 @@
 // The page: brings the parts together and asks the lead how it is.
 
 import * as lead from "./api.js";
+import { Attachments } from "./attachments.js";
 import { Conversation } from "./conversation.js";
 import { ConversationList } from "./conversation_list.js";
 import { byId, tell } from "./dom.js";
-import { takeDrops } from "./drop.js";
+import { takeFiles } from "./drop.js";
 import { Invitations } from "./invitations.js";
 import { KeyDialog } from "./key_dialog.js";
+import { ModelPicker } from "./model_picker.js";
 import { Panels } from "./panels.js";
 import { SettingsDialog } from "./settings_dialog.js";
 import { Legend } from "./sources.js";
@@ -16,6 +18,7 @@ import { Transcript } from "./transcript.js";
 import { Views } from "./views.js";
 
 const POLL_MS = 1000;
+const LOOK_AGAIN = 5; // polls between two looks at which models are loaded, while the right one is
 const NO_KEY = 401;
 const FORBIDDEN = 403;
 const LOADING = 503;
@@ -40,13 +43,19 @@ const keyDialog = new KeyDialog(() => {
   speculation.forget();
   poll();
 });
-const settings = new SettingsDialog(conversation);
+const attachments = new Attachments(showTrouble);
+const picker = new ModelPicker((model) => {
+  conversation.setSettings({ model });
+  attachments.isFor(picker.chosen);
+});
 const views = new Views();
+new SettingsDialog(conversation);
 
 // --- asking
 
 async function run(asking) {
   if (conversation.isRunning) return;
+  if (picker.name !== conversation.settings.model) conversation.setSettings({ model: picker.name });
   const asked = asking();
   showWhere();
   announce("");
@@ -58,11 +67,13 @@ async function run(asking) {
   await list.look();
 }
 
-function send() {
+async function send() {
+  await attachments.read;
   const text = question.value.trim();
-  if (!text || conversation.isRunning) return;
+  if ((!text && attachments.isEmpty) || conversation.isRunning) return;
   question.value = "";
-  run(() => conversation.ask(text, speculation.speculates));
+  const images = attachments.take();
+  run(() => conversation.ask(text, images, speculation.speculates));
 }
 
 function announce(words) {
@@ -110,27 +121,37 @@ byId("skip").addEventListener("click", (event) => {
   question.focus();
 });
 byId("new").addEventListener("click", begin);
-takeDrops(
-  document.body,
-  (text) => {
+takeFiles(document.body, {
+  onText: (text) => {
     question.value += `${question.value ? "\n" : ""}${text}`;
     question.focus();
   },
-  showTrouble,
-);
+  onImages: (files) => attachments.add(files),
+  onTrouble: showTrouble,
+});
 
 // --- conversations
 
 function begin() {
   conversation.clear();
+  prefer();
   views.showChat();
   showWhere();
   question.focus();
 }
 
 async function open(id) {
-  if (await conversation.open(id)) views.showChat();
+  if (await conversation.open(id)) {
+    prefer();
+    views.showChat();
+  }
   showWhere();
+}
+
+/** The model of the conversation that is open answers, if it is there. */
+function prefer() {
+  picker.want(conversation.settings.model);
+  attachments.isFor(picker.chosen);
 }
 
 store.onOthers(async (id, isDeleted) => {
@@ -142,20 +163,26 @@ store.onOthers(async (id, isDeleted) => {
 
 let timer = null;
 let asked = 0;
-let knowsModel = false;
-let models = [];
+let knowsLead = false;
 
 async function poll() {
   clearTimeout(timer);
   const number = ++asked;
   try {
-    if (!knowsModel) {
-      models = (await lead.models()).data.filter((model) => !model.task).map((model) => model.id);
-      tell(byId("model"), models.length === 1 ? models[0] : `${models.length} models`);
-      settings.offer(models);
-      await invitations.look();
+    if (!knowsLead || (picker.name && (!picker.isLoaded || number % LOOK_AGAIN === 0))) {
+      const { data } = await lead.models();
+      if (number !== asked) return;
+      picker.offer(data);
+      attachments.isFor(picker.chosen);
     }
-    knowsModel = true;
+    if (!knowsLead) await invitations.look();
+    knowsLead = true;
+    if (!picker.isLoaded) {
+      panels.pause();
+      byId("figures").classList.add("stale");
+      showState("wait", picker.state);
+      return;
+    }
     const told = await lead.speculation();
     if (number !== asked) return; // another key has been tried meanwhile
     byId("figures").classList.remove("stale");
@@ -168,16 +195,16 @@ async function poll() {
     if (number !== asked) return;
     panels.pause();
     byId("figures").classList.add("stale");
-    knowsModel = false; // the next lead at this address may have another one
+    knowsLead = false; // the next one at this address may have another model
     explain(error);
+  } finally {
+    if (number === asked && !document.hidden && !keyDialog.dialog.open) timer = setTimeout(poll, POLL_MS);
   }
-  if (!document.hidden && !keyDialog.dialog.open) timer = setTimeout(poll, POLL_MS);
 }
 
 function explain(error) {
-  if (!(error instanceof lead.LeadError)) showState("bad", "the lead is away, trying again");
-  else if (error.status === LOADING)
-    showState("wait", models.length > 1 ? "no model in memory yet" : "loading the model");
+  if (!(error instanceof lead.LeadError)) showState("bad", "cannot reach the lead, trying again");
+  else if (error.status === LOADING) showState("wait", "loading the model");
   else if (error.status === NO_KEY || error.status === FORBIDDEN) {
     showState("wait", "a key is needed");
     keyDialog.open(lead.key.get() === null ? "" : `This key does not work: ${error.message}.`);

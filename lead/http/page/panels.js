@@ -61,7 +61,7 @@ export class Panels {
     if (this.#wasOff.length > N_SAMPLES) this.#wasOff.shift();
     const most = Math.max(...this.#speed.samples);
     tell(byId("rate"), rate ? speed(rate) : "0");
-    tell(byId("rate-most"), most ? `at most ${speed(most)}` : "");
+    tell(byId("rate-most"), most ? `peak ${speed(most)}` : "");
     const chart = byId("rate-chart");
     drawCurve(chart, this.#speed.samples, N_SAMPLES, most);
     shade(chart, this.#wasOff, N_SAMPLES);
@@ -92,7 +92,8 @@ export class Panels {
 /** Of the time from a correction to a back's first new token. */
 function itsParts({ first_draft_ms, waited_ms, drafted_ms }) {
   if (waited_ms === null || drafted_ms === null) return "";
-  const way = Math.max(0, first_draft_ms - waited_ms - drafted_ms);
+  const way = first_draft_ms - waited_ms - drafted_ms;
+  if (way < 0) return ""; // they are means of different drafts
   return ` (${milliseconds(waited_ms)} waiting, ${milliseconds(drafted_ms)} drafting, ${milliseconds(way)} on the way)`;
 }
 
@@ -148,7 +149,7 @@ function showPlanner(planner) {
 
 function costInWords(n, ms, single) {
   const ratio = single ? ` (${(ms / single).toFixed(2)} times one)` : "";
-  return `${n} tokens: ${milliseconds(ms)}${ratio}`;
+  return `${n} token${n === "1" ? "" : "s"}: ${milliseconds(ms)}${ratio}`;
 }
 
 function showSums(planner) {

@@ -4,6 +4,8 @@
 const NAME = "llama-duo";
 const CONVERSATIONS = "conversations";
 const MESSAGES = "messages";
+const IMAGES = "images"; // apart from their messages, which a search reads all
+const STORES = [CONVERSATIONS, MESSAGES, IMAGES];
 
 export class Store {
   #opened = open().catch(() => null); // null: this browser keeps nothing
@@ -31,8 +33,11 @@ export class Store {
 
   /** In the order in which they were made. */
   async messages(id) {
-    const found = await this.#read(MESSAGES, (messages) => messages.index("conversation").getAll(id));
-    return (found ?? []).sort((a, b) => a.created - b.created);
+    const itsOwn = (records) => records.index("conversation").getAll(id);
+    const [found, images] = [await this.#read(MESSAGES, itsOwn), await this.#read(IMAGES, itsOwn)];
+    const byId = new Map(images?.map((image) => [image.id, image]));
+    const joined = (found ?? []).map((message) => withImages(message, byId));
+    return joined.sort((a, b) => a.created - b.created);
   }
 
   async create(conversation) {
@@ -50,28 +55,37 @@ export class Store {
   /** Keep a message, unless its conversation has been deleted. */
   async save(message, { tell }) {
     const fields = { changed: Date.now(), leaf: message.id };
-    await this.#write((conversations, messages) =>
-      merge(conversations, message.conversation, fields, () => messages.put(message)),
+    const { record, images } = split(message);
+    await this.#write((conversations, messages, pictures) =>
+      merge(conversations, message.conversation, fields, () => {
+        messages.put(record);
+        for (const image of images) pictures.put(image);
+      }),
     );
     if (tell) this.#tell(message.conversation);
   }
 
   async delete(id) {
-    await this.#write((conversations, messages) => {
+    await this.#write((conversations, ...others) => {
       conversations.delete(id);
-      messages.index("conversation").getAllKeys(id).onsuccess = ({ target }) => {
-        for (const key of target.result) messages.delete(key);
-      };
+      for (const records of others) {
+        records.index("conversation").getAllKeys(id).onsuccess = ({ target }) => {
+          for (const key of target.result) records.delete(key);
+        };
+      }
     });
     this.#tell(id, true);
   }
 
   /** Add what is not there yet; {conversation, messages} each. */
   async add(all) {
-    await this.#write((conversations, messages) => {
+    await this.#write((conversations, messages, pictures) => {
       for (const { conversation, messages: its } of all) {
         addNew(conversations, conversation);
-        for (const message of its) addNew(messages, message);
+        for (const { record, images } of its.map(split)) {
+          addNew(messages, record);
+          for (const image of images) addNew(pictures, image);
+        }
       }
     });
     this.#tell(null);
@@ -103,25 +117,32 @@ export class Store {
   async #write(change) {
     const database = await this.#opened;
     if (!database) return;
-    const transaction = database.transaction([CONVERSATIONS, MESSAGES], "readwrite");
+    const transaction = database.transaction(STORES, "readwrite");
     const ended = new Promise((resolve, reject) => {
       transaction.oncomplete = resolve;
       transaction.onabort = () => reject(transaction.error);
     });
-    change(transaction.objectStore(CONVERSATIONS), transaction.objectStore(MESSAGES));
+    change(...STORES.map((name) => transaction.objectStore(name)));
     await ended;
   }
 }
 
 function open() {
   return new Promise((resolve, reject) => {
-    const request = indexedDB.open(NAME, 1);
+    const request = indexedDB.open(NAME, 2);
     request.onupgradeneeded = () => {
-      request.result.createObjectStore(CONVERSATIONS, { keyPath: "id" });
-      request.result.createObjectStore(MESSAGES, { keyPath: "id" }).createIndex("conversation", "conversation");
+      const has = request.result.objectStoreNames;
+      for (const name of STORES.filter((one) => !has.contains(one))) {
+        const records = request.result.createObjectStore(name, { keyPath: "id" });
+        if (name !== CONVERSATIONS) records.createIndex("conversation", "conversation");
+      }
     };
-    request.onsuccess = () => resolve(request.result);
+    request.onsuccess = () => {
+      request.result.onversionchange = () => request.result.close(); // or a newer page in another tab waits for this one
+      resolve(request.result);
+    };
     request.onerror = () => reject(request.error);
+    request.onblocked = () => reject(new Error("another tab has an older page"));
   });
 }
 
@@ -131,6 +152,21 @@ function merge(conversations, id, fields, then = () => {}) {
     conversations.put({ ...target.result, ...fields });
     then();
   };
+}
+
+/** A message as it is kept: `record`, which names its images, and these. */
+function split(message) {
+  const { conversation, images = [] } = message;
+  if (!images.length) return { record: message, images };
+  return {
+    record: { ...message, images: images.map(({ id }) => id) },
+    images: images.map((image) => ({ ...image, conversation })),
+  };
+}
+
+function withImages(record, byId) {
+  if (!record.images?.length) return record;
+  return { ...record, images: record.images.flatMap((id) => byId.get(id) ?? []) };
 }
 
 function addNew(store, record) {

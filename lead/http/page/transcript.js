@@ -2,6 +2,7 @@
 
 import { AnswerView } from "./answer.js";
 import { button, make } from "./dom.js";
+import { thumbnails } from "./images.js";
 
 const NEAR_PX = 48;
 const AT_ONCE = 4; // messages of a long conversation that are shown before the others
@@ -109,7 +110,8 @@ export class Transcript {
     const edit = button("Edit", () => this.#edit(question, text, edit), { title: "ask something else here" });
     edit.classList.add("edit");
     const actions = make("div", { className: "row actions" }, edit, ...this.#chooser(question, siblings));
-    return make("article", { className: "question" }, make("h2", {}, "You"), text, actions);
+    const pictures = question.images?.length > 0 && thumbnails(question.images);
+    return make("article", { className: "question" }, make("h2", {}, "You"), pictures, text, actions);
   }
 
   #edit(question, text, opener) {
@@ -130,7 +132,7 @@ export class Transcript {
       const content = field.value.trim();
       if (this.element.getAttribute("aria-busy")) return; // an answer runs: the text stays here
       close();
-      if (content) this.on.edit(question, content);
+      if (content || question.images?.length) this.on.edit(question, content);
     });
     field.addEventListener("keydown", (event) => {
       if (event.key === "Escape") close();

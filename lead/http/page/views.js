@@ -1,14 +1,19 @@
-// On a narrow screen one of three is shown: the chat, the list of conversations, the figures of the machines.
+// What is shown beside the chat. On a narrow screen one of three is shown: the chat, the list of conversations, the
+// figures of the machines. On a wide one the figures stand beside the chat, unless they are folded away.
 
 import { byId } from "./dom.js";
 
 const BUTTONS = { list: "show-list", figures: "show-figures" };
+const NARROW = matchMedia("(max-width: 56rem)");
+const FOLDED = "llama-duo.folded"; // whether the figures are, on a wide screen
 
 export class Views {
+  #view = "chat";
+
   constructor() {
-    for (const [view, id] of Object.entries(BUTTONS)) {
-      byId(id).addEventListener("click", () => this.#show(document.body.dataset.view === view ? "chat" : view));
-    }
+    for (const [view, id] of Object.entries(BUTTONS)) byId(id).addEventListener("click", () => this.#press(view));
+    NARROW.addEventListener("change", () => this.#show(this.#view));
+    this.#show("chat");
   }
 
   showChat() {
@@ -20,8 +25,23 @@ export class Views {
     byId("search").focus();
   }
 
+  #press(view) {
+    if (view === "figures" && !NARROW.matches) {
+      if (this.#isFolded) localStorage.removeItem(FOLDED);
+      else localStorage.setItem(FOLDED, "yes");
+      this.#show(this.#view);
+    } else this.#show(this.#view === view ? "chat" : view);
+  }
+
+  get #isFolded() {
+    return localStorage.getItem(FOLDED) !== null;
+  }
+
   #show(view) {
+    this.#view = view;
     document.body.dataset.view = view;
-    for (const [name, id] of Object.entries(BUTTONS)) byId(id).setAttribute("aria-expanded", String(name === view));
+    document.body.classList.toggle("folded", this.#isFolded);
+    const isShown = { list: view === "list", figures: NARROW.matches ? view === "figures" : !this.#isFolded };
+    for (const [name, id] of Object.entries(BUTTONS)) byId(id).setAttribute("aria-expanded", String(isShown[name]));
   }
 }

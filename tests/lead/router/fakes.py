@@ -70,7 +70,7 @@ def served(name, **options):
 class House:
     """A host whose processes are fakes, in the order in which they were started."""
 
-    def __init__(self, names="ab", room=1, make=FakeProcess, models=None, **options):
+    def __init__(self, names="ab", room=1, make=FakeProcess, models=None, need=1, **options):
         self.processes = []
         self.make = make
         self.measured = []
@@ -82,7 +82,7 @@ class House:
         async def measure(options, in_use):
             del in_use
             self.measured.append(options["model"])
-            return MemoryNeed(sizes={"CPU": 1})
+            return MemoryNeed(sizes={"CPU": need})
 
         self.host = ModelHost(
             models or [served(name) for name in names],

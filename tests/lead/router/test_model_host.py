@@ -25,6 +25,14 @@ async def test_a_model_is_started_once_for_all_who_use_it():
         assert house.measured == ["/a.gguf"]
 
 
+async def test_whether_a_model_fits_is_known_by_its_file_until_it_is_measured():
+    async with running_house(room=5, need=9) as house:
+        room = house.host.room()
+        assert (house.host.fits("a", 5, room), house.host.fits("a", 6, room)) == (True, None)
+        await use(house, "a")
+        assert house.host.fits("a", 5, room) is False
+
+
 async def test_the_next_one_takes_the_place_of_the_one_before():
     async with running_house() as house:
         await use(house, "a")

@@ -8,7 +8,10 @@ from fastapi import Request
 
 from lead.router import router_api
 from lead.router.model_pool import ModelState
+from lead.router.models_file import ServedModel
+from lead.settings.image_options import ImageOptions
 from lead.settings.keys import Key, Keyring, Principal, Role
+from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
 from tests.lead.router.fakes import FakeProcess, failing, served, until
 
@@ -27,6 +30,14 @@ async def test_all_models_are_listed_with_their_states(routed):
     listed = await records(house)
     assert (listed["a"]["status"], listed["a"]["meta"]) == ({"value": "loaded"}, {"n_ctx": 64})
     assert listed["b"]["status"] == {"value": "unloaded"}
+
+
+async def test_which_models_see_is_known_before_they_are_loaded(routed, tmp_path):
+    settings = LeadSettings(images=ImageOptions(mmproj=tmp_path / "mmproj.gguf"))
+    house = await routed(models=[served("a"), ServedModel("b", {"model": "/b.gguf"}, settings)])
+    listed = await records(house)
+    inputs = {name: record["architecture"]["input_modalities"] for name, record in listed.items()}
+    assert inputs == {"a": ["text"], "b": ["text", "image"]}
 
 
 async def test_one_that_failed_says_so_as_in_llama_server(routed):

@@ -1,0 +1,75 @@
+// Formulas in Markdown: \( \), \[ \], $ $ and $$ $$, as models write them; Temml makes MathML of them.
+
+/* global temml */
+import { make } from "./dom.js";
+
+const MAX_LENGTH = 2000; // of a formula
+const MARKS = [
+  { open: "\\(", close: "\\)", isDisplay: false },
+  { open: "\\[", close: "\\]", isDisplay: true },
+  { open: "$$", close: "$$", isDisplay: true },
+  { open: "$", close: "$", isDisplay: false },
+];
+/** Between single dollars, as Pandoc has it: no spaces at their inner sides, no digit after them, or it is money. */
+const ONE_LINE = /^\$(?=[^\s$])((?:\\[^]|[^\\$])*?[^\s\\$]|\\[^])\$(?!\d)/;
+
+/** Teach `parser`, a markdown-it, tokens "math" and "math_block": `content` is TeX, `hidden` is whether it is inline. */
+export function addMath(parser) {
+  parser.inline.ruler.before("escape", "math", inlineMath);
+  const alt = ["paragraph", "reference", "blockquote", "list"];
+  parser.block.ruler.before("fence", "math_block", blockMath, { alt });
+}
+
+/** An element with the formula; what Temml cannot read stands there as it was written. */
+export function formula(tex, isDisplay) {
+  const element = make(isDisplay ? "div" : "span", { className: "math" });
+  if (isDisplay) element.tabIndex = 0; // what scrolls has to be reached by the keyboard
+  temml.render(tex, element, { displayMode: isDisplay, annotate: true, maxExpand: 500, maxSize: [20, 20] });
+  return element;
+}
+
+function inlineMath(state, silent) {
+  const text = state.src.slice(state.pos, state.pos + MAX_LENGTH);
+  const mark = MARKS.find(({ open }) => text.startsWith(open));
+  const tex = mark && between(text, mark);
+  if (!tex?.trim()) return false;
+  if (!silent) {
+    const token = state.push("math", "", 0);
+    token.content = tex.trim();
+    token.markup = mark.open;
+    token.info = mark.isDisplay ? "display" : "";
+  }
+  state.pos += mark.open.length + tex.length + mark.close.length;
+  return true;
+}
+
+/** What stands in `text` between marks; null: they are none. */
+function between(text, { open, close }) {
+  if (open === "$") return ONE_LINE.exec(text)?.[1] ?? null;
+  const end = text.indexOf(close, open.length);
+  return end < 0 ? null : text.slice(open.length, end);
+}
+
+function blockMath(state, startLine, endLine, silent) {
+  if (state.sCount[startLine] - state.blkIndent >= 4) return false;
+  const lineAt = (n) => state.src.slice(state.bMarks[n] + state.tShift[n], state.eMarks[n]).trimEnd();
+  const mark = MARKS.find(({ open, isDisplay }) => isDisplay && lineAt(startLine).startsWith(open));
+  if (!mark) return false;
+  const start = state.bMarks[startLine] + state.tShift[startLine] + mark.open.length;
+  if (!state.src.slice(start, start + MAX_LENGTH).includes(mark.close)) return false;
+  let text = lineAt(startLine).slice(mark.open.length);
+  let line = startLine;
+  while (!text.includes(mark.close)) {
+    line += 1;
+    if (line === endLine || text.length > MAX_LENGTH) return false;
+    text += `\n${lineAt(line)}`;
+  }
+  if (!text.endsWith(mark.close) || text.indexOf(mark.close) !== text.length - mark.close.length) return false;
+  if (silent) return true;
+  const token = state.push("math_block", "", 0);
+  token.block = true;
+  token.content = text.slice(0, -mark.close.length).trim();
+  token.map = [startLine, line + 1];
+  state.line = line + 1;
+  return true;
+}

@@ -1,0 +1,190 @@
+"""How the page shows what a model writes, in chromium, with a lead that is written down."""
+
+import re
+
+import pytest
+
+from tests.real.page_lead import NARROW, WIDE, Lead, ask, violations
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = pytest.mark.real
+expect = sync_api.expect
+
+MARKDOWN = """# Title
+
+Some *em*, **strong**, `code` and [a link](https://example.org/a_b), but not 2 * 3 * 4 nor snake_case_names.
+
+1. one
+   - inner **bold**
+2. two
+
+   ```python
+   x = "`*_<b>"
+   ```
+
+> quoted
+
+| a | b |
+|---|--:|
+| 1 \\| 2 | `3` |
+
+[bad](javascript:alert(1)) <b>stays</b> ![picture](https://example.org/x.png)
+
+- [ ] open
+- [x] done
+
+Here \\(a^2\\) and $x_1$ for $5, not $10.
+
+$$
+\\frac{1}{2}
+$$
+
+\\[ \\sum_{i=1}^n i \\]
+"""
+
+
+@pytest.fixture
+def lead():
+    lead = Lead()
+    lead.answer = MARKDOWN
+    return lead
+
+
+def test_markdown_becomes_elements_and_no_html(page):
+    ask(page)
+    said = page.locator(".said")
+    expect(said.locator("h3")).to_have_text("Title")
+    expect(said.locator("p em")).to_have_text(["em"])
+    expect(said.locator("strong")).to_have_text(["strong", "bold"])
+    expect(said.locator("p code")).to_have_text("code")
+    expect(said.locator("> ol > li > ul > li")).to_have_text("inner bold")
+    expect(said.locator("ol > li:nth-child(2) pre")).to_have_text('x = "`*_<b>"')
+    expect(said.locator("blockquote p")).to_have_text("quoted")
+    expect(said.locator("th")).to_have_text(["a", "b"])
+    expect(said.locator("td")).to_have_text(["1 | 2", "3"])
+    addresses = said.locator("a[href]").evaluate_all("links => links.map((link) => [link.href, link.rel])")
+    assert addresses == [
+        ["https://example.org/a_b", "noopener noreferrer"],
+        ["https://example.org/x.png", "noopener noreferrer"],
+    ]
+    expect(said).to_contain_text("[bad](javascript:alert(1)) <b>stays</b>")
+    assert said.locator("b, img").count() == 0
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["".join("`" * i + " " for i in range(300)), "*" * 50_000, "*a " * 20_000, "[" * 50_000, "> " * 20_000],
+    ids=["backticks", "stars", "emphasis", "brackets", "quotes"],
+)
+def test_no_text_stops_the_page(page, lead, hostile):
+    lead.answer = f"{hostile}\n\nThe end."
+    ask(page)
+    expect(page.locator(".said > p").last).to_have_text("The end.")
+
+
+def test_a_text_that_comes_in_pieces_looks_like_one_that_came_at_once(page):
+    differs = page.evaluate(
+        """async (text) => {
+          const { GrowingText } = await import("/page/growing_text.js");
+          const grown = () => new GrowingText(document.createElement("div"), { add() {} }, true);
+          const [whole, slow] = [grown(), grown()];
+          whole.add([{ text, source: null }]);
+          whole.paint();
+          for (const one of text) {
+            slow.add([{ text: one, source: null }]);
+            slow.paint();
+          }
+          return whole.element.outerHTML === slow.element.outerHTML ? null : slow.element.outerHTML;
+        }""",
+        MARKDOWN,
+    )
+    assert differs is None
+
+
+def test_code_is_copied_as_it_is(page):
+    ask(page)
+    page.get_by_role("button", name="Copy code").click()
+    expect(page.get_by_role("button", name="Copy code")).to_have_text("Copied")
+    page.get_by_label("Your question").focus()
+    page.keyboard.press("Control+V")
+    expect(page.get_by_label("Your question")).to_have_value('x = "`*_<b>"')
+
+
+def test_formulas_become_mathml(page):
+    ask(page)
+    formulas = page.locator(".said math")
+    assert formulas.evaluate_all("all => all.map((it) => it.querySelector('annotation').textContent)") == [
+        "a^2",
+        "x_1",
+        "\\frac{1}{2}",
+        "\\sum_{i=1}^n i",
+    ]
+    expect(page.locator(".said")).to_contain_text("for $5, not $10.")
+
+
+@pytest.mark.parametrize(
+    "text", ["\\(\\frac{1}{\\)", "$$\\nosuch$$", "\\[\\def\\a{\\a\\a}\\a\\]", "\\(\\href{javascript:x}{y}\\)"]
+)
+def test_a_formula_that_cannot_be_read_does_no_harm(page, lead, text):
+    lead.answer = f"{text}\n\nThe end."
+    ask(page)
+    expect(page.locator(".said > p").last).to_have_text("The end.")
+    assert page.locator(".said [href]").count() == 0
+
+
+def test_code_has_the_colors_of_its_language(page, lead):
+    lead.answer = "```python\ndef f(): return 'x'\n```"
+    ask(page)
+    expect(page.locator(".said .code-keyword")).to_have_text(["def", "return"])
+    expect(page.locator(".said .code-string")).to_have_text("'x'")
+
+
+def test_boxes_of_tasks_are_shown(page):
+    ask(page)
+    boxes = page.locator(".said li").get_by_role("checkbox")
+    assert boxes.evaluate_all("all => all.map((it) => it.checked)") == [False, True]
+
+
+def test_columns_are_aligned(page):
+    ask(page)
+    expect(page.locator(".said td").last).to_have_css("text-align", "right")
+
+
+def test_each_drafted_word_has_its_own_color(page):
+    """Whatever marks stand around it: one source for each kind of sign."""
+    wrong = page.evaluate(
+        """async (text) => {
+          const { GrowingText } = await import("/page/growing_text.js");
+          const element = document.createElement("div");
+          const grown = new GrowingText(element, { add() {} }, true);
+          grown.add([...text].map((sign) => ({ text: sign, source: sign })));
+          grown.paint();
+          const runs = [...element.querySelectorAll(".token")];
+          const said = runs.map((run) => [run.textContent, run.title.at(-1)]);
+          return said.filter(([text, by]) => text[0] !== by);
+        }""",
+        MARKDOWN,
+    )
+    assert wrong == []
+
+
+def test_reasoning_is_folded_and_can_be_opened(page, lead):
+    lead.thinking = "First this."
+    ask(page)
+    thinking = page.locator(".thinking")
+    expect(thinking.get_by_text("First this.")).to_be_hidden()
+    thinking.locator("summary").press("Enter")
+    expect(thinking.get_by_text("First this.")).to_be_visible()
+    expect(thinking.locator("summary")).to_have_text(re.compile("^Thought"))
+
+
+@pytest.mark.parametrize(
+    "context",
+    [{"viewport": size, "color_scheme": scheme} for size in (WIDE, NARROW) for scheme in ("light", "dark")],
+    indirect=True,
+)
+def test_axe_finds_nothing(page, lead):
+    lead.thinking = "First this."
+    ask(page)
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
