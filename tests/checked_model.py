@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from lead.engine.target import Target
 from shared.cache_edits import Snapshot
-from shared.errors import WindowLostError
 from shared.image_span import ImageSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
@@ -59,7 +58,6 @@ class CheckedModel(Target):
         self._stored: dict[int, tuple[list[int], int]] = {}
         self.n_loaded = 0  # texts
         self.n_read = 0  # texts, from disk
-        self.n_windows_lost = 0
 
     @property
     def n_cells(self) -> int:
@@ -69,11 +67,7 @@ class CheckedModel(Target):
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """See `Model.decode`; one row of each step is compared."""
         assert self._ahead.isdisjoint(span.slot for span in spans), "a state is not that of its text"
-        try:
-            rows = self._model.decode(spans)
-        except WindowLostError as error:
-            self.n_windows_lost += len(error.slots)
-            raise
+        rows = self._model.decode(spans)
         for span in spans:
             self._texts[span.slot] += span.tokens
             if span.is_prompt:
@@ -84,14 +78,12 @@ class CheckedModel(Target):
         return rows
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """See `Model.trim`."""
         self._model.trim(slot, n_keep)
         if n_keep == 0:
             self._ahead.discard(slot)
         del self._texts[slot][n_keep:]
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """See `Model.copy`."""
         self._model.copy(source_slot, slot, n_keep)
         if not self.traits.can_trim and n_keep < len(self._texts[source_slot]):
             self._ahead.add(slot)
@@ -99,7 +91,6 @@ class CheckedModel(Target):
         self._n_prompt[slot] = self._n_prompt[source_slot]
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
-        """See `Model.store`."""
         if snapshot.kind == "text":
             assert slot not in self._ahead, "a text is stored with another state"
         self._model.store(slot, snapshot)
@@ -108,7 +99,6 @@ class CheckedModel(Target):
         kept[snapshot.key] = self._texts[slot][: snapshot.end], self._n_prompt[slot]
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """See `Model.restore`."""
         text, n_prompt = (self._kept if snapshot.kind == "device" else self._stored)[snapshot.key]
         held = self._texts[slot]
         if snapshot.kind == "state":
@@ -122,15 +112,12 @@ class CheckedModel(Target):
         self._texts[slot] = text[:n_keep]
 
     def lend(self, key: int) -> memoryview | None:
-        """See `Model.lend`."""
         return self._model.lend(key)
 
     def take_back(self, key: int) -> None:
-        """See `Model.take_back`."""
         self._model.take_back(key)
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """See `Model.reserve`."""
         return self._model.reserve(key, size)
 
     def has_read(self, text: StoredText) -> None:
@@ -140,12 +127,10 @@ class CheckedModel(Target):
             self._stored[snapshot.key] = text.tokens[: snapshot.end], text.n_prefill
 
     def forget(self, key: int) -> None:
-        """See `Model.forget`."""
         self._model.forget(key)
         del self._stored[key]
 
     def clear(self) -> None:
-        """See `Model.clear`."""
         self._model.clear()
         for text in self._texts:
             text.clear()

@@ -21,8 +21,10 @@ from hypothesis import HealthCheck, settings
 
 from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
+from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import UnblockedHandler
+from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.sandbox import NO_GPU
 from tests.real_models import GEMMA3, SMOLLM2, real_model
@@ -200,6 +202,33 @@ def tiny_with_heads(tmp_path_factory):
         return write_tiny_model(with_heads(architecture), path)
 
     return write
+
+
+@pytest.fixture
+def opened():
+    """Opens models, which are closed in the end. `plan`: what `plan_memory` is told besides the options."""
+    models = []
+
+    def open_model(path, options, **plan):
+        models.append(Model(plan_memory(path, options, **plan)))
+        return models[-1]
+
+    yield open_model
+    for model in models:
+        model.close()
+
+
+@pytest.fixture
+def complaint(capsys):
+    """Calls what ends the program with status 2; what it says."""
+
+    def complaint(call, *arguments):
+        with pytest.raises(SystemExit) as ended:
+            call(*arguments)
+        assert ended.value.code == 2
+        return capsys.readouterr().err
+
+    return complaint
 
 
 @pytest.fixture

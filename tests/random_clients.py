@@ -9,14 +9,7 @@ import random
 from dataclasses import dataclass
 from typing import get_args
 
-from lead.engine.commands import (
-    Cancel,
-    Command,
-    PolicyName,
-    SetBacks,
-    SetPolicy,
-    Submit,
-)
+from lead.engine.commands import Cancel, Command, PolicyName, SetBacks, SetPolicy, Submit
 from lead.engine.events import Committed, Event, Failed, Finished, Started
 from shared.image_span import without_images
 from shared.protocol import Draft

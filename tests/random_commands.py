@@ -26,30 +26,11 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Span
 from shared.sampling.parameters import SamplingParameters
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
-from tests.fake_backs import (
-    Branching,
-    Duplicating,
-    Growing,
-    Hostile,
-    Late,
-    Perfect,
-    Random,
-    Reordering,
-    Several,
-    Silent,
-    Thicket,
-)
+from tests import fake_backs as backs
 from tests.fake_disk import FakeTextFiles, LateExecutor
 from tests.random_images import RandomImages, cut, ends_with_a_token, random_kinds
 from tests.toy_engine import FakeFront, inline_drafter, local_drafters, make_engine, make_limits, no_drafters
-from tests.toy_model import (
-    N_VOCAB,
-    TOY_CALLS,
-    FailingTarget,
-    SlowGrammar,
-    plain_run,
-    toy_sampler,
-)
+from tests.toy_model import N_VOCAB, TOY_CALLS, FailingTarget, SlowGrammar, plain_run, toy_sampler
 
 _MAX_IN_VAIN = 200
 """Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""
@@ -228,17 +209,18 @@ class RestlessFront(FakeFront):
         self._script[0] = [SetBacks(names=rng.sample(BACKS, rng.randint(1, 5)))]
 
     def _draw_drafter(self, rng: random.Random):
+        truth = self.truth
         makers = [
-            Silent,
-            lambda: Perfect(self.truth),
-            lambda: Random(rng),
-            lambda: Hostile(self.truth, rng),
-            lambda: Late(Perfect(self.truth)),
-            lambda: Reordering(Branching(self.truth, rng), rng),
-            lambda: Duplicating(Hostile(self.truth, rng)),
-            lambda: Growing(self.truth),
-            lambda: Thicket(self.truth, rng),
-            lambda: Several(Growing(self.truth), Random(rng), Branching(self.truth, rng)),
+            backs.Silent,
+            lambda: backs.Perfect(truth),
+            lambda: backs.Random(rng),
+            lambda: backs.Hostile(truth, rng),
+            lambda: backs.Late(backs.Perfect(truth)),
+            lambda: backs.Reordering(backs.Branching(truth, rng), rng),
+            lambda: backs.Duplicating(backs.Hostile(truth, rng)),
+            lambda: backs.Growing(truth),
+            lambda: backs.Thicket(truth, rng),
+            lambda: backs.Several(backs.Growing(truth), backs.Random(rng), backs.Branching(truth, rng)),
         ]
         return rng.choice(makers)()
 

@@ -99,15 +99,9 @@ class StrangeFiles:
         self._rng = rng
         self._header = read_header(good)
         self._ways: tuple[Callable[[], bytes], ...] = (
-            self._with_wrong_length,
-            self._with_wrong_length,
-            self._with_wrong_type,
-            self._with_wrong_number,
-            self._with_wrong_number,
-            self._with_wrong_count,
-            self._with_more_values,
-            self._cut,
-            self._with_wrong_bytes,
+            *(self._with_wrong_length, self._with_wrong_length, self._with_wrong_type),
+            *(self._with_wrong_number, self._with_wrong_number, self._with_wrong_count),
+            *(self._with_more_values, self._cut, self._with_wrong_bytes),
             lambda: self.with_template(rng.choice(TEMPLATES)),
         )
 

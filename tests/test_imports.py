@@ -2,11 +2,11 @@
 
 import ast
 import functools
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.python_runs import run_python
 
 ROOT = Path(__file__).parent.parent
 PROGRAMS = {"lead", "back", "chat", "fleet"}
@@ -108,11 +108,7 @@ def test_the_engine_s_loop_reaches_no_settings_no_files_and_no_native_code():
         (
             "lead.engine.worker",
             {
-                "fastapi",
-                "asyncio",
-                "pydantic_settings",
-                "llama_cpp.llama",
-                "gguf",
+                *("fastapi", "asyncio", "pydantic_settings", "llama_cpp.llama", "gguf"),
                 "shared.settings.command_line",
             },
         ),
@@ -121,8 +117,7 @@ def test_the_engine_s_loop_reaches_no_settings_no_files_and_no_native_code():
 )
 def test_a_process_loads_no_library_that_it_does_not_need(module, unwanted):
     code = f"import sys, {module}; print(sorted({unwanted} & set(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert result.stdout.strip() == "[]"
+    assert run_python("-c", code, check=True).stdout.strip() == "[]"
 
 
 def test_the_shared_package_is_empty_itself():

@@ -85,13 +85,8 @@ def share_of_a_lead():
 
 
 LEARNERS = [
-    move_price,
-    prompt_chunk,
-    pace_of_tokens,
-    speedup,
-    confidence_of_backs,
-    step_of_sequences,
-    share_of_a_lead,
+    *(move_price, prompt_chunk, pace_of_tokens, speedup),
+    *(confidence_of_backs, step_of_sequences, share_of_a_lead),
 ]
 
 

@@ -17,10 +17,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/router/kind.py",
         "lead/router/model_lead.py",
     ),
-    "tests/lead/router/test_models_program.py": (
-        "lead/router/memory_need.py",
-        "lead/router/model_report.py",
-    ),
+    "tests/lead/router/test_models_program.py": ("lead/router/memory_need.py", "lead/router/model_report.py"),
     "tests/lead/server/test_app.py": ("lead/http/application.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",
@@ -125,10 +122,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "shared/sampling/grammar_handler.py",
     ),
     "tests/shared/test_tls.py": ("shared/tls_failures.py",),
-    "tests/shared/sampling/test_sampler.py": (
-        "shared/errors.py",
-        "shared/sampling/parameters.py",
-    ),
+    "tests/shared/sampling/test_sampler.py": ("shared/errors.py", "shared/sampling/parameters.py"),
     "tests/shared/convert/test_grow.py": ("shared/convert/gguf_file.py",),
     "tests/shared/models/test_model_file.py": ("shared/progress.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),

@@ -15,22 +15,7 @@ from shared.exact.batch_invariance import InvariantSizes
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.sampling.parameters import SamplingParameters
 from shared.text_store import PromptCacheSize
-from tests.fake_backs import (
-    Branching,
-    Crowd,
-    Duplicating,
-    Growing,
-    Hostile,
-    Late,
-    Perfect,
-    Random,
-    RealBack,
-    Reordering,
-    Several,
-    Silent,
-    Thicket,
-    TranslatingBack,
-)
+from tests import fake_backs as backs
 from tests.shared.translation.toys import KINDS
 from tests.toy_engine import (
     FakeFront,
@@ -44,38 +29,42 @@ from tests.toy_engine import (
 from tests.toy_model import END_TOKENS, N_VOCAB, TOY_CALLS, FakeTarget, plain_run
 
 CHAINS = {
-    "silent": lambda _requests, _truth, _rng: Silent(),
-    "perfect": lambda _requests, truth, _rng: Perfect(truth),
-    "random": lambda _requests, _truth, rng: Random(rng),
-    "hostile": lambda _requests, truth, rng: Hostile(truth, rng),
-    "late": lambda _requests, truth, _rng: Late(Perfect(truth)),
-    "reordering": lambda _requests, truth, rng: Reordering(Perfect(truth), rng),
-    "duplicating": lambda _requests, truth, rng: Duplicating(Hostile(truth, rng)),
-    "equal back": lambda requests, _truth, _rng: RealBack(requests, blur=0.0),
-    "weaker back": lambda requests, _truth, _rng: RealBack(requests, blur=0.3),
-    "translating back": lambda requests, _truth, rng: TranslatingBack(requests, KINDS[0], rng),
-    "back that translates anything": lambda requests, _truth, rng: TranslatingBack(
+    "silent": lambda _requests, _truth, _rng: backs.Silent(),
+    "perfect": lambda _requests, truth, _rng: backs.Perfect(truth),
+    "random": lambda _requests, _truth, rng: backs.Random(rng),
+    "hostile": lambda _requests, truth, rng: backs.Hostile(truth, rng),
+    "late": lambda _requests, truth, _rng: backs.Late(backs.Perfect(truth)),
+    "reordering": lambda _requests, truth, rng: backs.Reordering(backs.Perfect(truth), rng),
+    "duplicating": lambda _requests, truth, rng: backs.Duplicating(backs.Hostile(truth, rng)),
+    "equal back": lambda requests, _truth, _rng: backs.RealBack(requests, blur=0.0),
+    "weaker back": lambda requests, _truth, _rng: backs.RealBack(requests, blur=0.3),
+    "translating back": lambda requests, _truth, rng: backs.TranslatingBack(requests, KINDS[0], rng),
+    "back that translates anything": lambda requests, _truth, rng: backs.TranslatingBack(
         requests, rng.choice(KINDS[1:]), rng
     ),
-    "back with a short window": lambda requests, _truth, _rng: RealBack(requests, blur=0.3, n_window=7),
+    "back with a short window": lambda requests, _truth, _rng: backs.RealBack(requests, blur=0.3, n_window=7),
 }
 DRAFTERS = CHAINS | {
-    "growing": lambda _requests, truth, _rng: Growing(truth),
-    "branching": lambda _requests, truth, rng: Branching(truth, rng),
-    "branching, reordered": lambda _requests, truth, rng: Reordering(Branching(truth, rng), rng),
-    "thicket": lambda _requests, truth, rng: Thicket(truth, rng),
-    "several": lambda requests, truth, rng: Several(
-        Growing(truth), Random(rng), Branching(truth, rng), Hostile(truth, rng), RealBack(requests, blur=0.3)
+    "growing": lambda _requests, truth, _rng: backs.Growing(truth),
+    "branching": lambda _requests, truth, rng: backs.Branching(truth, rng),
+    "branching, reordered": lambda _requests, truth, rng: backs.Reordering(backs.Branching(truth, rng), rng),
+    "thicket": lambda _requests, truth, rng: backs.Thicket(truth, rng),
+    "several": lambda requests, truth, rng: backs.Several(
+        backs.Growing(truth),
+        backs.Random(rng),
+        backs.Branching(truth, rng),
+        backs.Hostile(truth, rng),
+        backs.RealBack(requests, blur=0.3),
     ),
-    "crowd": lambda requests, truth, rng: Crowd(
+    "crowd": lambda requests, truth, rng: backs.Crowd(
         {
-            **{f"perfect-{i}": Perfect(truth) for i in range(2)},
-            **{f"random-{i}": Random(rng) for i in range(4)},
-            "branching": Branching(truth, rng),
-            "hostile": Hostile(truth, rng),
-            "late": Late(Perfect(truth)),
-            "thicket": Thicket(truth, rng),
-            "back": RealBack(requests, blur=0.3),
+            **{f"perfect-{i}": backs.Perfect(truth) for i in range(2)},
+            **{f"random-{i}": backs.Random(rng) for i in range(4)},
+            "branching": backs.Branching(truth, rng),
+            "hostile": backs.Hostile(truth, rng),
+            "late": backs.Late(backs.Perfect(truth)),
+            "thicket": backs.Thicket(truth, rng),
+            "back": backs.RealBack(requests, blur=0.3),
         },
         rng,
     ),
@@ -277,7 +266,7 @@ def test_a_prompt_that_was_read_before_goes_on_at_a_checkpoint():
     prompt = [1, 2] * 20
     requests = [submit("a", [*prompt, 4, 4], max_tokens=4), submit("b", [*prompt, 5], max_tokens=4)]
     requests[0] = requests[0].model_copy(update={"checkpoints": (40,)})
-    front = FakeFront({0: requests[:1], 20: requests[1:]}, Silent())
+    front = FakeFront({0: requests[:1], 20: requests[1:]}, backs.Silent())
     target = run_engine(front, limits)
     assert target.n_loaded == 1
     assert front.texts == texts_of(truth_of(requests, limits))

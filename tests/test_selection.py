@@ -57,7 +57,5 @@ def test_short_proofs_have_some_cases_of_each_in_order_and_all_other_tests():
 @pytest.mark.parametrize("n", [2, 3, 4, 11, 12])
 def test_every_value_of_a_parameter_occurs_in_a_short_proof(n):
     kept, _ = shortened(cases("test_proof_a.py", "proof", product(range(12), range(n))))
-    assert [set(values) for values in zip(*(case.values for case in kept), strict=True)] == [
-        set(range(12)),
-        set(range(n)),
-    ]
+    expected = [set(range(12)), set(range(n))]
+    assert [set(values) for values in zip(*(case.values for case in kept), strict=True)] == expected

@@ -1,26 +1,17 @@
 import numpy as np
 
-from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
-from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 from tests.tiny_models import TinyModel, write_tiny_model
 
 
-def logits(path):
-    model = Model(plan_memory(path, ModelOptions(ctx_size=64, parallel=1, batch_size=64, threads=1)))
-    row = model.decode([Span(0, 0, [5, 6, 7], 1)])[0][0].copy()
-    model.close()
-    return row
-
-
-def test_weights_depend_on_the_seed_alone(tmp_path):
-    one, same, other = (
-        logits(write_tiny_model(TinyModel("llama", seed), tmp_path / f"{name}.gguf"))
-        for name, seed in [("one", 1), ("same", 1), ("other", 2)]
-    )
+def test_weights_depend_on_the_seed_alone(opened, tmp_path):
+    options = ModelOptions(ctx_size=64, parallel=1, batch_size=64, threads=1)
+    seeds = {"one": 1, "same": 1, "other": 2}
+    paths = [write_tiny_model(TinyModel("llama", n), tmp_path / f"{name}.gguf") for name, n in seeds.items()]
+    one, same, other = (opened(path, options).decode([Span(0, 0, [5, 6, 7], 1)])[0] for path in paths)
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
 

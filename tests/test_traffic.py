@@ -12,6 +12,6 @@ def test_a_cache_that_is_too_small_for_all_is_filled_to_the_end(tiny_model):
     lengths = []
     for _ in range(150):
         run.step()
-        lengths.append(run.n_cells)
+        lengths.append(run.target.n_cells)
     run.close()
     assert max(lengths) == 256

@@ -145,20 +145,10 @@ def packages_with(*seams):
 
 def test_the_lists_have_all_rings_that_are_plugged_in():
     in_both = ("other_vocabulary",)
-    in_leads = (
-        *(
-            "before_load",
-            "call_support",
-            "companions",
-            "image_reader",
-            "in_engine",
-            "inline_source",
-            "kind",
-            "model_routes",
-            "opened",
-        ),
-        *("routes", "side_routes", "target_loader"),
-    )
+    in_leads = [
+        *("before_load", "call_support", "companions", "image_reader", "in_engine", "inline_source"),
+        *("kind", "model_routes", "opened", "routes", "side_routes", "target_loader"),
+    ]
     assert packages_with(*in_both, *in_leads) == set(LEADS_RINGS)
     assert packages_with(*in_both, "vocabulary_download") == set(BACKS_RINGS)
     assert packages_with("adapters", "place_layers") == set(SHARED_RINGS)

@@ -1,12 +1,11 @@
 """Ctrl-C while a program is being imported ends it without a word, however it was started."""
 
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from shared.models.builtin import builtin_draft
+from tests.python_runs import run_python
 
 INTERRUPT = """
 import signal, sys
@@ -24,8 +23,7 @@ from {way_in} import {main}
 
 
 def interrupted(way_in, main, program):
-    code = INTERRUPT.format(way_in=way_in, main=main, program=program)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return run_python("-c", INTERRUPT.format(way_in=way_in, main=main, program=program))
 
 
 @pytest.mark.parametrize(
@@ -54,12 +52,11 @@ program.Model = lambda *_: signal.raise_signal(signal.SIGINT)
 sys.argv = ["back", "--model", {str(builtin_draft())!r}]
 __main__.main()
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = run_python("-c", code)
     assert (ended.returncode, ended.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize("way_in", ["lead", "back", "chat", "lead.engine"])
 def test_a_way_in_imports_next_to_nothing(way_in):
     code = f"import sys, {way_in}.__main__; print({{'asyncio', 'pydantic', 'numpy'}} & sys.modules.keys())"
-    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert result.stdout == "set()\n"
+    assert run_python("-c", code, check=True).stdout == "set()\n"

@@ -1,14 +1,13 @@
 """What is installed from a wheel, without a checkout."""
 
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from docs.generate.command_lines import command_line_files
+from tests.python_runs import run_python
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}
@@ -16,8 +15,8 @@ PUBLISHED = {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}
 
 
 def build(source, folder, variables):
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, source]
-    return subprocess.run(command, check=False, capture_output=True, text=True, env=os.environ | variables)
+    command = ("-m", "build", "--wheel", "--no-isolation", "--outdir", folder, source)
+    return run_python(*command, env=os.environ | variables)
 
 
 def unpacked_wheel(source, folder, variables=PUBLISHED):
@@ -47,10 +46,7 @@ def without_shtab(tmp_path):
 def printed(code, *folders):
     """What a program prints that sees the packages of these folders first."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
-    command = [sys.executable, "-c", code]
-    return subprocess.run(
-        command, check=True, capture_output=True, text=True, env=environment, cwd=folders[0]
-    ).stdout
+    return run_python("-c", code, check=True, env=environment, cwd=folders[0]).stdout
 
 
 def test_the_wheel_holds_the_packages_and_what_belongs_to_the_command_lines(installed):

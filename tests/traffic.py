@@ -119,7 +119,7 @@ class TrafficRun:
             embeddings.close()  # both have mapped it
         self._fresh.batch_sizes = self._model.batch_sizes
         self._heads = self._opened_heads()
-        self._target = CheckedModel(self._model, self._fresh, self._random, images)
+        self.target = CheckedModel(self._model, self._fresh, self._random, images)
         self._clients = RandomClients(
             Habits(
                 n_vocab=self._model.n_vocab,
@@ -149,9 +149,9 @@ class TrafficRun:
         self._keeper = None
         if traffic.disk:
             files = TextFiles(traffic.disk, "traffic", _MAX_ON_DISK)
-            self._keeper = _KeeperOfTraffic(self._engine, files, self._target, self._clients.clock)
+            self._keeper = _KeeperOfTraffic(self._engine, files, self.target, self._clients.clock)
         self._loop = Loop(
-            self._target,
+            self.target,
             self._engine,
             self._clients,
             clock=self._clients.clock,
@@ -164,31 +164,16 @@ class TrafficRun:
             self._engine.apply(cancel, self._clients.clock())
         assert self._keeper, "nothing is on disk"
         self._keeper.__exit__(None)
-        self._target.clear()
+        self.target.clear()
         if self._heads:
             self._heads.close()
             self._heads = self._opened_heads()
         self._start()
 
     @property
-    def n_cells(self) -> int:
-        """How many tokens all slots hold."""
-        return self._target.n_cells
-
-    @property
-    def n_loaded(self) -> int:
-        """How many texts came from the prompt cache."""
-        return self._target.n_loaded
-
-    @property
     def n_read(self) -> int:
         """How many texts came from disk."""
-        return self._target.n_read
-
-    @property
-    def n_windows_lost(self) -> int:
-        """How often a slot had to be read again."""
-        return self._target.n_windows_lost
+        return self.target.n_read
 
     @property
     def n_beyond(self) -> int:
@@ -198,7 +183,7 @@ class TrafficRun:
     @property
     def comparison(self) -> Comparison:
         """What has been compared so far."""
-        return self._target.comparison
+        return self.target.comparison
 
     def run(self, n_comparisons: int) -> Comparison:
         """Serve until `n_comparisons` rows have been compared."""

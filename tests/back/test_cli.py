@@ -1,12 +1,12 @@
 """The program `back`: what its exit status says, and that --help imports nothing slow."""
 
-import subprocess
 import sys
 
 import pytest
 
 from back import cli
 from shared.errors import ConfigError
+from tests.python_runs import run_python
 
 
 def run(monkeypatch, *arguments, error=None):
@@ -42,5 +42,4 @@ def test_help_imports_neither_numpy_nor_llama():
         "try:\n    import back.cli; back.cli.main()\n"
         "except SystemExit:\n    print({'numpy', 'llama_cpp'} & sys.modules.keys(), file=sys.stderr)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stderr == "set()\n"
+    assert run_python("-c", program, check=True).stderr == "set()\n"

@@ -59,11 +59,8 @@ async def test_the_key_is_sent_in_the_handshake():
     def process_request(_connection, request):
         shown.append(request.headers["Authorization"])
 
-    async with linked(saying(WELCOME, OPEN), key="secret", process_request=process_request) as (
-        _,
-        listener,
-        _r,
-    ):
+    leads = linked(saying(WELCOME, OPEN), key="secret", process_request=process_request)
+    async with leads as (_, listener, _r):
         assert await listener.received.get() == OPEN
     assert shown == ["Bearer secret"]
 

@@ -158,21 +158,13 @@ def hangs_up(request):
     raise httpx.RemoteProtocolError("Server disconnected without sending a response.", request=request)
 
 
-def test_https_is_suggested_if_the_server_closes_the_connection_at_once():
-    with pytest.raises(
-        IncompleteAnswerError, match=r"no answer from http://lead:5555: it closed the connection: .* https://"
-    ):
-        ask(FakeLead(hangs_up))
-
-
-def test_https_is_not_suggested_if_it_is_in_use():
-    with (
-        FakeLead(hangs_up).client(url="https://lead:5555") as client,
-        pytest.raises(
-            IncompleteAnswerError, match=r"no answer from https://lead:5555: the server was stopped"
-        ),
-    ):
-        list(client.stream(REQUEST, new_answer()))
+@pytest.mark.parametrize(
+    ("scheme", "words"),
+    [("http", "it closed the connection: .* https://"), ("https", "the server was stopped")],
+)
+def test_https_is_suggested_if_the_server_closes_the_connection_at_once_unless_it_is_in_use(scheme, words):
+    with pytest.raises(IncompleteAnswerError, match=f"no answer from {scheme}://lead:5555: {words}"):
+        ask(FakeLead(hangs_up), url=f"{scheme}://lead:5555")
 
 
 def speaks_plain(request):
@@ -180,9 +172,8 @@ def speaks_plain(request):
 
 
 def test_a_server_without_https_is_distinguished_from_an_unreachable_one():
-    with pytest.raises(
-        UnreachableError, match="it does not speak HTTPS: does its address begin with http://"
-    ):
+    words = "it does not speak HTTPS: does its address begin with http://"
+    with pytest.raises(UnreachableError, match=words):
         ask(FakeLead(speaks_plain))
 
 
@@ -211,24 +202,21 @@ def test_closing_the_iterator_closes_the_connection():
         assert stream.closed
 
 
+NEAR = ("localhost", "127.0.0.1", "[::1]", "192.168.1.20", "[fd00::2]", "100.101.102.103", "desktop")
+
+
 @pytest.mark.parametrize(
-    ("host", "is_used"),
+    ("url", "is_used"),
     [
-        *[(near, False) for near in ("localhost", "127.0.0.1", "[::1]", "192.168.1.20", "[fd00::2]")],
-        *[(near, False) for near in ("100.101.102.103", "desktop", "desktop.local")],
-        *[(far, True) for far in ("8.8.8.8", "[2606:4700::1111]", "lead.example.com")],
+        *((f"https://{near}:5555", False) for near in (*NEAR, "desktop.local")),
+        *((f"https://{far}:5555", True) for far in ("8.8.8.8", "[2606:4700::1111]", "lead.example.com")),
+        ("http://lead.example.com:5555", False),  # it would see the key
     ],
 )
-def test_a_proxy_is_not_used_for_this_machine_and_its_network(host, is_used, monkeypatch):
+def test_a_proxy_is_used_only_for_other_networks_and_only_with_https(url, is_used, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
-    with FakeLead().client(url=f"https://{host}:5555") as client:
+    with FakeLead().client(url=url) as client:
         assert client._http._trust_env is is_used
-
-
-def test_no_proxy_sees_a_key_that_is_not_encrypted(monkeypatch):
-    monkeypatch.setenv("ALL_PROXY", "http://proxy:3128")
-    with FakeLead().client(url="http://lead.example.com:5555") as client:
-        assert not client._http._trust_env
 
 
 def is_not_trusted(request):

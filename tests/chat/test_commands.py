@@ -9,12 +9,8 @@ from chat.errors import CommandError
 @pytest.mark.parametrize(
     ("line", "command"),
     [
-        (":new", Command("new", "")),
-        (":NEW", Command("new", "")),
-        (": new ", Command("new", "")),
-        (":quit", Command("quit", "")),
-        (":q", Command("quit", "")),
-        (":exit", Command("quit", "")),
+        *((":new", Command("new", "")), (":NEW", Command("new", "")), (": new ", Command("new", ""))),
+        *((":quit", Command("quit", "")), (":q", Command("quit", "")), (":exit", Command("quit", ""))),
         (":system", Command("system", "")),
         (":system  You are a pirate: arr!", Command("system", "You are a pirate: arr!")),
         (":set temperature 0.2", Command("set", "temperature 0.2")),

@@ -59,15 +59,10 @@ def test_keys_make_a_line(keyboard, keys, draft, line):
     assert lines_from(keyboard).read(draft) == line
 
 
-def test_ctrl_c_on_an_empty_line_is_raised(keyboard):
-    keyboard.send_text(CTRL_C)
-    with pytest.raises(KeyboardInterrupt):
-        lines_from(keyboard).read()
-
-
-def test_ctrl_d_ends(keyboard):
-    keyboard.send_text(CTRL_D)
-    with pytest.raises(EOFError):
+@pytest.mark.parametrize(("key", "error"), [(CTRL_C, KeyboardInterrupt), (CTRL_D, EOFError)])
+def test_a_key_on_an_empty_line_is_raised(keyboard, key, error):
+    keyboard.send_text(key)
+    with pytest.raises(error):
         lines_from(keyboard).read()
 
 
@@ -82,14 +77,9 @@ def offered(typed, *, asked=True):
 @pytest.mark.parametrize(
     ("typed", "found"),
     [
-        (":st", {":stats"}),
-        (":se", {":set", ":seed"}),
-        (":set te", {"temperature"}),
-        (":load t", {"talk"}),
-        (":load ", {"talk", "walk"}),
-        (":new ", set()),
-        ("so :st", set()),
-        (":st\n:st", set()),
+        *((":st", {":stats"}), (":se", {":set", ":seed"}), (":set te", {"temperature"})),
+        *((":load t", {"talk"}), (":load ", {"talk", "walk"}), (":new ", set())),
+        *(("so :st", set()), (":st\n:st", set())),
     ],
 )
 def test_commands_and_their_arguments_are_completed(typed, found):

@@ -10,12 +10,8 @@ from shared.sampling.parameters import SamplingParameters
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("temperature", "0.2", 0.2),
-        ("temperature", "0", 0.0),
-        ("top_k", "40", 40),
-        ("top-k", "-1", -1),
-        ("Max_Tokens", "7", 7),
-        ("seed", "0", 0),
+        *(("temperature", "0.2", 0.2), ("temperature", "0", 0.0), ("top_k", "40", 40)),
+        *(("top-k", "-1", -1), ("Max_Tokens", "7", 7), ("seed", "0", 0)),
     ],
 )
 def test_a_typed_value_is_parsed(name, text, value):

@@ -38,11 +38,8 @@ def test_sampling_parameters_are_options():
         (["--temperature", "-1"], "--temperature: Input should be greater than or equal to 0"),
     ],
 )
-def test_a_wrong_value_is_explained(arguments, sentence, capsys):
-    with pytest.raises(SystemExit) as caught:
-        read(arguments)
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.startswith(f"chat: {sentence}")
+def test_a_wrong_value_is_explained(arguments, sentence, complaint):
+    assert complaint(read, arguments).startswith(f"chat: {sentence}")
 
 
 def test_help_shows_defaults_and_an_example(capsys):
@@ -84,10 +81,7 @@ def test_the_lead_that_was_joined_is_asked_unless_one_is_named(monkeypatch):
     lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"))
     monkeypatch.setattr(JoinedLead, "find", lambda *_: lead)
     joined = ChatSettings.from_command_line([]).joined()
-    assert (joined.lead, joined.read_key(), joined.pinned_certificate_file) == (
-        lead.url,
-        "its-key",
-        lead.certificate,
-    )
+    expected = (lead.url, "its-key", lead.certificate)
+    assert (joined.lead, joined.read_key(), joined.pinned_certificate_file) == expected
     named = ChatSettings.from_command_line(["--lead", "gpu:5555"])
     assert named.joined() == named

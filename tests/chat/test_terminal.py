@@ -19,7 +19,7 @@ pytestmark = [
 ]
 
 ROOT = Path(__file__).parent.parent.parent
-WAIT_S = 60
+WAIT_S = 240
 
 
 class Lead(QuietHandler):

@@ -163,10 +163,8 @@ def test_markdown_is_rendered_without_colours_under_no_color():
     )
     session.type("Hi")
     row = session.screen.screen.buffer[4]
-    assert [(row[i].data, row[i].fg, row[i].bold) for i in (0, 1)] == [
-        ("a", "default", True),
-        ("b", "default", False),
-    ]
+    expected = [("a", "default", True), ("b", "default", False)]
+    assert [(row[i].data, row[i].fg, row[i].bold) for i in (0, 1)] == expected
 
 
 def test_reasoning_is_shown_before_the_answer():

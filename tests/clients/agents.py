@@ -166,10 +166,7 @@ AGENTS = {
             _turns(
                 "Claude Code",
                 ("Read", {"file_path": "{work}/calc.py"}),
-                (
-                    "Edit",
-                    {"file_path": "{work}/calc.py", "old_string": BROKEN, "new_string": MENDED},
-                ),
+                ("Edit", {"file_path": "{work}/calc.py", "old_string": BROKEN, "new_string": MENDED}),
                 ("Bash", {"command": RUN_TEST, "description": "Run the test"}),
             ),
         ),

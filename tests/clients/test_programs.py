@@ -80,12 +80,8 @@ def run(tmp_path):
 
 # Errors of a small model that finds no way to the end, although the lead did all that was asked.
 MODEL_ERRORS = {
-    None,
-    "ToolCallError",
-    "ToolExecutionError",
-    "MaxIterationsError",
-    "StepEnforcementError",
-    "PrerequisiteError",
+    *(None, "ToolCallError", "ToolExecutionError"),
+    *("MaxIterationsError", "StepEnforcementError", "PrerequisiteError"),
 }
 
 
@@ -128,13 +124,8 @@ def test_llama_benchy_counts_tokens_by_their_ids(run, url, book, tokenizer, tmp_
     said = run(
         *("llama-benchy", "--base-url", f"{url}/v1", "--model", "smollm2/instruct", *sizes, "--exact-tg"),
         *("--tokenizer", tokenizer, "--book-url", book, "--exit-on-first-fail"),
-        *(
-            "--skip-coherence",
-            "--save-result",
-            result,
-            "--format",
-            "json",
-        ),  # it asks so small a model for facts
+        "--skip-coherence",  # it asks so small a model for facts
+        *("--save-result", result, "--format", "json"),
     )
     assert "No complete token_ids" not in said
     assert [each["tg_throughput"]["mean"] > 0 for each in json.loads(result.read_text())["benchmarks"]]

@@ -15,7 +15,7 @@ from lab.parts.processes import start_back, start_lead
 from lead.server.server import _END_SECONDS as END_SECONDS
 from shared.models.builtin import builtin_draft, builtin_target
 from tests.real.client import ask_until_accepted, chat, post
-from tests.real.processes import BACK, LEAD, engine_of
+from tests.real.processes import BACK, LEAD, READY, engine_of
 from tests.shared.service.machine import Machine
 
 SMG = Path(__file__).parents[2] / "deploy/fleet/llama-duo-smg.service"
@@ -143,7 +143,7 @@ def test_lead_engine_and_back_make_no_system_call_that_is_forbidden(units):
             assert post(url, constrained).status_code == 200
             since = lead.n_lines()
             os.kill(engine_of(lead), signal.SIGKILL)
-            lead.wait_for(r" ready: ", since=since)
+            lead.wait_for(READY, since=since)
             assert ask_until_accepted(url).done
         assert "not permitted" not in back.log
     assert "not permitted" not in lead.log

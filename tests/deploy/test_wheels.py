@@ -75,26 +75,14 @@ def commands(*arguments):
     assert found
     inherited = {"MAKEFLAGS", "MAKELEVEL", "CMAKE_ARGS", "WHEELS", "NATIVE"}
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
-    return subprocess.run(
-        [found, "--dry-run", *arguments],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
-    ).stdout
+    command = [found, "--dry-run", *arguments]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, env=environment)
+    return done.stdout
 
 
 def test_wheels_of_other_arguments_are_in_another_folder():
-    folders = [
-        commands("wheels", *arguments).split()[-1]
-        for arguments in (
-            [],
-            ["CMAKE_ARGS=-DGGML_CUDA=on"],
-            ["CMAKE_ARGS=-DGGML_CUDA=on -DX=/y"],
-            ["WHEELS=/z"],
-        )
-    ]
+    asked = [], ["CMAKE_ARGS=-DGGML_CUDA=on"], ["CMAKE_ARGS=-DGGML_CUDA=on -DX=/y"], ["WHEELS=/z"]
+    folders = [commands("wheels", *arguments).split()[-1] for arguments in asked]
     assert folders == ["dist", "dist/-DGGML_CUDA=on", "dist/-DGGML_CUDA=on_-DX=-y", "/z"]
 
 

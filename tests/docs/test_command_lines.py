@@ -61,16 +61,9 @@ def completed(share):
         if shutil.which(shell) is None:
             pytest.skip(f"no {shell}")
         command = [*SHELLS[shell], str(share), *words]
-        shown = subprocess.run(
-            command,
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-            stdin=subprocess.DEVNULL,
-        ).stdout
-        return {line.split("\t")[0].strip() for line in shown.splitlines()}
+        no_input = subprocess.DEVNULL
+        shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, stdin=no_input)
+        return {line.split("\t")[0].strip() for line in shown.stdout.splitlines()}
 
     return completed
 

@@ -20,7 +20,7 @@ def n_wrong(model, placement, bound=BOUND, *, loads=False, **more):
     """Of at least `N_COMPARISONS` rows; `loads`: the last of them after a text has come from host memory."""
     run = TrafficRun(Traffic(model, flash_attn="off", placement=placement, **more))
     try:
-        while loads and run.n_loaded == 0:
+        while loads and run.target.n_loaded == 0:
             run.step()
         return run.run(max(N_COMPARISONS, len(run.comparison.differences) + N_AFTER_LOADING)).n_wrong(bound)
     finally:

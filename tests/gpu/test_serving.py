@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from lab.parts.processes import ProgramError, start_lead
 from shared.llama import devices
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.sandbox import NO_GPU
+from tests.python_runs import run_python
 from tests.real.client import CHAT, ask, chat, connect, get, stream
 from tests.real.processes import LEAD, back_of, engine_of, run_to_end
 
@@ -174,7 +173,6 @@ def test_a_plan_is_made():
 
 
 def test_doctor_knows_a_lead_on_a_gpu(served):
-    command = [sys.executable, "-m", "back", "doctor", "--lead", served[1], "--n-gpu-layers", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = run_python("-m", "back", "doctor", "--lead", served[1], "--n-gpu-layers", "0", timeout=280)
     assert "the lead accepts this back" in done.stdout
     assert "a GPU helps" not in done.stdout

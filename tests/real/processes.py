@@ -4,12 +4,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from lab.parts.processes import Program, start_back
+from tests.python_runs import run_python
 
 F32_CACHE = ("--cache-type-k", "f32", "--cache-type-v", "f32")
 """The precision of the weights: a text that is read again in other batches than it was generated in, or
@@ -21,6 +21,8 @@ LEAD = (
 )
 """Not calibrated: each engine would time its steps for a second. `bench faults` and `lead generate` do."""
 BACK = ("--threads", "1")
+READY = r" ready: \d+ slots"
+"""What a lead logs when its engine is ready; it may have others, which are ready for images or vectors."""
 
 
 def engine_of(lead: Program) -> int:
@@ -92,8 +94,6 @@ def kill(program: Program) -> None:
 
 def run_to_end(*command: str, status: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `python -m command`, which has to end with this status."""
-    done = subprocess.run(
-        [sys.executable, "-m", *command], capture_output=True, text=True, timeout=280, check=False
-    )
+    done = run_python("-m", *command, timeout=280)
     assert done.returncode == status, done.stdout + done.stderr
     return done

@@ -45,6 +45,7 @@ def lead(target, tmp_path_factory):
         patch.setenv(scripted_lead.SCRIPT, str(folder / "script.json"))
         command = (sys.executable, scripted_lead.__file__)
         options = ("--chat-template-file", str(folder / "template.jinja"), "--max-restarts", "9")
+        options += ("--policy", "fixed")  # beside load the adaptive one may find that drafts gain nothing
         lead, url = start_lead("--model", str(target), *LEAD, *options, command=command)
         with lead:
             yield lead, url

@@ -17,7 +17,7 @@ import pytest
 from lab.parts.processes import Program, start_lead
 from shared.models.builtin import builtin_draft
 from tests.real.client import TIMEOUT_S, ask, get, stream
-from tests.real.processes import LEAD, back_of, engine_of, tokenizer_of
+from tests.real.processes import LEAD, READY, back_of, engine_of, tokenizer_of
 
 pytestmark = pytest.mark.real
 
@@ -82,7 +82,7 @@ def test_an_engine_and_a_tokenizer_that_die_in_a_crowd_are_started_again(few_fil
         os.kill(engine_of(lead), signal.SIGKILL)
         os.kill(tokenizer_of(lead), signal.SIGKILL)
         with crowd(url):
-            lead.wait_for(r" ready: ", since=since)
+            lead.wait_for(READY, since=since)
             assert get(url, "/health")
             assert ask(url, max_tokens=5).done
 
@@ -144,7 +144,7 @@ def test_the_children_of_a_lead_have_neither_its_port_nor_what_its_parent_left_o
             port = str(httpx.URL(url).port)
             after = Program("lead", *model, "--port", port, "--takeover", command=WITH_STRAY)
             with after:
-                after.wait_for(" ready: ")
+                after.wait_for(READY)
                 assert before.process.wait(TIMEOUT_S) == 0
                 assert hands_nothing_down(after)
 

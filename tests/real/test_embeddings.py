@@ -5,7 +5,7 @@ import pytest
 
 from lab.parts.processes import start_lead
 from tests.minilm import tiny_bert
-from tests.real.client import ask
+from tests.real.client import TIMEOUT_S, ask
 from tests.real.processes import LEAD, run_to_end
 
 pytestmark = pytest.mark.real
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 def test_vectors_are_made_beside_answers(tmp_path, target):
     model = tiny_bert(tmp_path / "bert.gguf", ["hello", "fox"])
     lead, url = start_lead("--model", str(target), "--embedding-model", str(model), *LEAD)
-    with lead, httpx.Client(base_url=url, timeout=60, trust_env=False) as client:
+    with lead, httpx.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False) as client:
         lead.wait_for("embeddings INFO: ready")
         reply = client.post("/v1/embeddings", json={"input": ["hello", "fox"] * 500})
         assert len(reply.json()["data"]) == 1000

@@ -13,14 +13,11 @@ import pytest
 
 from lab.parts.processes import Program, start_lead
 from tests.real.client import ENDLESS, ask, ask_until_accepted, chat, get, post, stream
-from tests.real.processes import LEAD, back_of, engine_of
+from tests.real.processes import LEAD, READY, back_of, engine_of
 
 pytestmark = pytest.mark.real
 
-FAULTS = {
-    "killed with a back": (signal.SIGKILL, True),
-    "frozen without one": (signal.SIGSTOP, False),
-}
+FAULTS = {"killed with a back": (signal.SIGKILL, True), "frozen without one": (signal.SIGSTOP, False)}
 STORY = {"temperature": 0.8, "max_tokens": 120}
 PENALTIES = {"temperature": 0.8, "repeat_penalty": 1.3, "frequency_penalty": 0.4, "dry_multiplier": 0.8}
 SCHEMA = {
@@ -179,7 +176,7 @@ def test_a_client_that_leaves_while_there_is_no_engine_leaves_nothing_behind(mor
         answer.until(lambda reply: reply.text)
         since = hit(lead, signal.SIGKILL)
         lead.wait_for(r"the engine .* ended", since=since)
-    lead.wait_for(r" ready: ", since=since)
+    lead.wait_for(READY, since=since)
     assert ask(url, max_tokens=3).done
     assert not slots(url)
 

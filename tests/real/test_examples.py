@@ -15,7 +15,7 @@ from tests.real.processes import LEAD
 
 pytestmark = pytest.mark.real
 
-MAX_RUNS = 10
+MAX_RUNS = 60
 
 
 @pytest.fixture(scope="module")

@@ -1,13 +1,10 @@
 """A public base model with sliding windows and 262,144 tokens, 4 bits a weight, in real programs."""
 
-import json
-import re
-
 import pytest
 
 from lab.parts.processes import start_lead
 from tests.real.client import connect, planner
-from tests.real.processes import back_of, run_to_end
+from tests.real.processes import back_of
 
 pytestmark = [pytest.mark.real, pytest.mark.models]
 
@@ -48,22 +45,3 @@ def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, smollm2):
         back.wait_for("translating: .* has another tokenizer")
         assert [go_on(url, text) for text in (STORY, LONG)] == alone
         assert planner(url)["sources"]["foreign"]["n_right"] > 0
-
-
-def test_generate_says_the_same_with_a_back(gemma3, smollm2):
-    models = ("--model", str(gemma3), "--back", str(smollm2), "--threads", "1", "-c", "512")
-    verified = ("--policy", "sync")  # whether a draft is worth its steps depends on how busy the machine is
-    ended = run_to_end(
-        "lead", "generate", *models, *verified, "--exact", "-n", "24", "-i", STORY, "--compare"
-    )
-    assert "same text  yes, every character" in ended.stderr
-    assert re.search(r"drafts  \d+ of \d+ tokens accepted", ended.stderr)
-    assert ended.stdout.startswith(STORY)
-
-
-def test_plan_predicts_each_arrangement(gemma3, smollm2):
-    models = ("--model", str(gemma3), "--draft-model", str(smollm2), "-c", "512")
-    plan = json.loads(run_to_end("lead", "plan", *models, "--json").stdout)
-    assert {"none", "engine"} <= {each["kind"] for each in plan["arrangements"]}
-    assert all(each["tokens_per_second"] > 0 for each in plan["arrangements"])
-    assert plan["measured"][0]["engine"]["drafters"]["draft_model"]["acceptance"]["n_right"] > 0

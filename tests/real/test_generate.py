@@ -97,21 +97,6 @@ def test_models_of_llama2_c_draft_for_each_other(generate):
     assert ended.stdout.count(PROMPT) == 1
 
 
-def test_a_checkpoint_s_text_is_llama2_c_s(generate):
-    ended = generate("--model", "large.bin", "-n", "20", "-i", PROMPT, "--temp", "0", "--ignore-eos")
-    prompt = [1, *map(PIECES.index, (" Once", " upon", " a", " time"))]
-    tokens = llama2c.greedy(small_llama(width=64), prompt, 20)
-    text = b"".join(map(piece, tokens)).decode("utf-8", "replace")
-    assert f" {ended.stdout}" == f"{text}\n"
-
-
-def piece(token):
-    """The bytes of a token; none of special ones."""
-    if token < 3:
-        return b""
-    return bytes([token - 3]) if token < 259 else PIECES[token].encode()
-
-
 def test_models_with_learned_positions_draft_to_the_end_of_their_context(generate):
     """That of the model: it has no positions beyond, although more were asked for."""
     command = ("--model", "gpt2", "--back", "gpt2-small", "-n", "500", "-i", PROMPT, "--ignore-eos")

@@ -4,15 +4,14 @@ import contextlib
 import re
 import shutil
 import socket
-import subprocess
-import sys
 
 import pytest
 
 from lab.parts.processes import Program, free_port
 from shared.models.builtin import builtin_draft
+from tests.python_runs import run_python
 from tests.real.client import TIMEOUT_S
-from tests.real.processes import BACK
+from tests.real.processes import BACK, READY
 
 pytestmark = pytest.mark.real
 
@@ -37,7 +36,7 @@ def serving(request, port, tmp_path_factory):
     def serve():
         models_options = ("--models-dir", str(models)) if several else ("--model", str(model))
         with Program("lead", "--port", str(port), *OPTIONS, *models_options) as program:
-            program.wait_for("with 1 models" if several else " ready: ")
+            program.wait_for("with 1 models" if several else READY)
             yield program
 
     with pytest.MonkeyPatch.context() as patch:
@@ -47,16 +46,8 @@ def serving(request, port, tmp_path_factory):
 
 def run(*command, text=None):
     """(exit status, all that was said)"""
-    done = subprocess.run(
-        [sys.executable, "-m", *command],
-        input=text,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    return done.returncode, done.stdout
+    done = run_python("-m", *command, input=text, timeout=TIMEOUT_S)
+    return done.returncode, done.stdout + done.stderr
 
 
 def code_of(port, *options):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from lab.parts.processes import free_port, start_lead
+from lab.parts.processes import start_lead
 from tests.real.client import TIMEOUT_S, ask, ask_until_accepted, backs, stream
 from tests.real.processes import LEAD, local_back_of, wait_for_end
 
@@ -67,15 +67,3 @@ def test_sigterm_lets_an_answer_finish_with_its_drafts_and_exits_with_0(lead_wit
     assert "stopping: 1 answer has up to 600 s" in lead.log
     assert "no lead at" not in lead.log
     assert "Traceback" not in lead.log
-
-
-def test_on_all_addresses_it_connects_over_loopback(target):
-    port = free_port()
-    arguments = ("--model", str(target), "--host", "0.0.0.0", "--insecure", "--back", "builtin", *LEAD)
-    cores = sorted(os.sched_getaffinity(0))
-    one, other = cores[0], cores[-1]
-    lead, _ = start_lead(*arguments, "--port", str(port), "--cpus", str(one), "--back-cpus", str(other))
-    with lead:
-        lead.wait_for(rf"drafting for ws://127\.0\.0\.1:{port}/")
-        assert os.sched_getaffinity(lead.process.pid) == {one}
-        assert os.sched_getaffinity(local_back_of(lead)) == {other}

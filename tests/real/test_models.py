@@ -6,8 +6,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +15,7 @@ import pytest
 
 from lab.parts.processes import Program
 from shared.models.builtin import builtin_draft
-from tests.real.processes import BACK
+from tests.real.processes import BACK, READY, run_to_end
 
 pytestmark = pytest.mark.real
 
@@ -57,13 +55,8 @@ def question(model, **fields):
 
 
 def ollamas_question(model, n_tokens=8, **fields):
-    messages = question(model)["messages"]
-    return {
-        "model": model,
-        "messages": messages,
-        "options": {"num_predict": n_tokens},
-        "stream": False,
-    } | fields
+    messages, options = question(model)["messages"], {"num_predict": n_tokens}
+    return {"model": model, "messages": messages, "options": options, "stream": False} | fields
 
 
 def states(url):
@@ -154,13 +147,6 @@ async def test_no_answer_is_lost_when_models_are_killed(house, n_requests, n_ans
     assert n_killed
 
 
-def test_a_model_stays_as_long_as_ollamas_clients_say(house):
-    _, url = house
-    fields = ollamas_question("green", 2, keep_alive=0)
-    assert httpx.post(f"{url}/api/chat", json=fields, timeout=ENOUGH).status_code == 200
-    assert "green:latest" not in {each["name"] for each in httpx.get(f"{url}/api/ps").json()["models"]}
-
-
 def test_a_model_that_is_not_to_stay_answers_all_who_ask_next(house):
     _, url = house
     httpx.post(f"{url}/api/chat", json=ollamas_question("green", keep_alive=0), timeout=ENOUGH)
@@ -244,10 +230,9 @@ def test_the_name_of_a_file_cannot_act_on_the_terminal(tmp_path):
         (name,) = states(url)
         body = {"model": name, "prompt": "Hi", "max_tokens": 1}
         assert httpx.post(f"{url}/v1/completions", json=body, timeout=ENOUGH).status_code == 200
-        program.wait_for("red.* ready: ")
+        program.wait_for(f"red.*{READY}")
     assert not {"\x1b", "\u202e"} & set(program.log)
     assert not [line for line in program.log.splitlines() if line.startswith("12:00:00")]
-    command = [sys.executable, "-m", "lead", "models", "--models-dir", str(tmp_path)]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    listed = run_to_end("lead", "models", "--models-dir", str(tmp_path)).stdout
     assert not {"\x1b", "\u202e"} & set(listed)
     assert "red" in listed

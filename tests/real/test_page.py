@@ -112,7 +112,9 @@ def figures(page, n):
     return answers(page).nth(n).locator(".figures")
 
 
-def test_a_running_answer_shows_who_drafted_what_and_can_be_stopped(visit):
+@pytest.mark.usefixtures("speculating")
+def test_a_running_answer_shows_who_drafted_what_and_can_be_stopped(visit, url):
+    choose(url, "sync")  # beside load the adaptive one may find that drafts gain nothing
     with visit() as page, asking_for(page, ignore_eos=True, max_tokens=2000):
         ask(page)
         expect(page.locator(".answer[aria-busy=true] .token").first).to_have_attribute(
@@ -158,7 +160,7 @@ def test_the_back_is_shown_with_its_model_and_what_came_of_its_drafts(visit, url
 
 @pytest.mark.usefixtures("speculating")
 def test_an_admin_turns_speculation_off_for_all_and_gets_the_same_text(visit, url):
-    choose(url, "sync")  # beside load the adaptive one may find that drafts gain nothing
+    choose(url, "sync")
     with visit() as page, asking_for(page, max_tokens=40):
         ask(page)
         expect(figures(page, 0)).to_contain_text("accepted")
@@ -214,17 +216,6 @@ def test_a_lead_that_was_away_is_asked_again(visit, target):
             assert [contents[0], *contents[2:]] == ["Who are you?", "Are you there?"]
 
 
-def test_a_new_chat_begins_with_nothing(visit):
-    with visit() as page, asking_for(page, max_tokens=8) as sent:
-        ask(page)
-        expect(figures(page, 0)).to_be_visible()
-        page.get_by_role("button", name="New chat").click()
-        expect(page.locator("#welcome")).to_be_visible()
-        ask(page, "Hello")
-        expect(figures(page, 0)).to_be_visible()
-        assert [message["content"] for message in sent[1]["messages"]] == ["Hello"]
-
-
 def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
     with visit(key=None) as page:
         dialog = page.get_by_role("dialog")
@@ -244,15 +235,8 @@ def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
 def test_markup_from_a_model_or_a_back_stays_text(visit, url):
     identity = Vocabulary.load(builtin_target()).identify()
     vocabulary = identity.model_dump() | {"model": MARKUP}
-    hello = {
-        "type": "hello",
-        "protocol": 2,
-        "name": "x",
-        "vocabulary": vocabulary,
-        "n_ctx": 64,
-        "n_sequences": 1,
-    }
-    post = {"messages": [hello]}
+    hello = {"type": "hello", "protocol": 2, "name": "x", "vocabulary": vocabulary}
+    post = {"messages": [hello | {"n_ctx": 64, "n_sequences": 1}]}
     assert httpx.post(f"{url}/v1/speculation", json=post, headers=bearer(BACKS)).status_code == 200
     with visit() as page, asking_for(page, grammar=f"root ::= {json.dumps(MARKUP)}"):
         ask(page, MARKUP)

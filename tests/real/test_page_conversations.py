@@ -161,34 +161,16 @@ def many():
         conversation = f"c{n}"
         messages, parent = [], None
         for i, text in enumerate(texts.get(n, [f"answer {n}"])):
-            about = {"conversation": conversation}
-            question = {
-                "id": f"{n}q{i}",
-                "parent": parent,
-                "role": "user",
-                "content": "Go on",
-                "created": 2 * i,
-            } | about
-            answer = {
-                "id": f"{n}a{i}",
-                "parent": question["id"],
-                "role": "assistant",
-                "content": text,
-                "thinking": "",
-                "runs": [["helper", 4], [None, 3]] * (len(text) // 7),
-                "thinkingRuns": [],
-                "figures": "42 tokens/s",
-                "seed": 7,
-                "isStopped": False,
-                "created": 2 * i + 1,
-                **about,
-            }
-            messages += [question, answer]
-            parent = answer["id"]
+            ids = f"{n}q{i}", f"{n}a{i}"
+            question = {"id": ids[0], "parent": parent, "role": "user", "content": "Go on", "created": 2 * i}
+            answer = {"id": ids[1], "parent": ids[0], "role": "assistant", "content": text}
+            runs = {"runs": [["helper", 4], [None, 3]] * (len(text) // 7), "thinkingRuns": [], "thinking": ""}
+            about = {"figures": "42 tokens/s", "seed": 7, "isStopped": False, "created": 2 * i + 1}
+            messages += [each | {"conversation": conversation} for each in (question, answer | runs | about)]
+            parent = ids[1]
         record = {"id": conversation, "title": f"Number {n}", "created": n, "changed": n, "leaf": parent}
-        conversations.append(
-            {"conversation": record | {"system": "", "sampling": {}}, "messages": messages},
-        )
+        about = {"system": "", "sampling": {}}
+        conversations.append({"conversation": record | about, "messages": messages})
     return {"format": "llama-duo conversations", "version": 1, "conversations": conversations}
 
 
@@ -218,21 +200,14 @@ def test_an_edited_question_and_another_answer_stand_beside_the_first(page, lead
     expect(page.locator(".answer")).to_contain_text("2 of 2")
     page.locator(".question").get_by_role("button", name="Previous version").click()
     expect(page.locator(".said")).to_have_text("Some answer.")
-    assert [[one["content"] for one in body["messages"]] for body in lead.asked] == [
-        ["One"],
-        ["Other"],
-        ["Other"],
-    ]
+    expected = [["One"], ["Other"], ["Other"]]
+    assert [[one["content"] for one in body["messages"]] for body in lead.asked] == expected
 
 
 def test_settings_are_of_one_conversation(page, lead):
     page.get_by_role("button", name="Settings").click()
-    for label, value in {
-        "System prompt": "Be brief.",
-        "Temperature": "0.5",
-        "Maximum tokens": "9",
-        "Seed": "3",
-    }.items():
+    given = {"System prompt": "Be brief.", "Temperature": "0.5", "Maximum tokens": "9", "Seed": "3"}
+    for label, value in given.items():
         page.get_by_label(label).fill(value)
     page.get_by_role("button", name="Use these").click()
     ask(page)
@@ -250,11 +225,7 @@ def test_settings_are_of_one_conversation(page, lead):
 
 @pytest.mark.parametrize(
     ("content", "asked"),
-    [
-        ("a ``` b", "notes.txt:\n````\na ``` b\n````\n"),
-        ("a\0b", ""),
-        ("x" * ((1 << 20) + 1), ""),
-    ],
+    [("a ``` b", "notes.txt:\n````\na ``` b\n````\n"), ("a\0b", ""), ("x" * ((1 << 20) + 1), "")],
     ids=["text", "binary", "too large"],
 )
 def test_a_dropped_text_file_is_part_of_the_question(page, content, asked):

@@ -7,7 +7,7 @@ import pytest
 from lab.parts.processes import Program, ProgramError, free_port, start_lead
 from shared.rpc import rpc_backend
 from tests.real.client import ENDLESS, ask, stream
-from tests.real.processes import LEAD, kill
+from tests.real.processes import LEAD, READY, kill
 
 pytestmark = [
     pytest.mark.real,
@@ -107,7 +107,7 @@ def test_an_answer_whose_worker_never_returns_ends_with_an_error_and_the_lead_go
             assert "cannot be reached" in answer.rest().error["message"]
         since = lead.n_lines()
         workers.start(1)
-        lead.wait_for(" ready: ", since=since)
+        lead.wait_for(READY, since=since)
         assert ask(url, max_tokens=N_TOKENS).text == whole
 
 
@@ -121,7 +121,7 @@ def test_a_lead_may_be_started_before_its_workers(target, whole):
         late.start(0)
         late.start(1)
         url = lead.wait_for(r"listening on (http://\S+),").group(1)
-        lead.wait_for(" ready: ")
+        lead.wait_for(READY)
         assert ask(url, max_tokens=N_TOKENS).text == whole
     late.stop()
 

@@ -1,12 +1,11 @@
 """A real lead serves several clients at once, and reuses what it has read."""
 
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 
 import pytest
 
 from lab.parts.processes import start_lead
-from tests.real.client import ENDLESS, ask, get, post, stream
+from tests.real.client import ask, post, stream
 from tests.real.processes import back_of
 
 pytestmark = pytest.mark.real
@@ -18,16 +17,6 @@ PROMPTS = (
     "Tell me a story about a turtle and a lighthouse.",
 )
 SAMPLING = {"temperature": 0.8, "seed": 3}
-
-
-def test_four_requests_are_served_at_the_same_time(served):
-    url = served[1]
-    with ExitStack() as stack:
-        answers = [stack.enter_context(stream(url, prompt=prompt, max_tokens=ENDLESS)) for prompt in PROMPTS]
-        for answer in answers:
-            answer.until(lambda reply: reply.text)
-        slots = get(url, "/slots")
-    assert [slot["is_processing"] for slot in slots] == [True] * len(PROMPTS)
 
 
 def test_four_requests_with_a_back_get_the_texts_that_each_gets_alone(served):

@@ -10,25 +10,17 @@ import pytest
 from lab.parts.processes import Program, start_back, start_lead
 from shared import cpus
 from shared.models.builtin import builtin_draft
+from tests.python_runs import run_python
 from tests.real.client import ask
 from tests.real.processes import BACK, LEAD
 
 pytestmark = pytest.mark.real
 
-MODULES = (
-    *(
-        "asyncio",
-        "ctypes",
-        "httpx",
-        "jinja2",
-        "json",
-        "llama_cpp",
-        "llguidance",
-        "logging",
-        "multiprocessing",
-    ),
-    *("numpy", "pickle", "psutil", "pydantic", "queue", "rich", "socket", "tempfile", "uvloop", "websockets"),
-)
+MODULES = [
+    *("asyncio", "ctypes", "httpx", "jinja2", "json", "llama_cpp", "llguidance"),
+    *("logging", "multiprocessing", "numpy", "pickle", "psutil", "pydantic", "queue"),
+    *("rich", "socket", "tempfile", "uvloop", "websockets"),
+]
 """Of the standard library and of others; none that Python imports before a program begins."""
 NOTE = """import os
 with open({log!r}, "a") as log:
@@ -64,13 +56,8 @@ class Folder:
 
     def run(self, name, *arguments, pythonpath=ANYWHERE):
         """To its end, which has to be a good one; returns what it prints."""
-        done = subprocess.run(
-            [*self.command(name, pythonpath), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+        command = [*self.command(name, pythonpath), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -138,14 +125,8 @@ print(ChildProcess(child_command("back", "--version"), stdout=subprocess.DEVNULL
 
 
 def test_a_child_of_an_actor_executes_nothing(folder):
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", ACTOR],
-        cwd=folder.path,
-        env=os.environ | {"PYTHONPATH": ANYWHERE},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = os.environ | {"PYTHONPATH": ANYWHERE}
+    done = run_python("-P", "-c", ACTOR, cwd=folder.path, env=environment)
     assert (done.stdout, done.stderr) == ("0\n", "")
     assert folder.executed == []
 

@@ -9,7 +9,7 @@ import pytest
 
 from lab.parts.processes import start_back, start_lead
 from shared.models.builtin import builtin_draft, builtin_target
-from tests.real.client import ask_until_accepted, chat, post
+from tests.real.client import TIMEOUT_S, ask_until_accepted, chat, post
 from tests.real.processes import BACK, LEAD
 
 pytestmark = pytest.mark.real
@@ -40,7 +40,7 @@ def test_a_back_drafts_also_beside_grammars_and_ends_with_ctrl_c(url):
         assert post(url, constrained).status_code == 200
         assert ask_until_accepted(url).done
         back.process.send_signal(signal.SIGINT)
-        assert back.process.wait(30) == 0
+        assert back.process.wait(TIMEOUT_S) == 0
         assert "Traceback" not in back.log
 
 

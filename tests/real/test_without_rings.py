@@ -41,10 +41,8 @@ def test_without_tools_a_request_with_tools_is_refused_in_a_sentence(tmp_path, m
     tool = {"type": "function", "function": {"name": "add"}}
     with lead:
         reply = httpx.post(url + CHAT, json=chat(tools=[tool]))
-        assert (reply.status_code, reply.json()["error"]["message"]) == (
-            400,
-            "tools: this lead is without the part that calls them (lead.tools)",
-        )
+        expected = (400, "tools: this lead is without the part that calls them (lead.tools)")
+        assert (reply.status_code, reply.json()["error"]["message"]) == expected
 
 
 def test_without_translation_a_back_drafts_in_its_own_vocabulary(tmp_path, monkeypatch, target):

@@ -29,13 +29,8 @@ def test_a_text_goes_on_in_another_slot():
 
 def test_states_are_loaded_after_all_tokens_are_removed():
     edits = [Copy(0, 1, 3), Restore(1, state(5), 2), Store(0, state(6)), Trim(0, 2), Forget(5)]
-    assert loads_last(edits) == [
-        Copy(0, 1, 3),
-        Store(0, state(6)),
-        Trim(0, 2),
-        Restore(1, state(5), 2),
-        Forget(5),
-    ]
+    expected = [Copy(0, 1, 3), Store(0, state(6)), Trim(0, 2), Restore(1, state(5), 2), Forget(5)]
+    assert loads_last(edits) == expected
 
 
 def test_a_slot_that_is_emptied_after_all_loads_no_state():

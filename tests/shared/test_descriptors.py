@@ -1,12 +1,11 @@
 """Descriptors: the limit is raised as far as it goes, and some are left when all others are in use."""
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from shared.descriptors import SpareDescriptors, limit, n_open
+from tests.python_runs import run_python
 
 
 def raised_in_a_process(*limits):
@@ -16,8 +15,7 @@ def raised_in_a_process(*limits):
         "from shared.descriptors import raise_limit; "
         "print(raise_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return tuple(map(int, run.stdout.split()))
+    return tuple(map(int, run_python("-c", code, check=True).stdout.split()))
 
 
 @pytest.mark.parametrize(("limits", "raised_to"), [((100, 300), 300), ((200, 200), 200)])

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from shared.exits import quiet_interrupts, raise_interrupts
+from tests.python_runs import run_python
 
 INTERRUPTED = """
 import signal
@@ -21,9 +22,7 @@ with quiet_interrupts():
 
 
 def interrupted(before=""):
-    return subprocess.run(
-        [sys.executable, "-c", INTERRUPTED.format(before=before)], capture_output=True, text=True, check=False
-    )
+    return run_python("-c", INTERRUPTED.format(before=before))
 
 
 def test_ctrl_c_ends_the_process_without_a_word():
@@ -59,10 +58,8 @@ def test_a_program_that_has_something_to_undo_gets_an_exception():
 PROGRAM = "from shared.exits import print_text; print_text('the result')"
 
 
-def run(stdout):
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM], check=False, stdout=stdout, stderr=subprocess.PIPE, text=True
-    )
+def run(stdout, program=PROGRAM, stderr=subprocess.PIPE):
+    return run_python("-c", program, capture_output=False, stdout=stdout, stderr=stderr)
 
 
 def test_it_is_written():
@@ -88,7 +85,5 @@ def test_a_full_disk_is_told_in_a_sentence():
 def test_progress_that_cannot_be_written_ends_nothing():
     program = "from shared.exits import print_text, say; say('at work'); print_text('the result')"
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", program], check=False, stdout=subprocess.PIPE, stderr=full, text=True
-        )
+        done = run(subprocess.PIPE, program, stderr=full)
     assert done.stdout == "the result\n"

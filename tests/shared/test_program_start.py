@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from shared.program_start import ensure_home, import_program
+from tests.python_runs import run_python
 
 PROGRAM = """
 import os, subprocess, sys
@@ -79,10 +80,7 @@ def test_a_home_in_the_passwd_file_is_kept(monkeypatch):
 def test_each_program_sees_to_a_home(program, arguments):
     code = f"import pwd\npwd.getpwuid = {{}}.__getitem__\nfrom {program}.__main__ import main\nmain()"
     environment = {key: value for key, value in os.environ.items() if key != "HOME" and "XDG" not in key}
-    ended = subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
-    )
-    assert "Traceback" not in ended.stderr
+    assert "Traceback" not in run_python("-c", code, *arguments, env=environment).stderr
 
 
 @pytest.mark.parametrize("fails", [False, True])

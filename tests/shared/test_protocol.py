@@ -63,22 +63,11 @@ def test_fields_of_newer_peers_are_ignored():
 @pytest.mark.parametrize(
     "change",
     [
-        {"type": "nonsense"},
-        {"sequence": ""},
-        {"sequence": "s" * 65},
-        {"base": -1},
-        {"base": 2**31},
-        {"base": "many"},
-        {"tokens": []},
-        {"tokens": [-1]},
-        {"tokens": [2**31]},
-        {"tokens": [1] * (MAX_DRAFT_TOKENS + 1)},
-        {"tokens": None},
-        {"tokens": [1, 2], "parents": [-1]},
-        {"tokens": [1, 2], "parents": [-1, 1]},
-        {"tokens": [1, 2], "parents": [-1, -2]},
-        {"tokens": [1, 2], "confidences": [0.5]},
-        {"tokens": [1], "confidences": [1.1]},
+        *({"type": "nonsense"}, {"sequence": ""}, {"sequence": "s" * 65}, {"base": -1}, {"base": 2**31}),
+        *({"base": "many"}, {"tokens": []}, {"tokens": [-1]}, {"tokens": [2**31]}),
+        *({"tokens": [1] * (MAX_DRAFT_TOKENS + 1)}, {"tokens": None}, {"tokens": [1, 2], "parents": [-1]}),
+        *({"tokens": [1, 2], "parents": [-1, 1]}, {"tokens": [1, 2], "parents": [-1, -2]}),
+        *({"tokens": [1, 2], "confidences": [0.5]}, {"tokens": [1], "confidences": [1.1]}),
     ],
 )
 def test_a_draft_out_of_bounds_is_refused(change):

@@ -16,13 +16,8 @@ from shared.sandbox import KILL, MEGABYTE, NO_GPU, STATUS, Sandbox, without_secr
 from tests.shared.toy_program import OTHER, PLAIN, ToyProgram, toy
 
 SECRETS = [
-    "LEAD_API_KEY",
-    "LEAD_ADMIN_KEY",
-    "LEAD_BACK_KEY",
-    "BACK_KEY",
-    "HF_TOKEN",
-    "LLAMA_API_KEY",
-    "https_proxy",
+    *("LEAD_API_KEY", "LEAD_ADMIN_KEY", "LEAD_BACK_KEY", "BACK_KEY"),
+    *("HF_TOKEN", "LLAMA_API_KEY", "https_proxy"),
 ]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc, and limits of memory")
 
@@ -117,10 +112,8 @@ def test_a_workers_memory_is_limited(sandbox):
 
 
 def test_what_is_no_secret_is_left_to_child_processes():
-    assert without_secrets({"PATH": "/bin", "HF_HOME": "h", "HF_TOKEN": "t"}) == {
-        "PATH": "/bin",
-        "HF_HOME": "h",
-    }
+    expected = {"PATH": "/bin", "HF_HOME": "h"}
+    assert without_secrets({"PATH": "/bin", "HF_HOME": "h", "HF_TOKEN": "t"}) == expected
 
 
 # Ends of workers

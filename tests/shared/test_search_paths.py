@@ -1,14 +1,13 @@
 """The working directory is no place to import from."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from shared import search_paths
 from shared.search_paths import without_working_directory
+from tests.python_runs import run_python
 
 SHOW = "import sys, os; from shared.search_paths import leave_working_directory as leave; leave()"
 
@@ -16,12 +15,8 @@ SHOW = "import sys, os; from shared.search_paths import leave_working_directory 
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        ("", None),
-        (".", None),
-        (":", None),
-        ("lib:../other:", None),
-        ("/opt/a", "/opt/a"),
-        (":/opt/a:.:/opt/b", "/opt/a:/opt/b"),
+        *(("", None), (".", None), (":", None)),
+        *(("lib:../other:", None), ("/opt/a", "/opt/a"), (":/opt/a:.:/opt/b", "/opt/a:/opt/b")),
     ],
 )
 @pytest.mark.parametrize("name", ["PYTHONPATH", "PATH", "LD_LIBRARY_PATH"])
@@ -33,17 +28,11 @@ def test_other_variables_stay():
     assert without_working_directory({"HOME": "."}) == {"HOME": ".", "PYTHONSAFEPATH": "1"}
 
 
-def after_leaving(folder, *command, then, **environment):
+def after_leaving(folder, *, then, **environment):
     """What `then` prints, in a process that was started in `folder` and left it."""
     (folder / "program.py").write_text(f"{SHOW}\n{then}\n")
-    done = subprocess.run(
-        [sys.executable, *(command or ("-m", "program"))],
-        cwd=folder,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"} | environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    done = run_python("-m", "program", cwd=folder, env=inherited | environment, check=True)
     return done.stdout.strip()
 
 
@@ -76,5 +65,4 @@ def test_a_folder_that_is_gone_does_no_harm(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     code = f"import os; os.rmdir({str(gone)!r}); {SHOW}; print('left')"
-    done = subprocess.run([sys.executable, "-c", code], cwd=gone, check=True, capture_output=True, text=True)
-    assert done.stdout == "left\n"
+    assert run_python("-c", code, cwd=gone, check=True).stdout == "left\n"

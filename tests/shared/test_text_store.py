@@ -150,10 +150,8 @@ class TestParts:
         assert (texts(prompts), prompts.n_bytes) == ([TEXT], 40)
 
     def test_only_the_last_part_is_a_small_one(self, prompts):
-        assert store(prompts, holding(TEXT), n_max=35) == (
-            [Store(0, part(1, 15)), Store(0, part(2, 30, 15))],
-            10,
-        )
+        expected = ([Store(0, part(1, 15)), Store(0, part(2, 30, 15))], 10)
+        assert store(prompts, holding(TEXT), n_max=35) == expected
         assert store(prompts, holding(TEXT), n_max=9) == ([], 10)
 
     def test_of_a_text_that_goes_on_only_that_is_stored(self, prompts):
@@ -236,10 +234,8 @@ class TestCheckpoints:
     def test_a_slot_goes_back_to_one_of_them(self, prompts):
         store(prompts, self.holding({20: 71}))
         cache = SlotCache(1, self.RECURRENT)
-        assert load(prompts, prompts.texts[0], cache, 20) == [
-            Restore(1, part(1, 40), 40),
-            Restore(1, state(71, 20), 20),
-        ]
+        expected = [Restore(1, part(1, 40), 40), Restore(1, state(71, 20), 20)]
+        assert load(prompts, prompts.texts[0], cache, 20) == expected
         assert (cache.tokens, cache.n_physical, len(prompts.texts)) == (TEXT[:20], 20, 1)
 
     def test_of_too_many_those_stay_where_later_prompts_will_depart(self):
@@ -373,10 +369,7 @@ class TestOnDisk:
     def test_of_another_owner_it_counts_as_not_stored(self, prompts):
         prompts.adopt(self.SAVED)
         store(prompts, self.holding(TEXT, "another"))
-        assert {(text.owner, text.place) for text in prompts.texts} == {
-            ("me", "disk"),
-            ("another", "memory"),
-        }
+        assert {(text.owner, text.place) for text in prompts.texts} == {("me", "disk"), ("another", "memory")}
 
     def test_so_it_does_in_memory_and_is_left_to_its_owner(self, prompts):
         for tokens, owner in ((TEXT, "me"), (TEXT, "another"), ([*TEXT[:35], 1], "third")):
@@ -554,12 +547,8 @@ def test_a_whole_text_can_leave_memory_in_the_step_in_which_it_is_loaded(is_save
     moving.store(moving.caches[1])
     moving.load(moving.caches[0], text, 40)
     moving.caches[1].keep(0)
-    assert moving.pop_edits() == [
-        Store(1, part(2, 40, 0)),
-        Trim(1, 0),
-        Restore(0, part(1, 40, 0), 40),
-        Forget(1),
-    ]
+    expected = [Store(1, part(2, 40, 0)), Trim(1, 0), Restore(0, part(1, 40, 0), 40), Forget(1)]
+    assert moving.pop_edits() == expected
 
 
 def test_short_texts_are_not_stored():

@@ -46,11 +46,6 @@ def calling(name, arguments):
 # Two answers
 
 
-def test_the_parts_of_a_stream_are_one_text():
-    answer = streamed(delta(content="Hi "), delta(content="there"), delta(reason="stop"))
-    assert (answer.choices[0].text, answer.choices[0].finish_reason) == ("Hi there", "stop")
-
-
 def test_a_streamed_tool_call_is_the_one_that_came_whole():
     first = {"index": 0, "id": "x", "function": {"name": "f", "arguments": ""}}
     more = {"index": 0, "function": {"arguments": '{"n": 1}'}}
@@ -77,11 +72,6 @@ def test_another_log_probability_is_a_difference_in_exact_mode_alone():
     one, other = (whole(logprobs={"content": [{"token": "Hi", "logprob": each}]}) for each in (-0.5, -0.6))
     assert one.differences(other) == []
     assert one.differences(other, exact=True) == ["logprobs"]
-
-
-def test_a_choice_too_many_is_a_difference():
-    answer = streamed(delta(0, content="a"), delta(1, content="b"))
-    assert answer.differences(streamed(delta(0, content="a"))) == ["choices"]
 
 
 def test_what_a_client_saw_before_it_left_begins_the_whole():

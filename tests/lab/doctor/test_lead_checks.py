@@ -61,11 +61,7 @@ def test_what_is_promised_of_texts_is_repeated():
         ({"policy": "off"}, Severity.PROBLEM, "without --policy off"),
         ({"policy": "sync"}, Severity.HINT, "--policy sync is meant for comparison"),
         ({"step_ms": {}}, Severity.HINT, "not known yet"),
-        (
-            {"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}},
-            Severity.PROBLEM,
-            "drafts seldom give more",
-        ),
+        ({"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}}, Severity.PROBLEM, "drafts seldom give more"),
         ({"step_ms": {"1": 5.0, "4": 6.0}, "sources": {}}, Severity.HINT, "shorter than 10 ms"),
         ({"sources": {"desk": {"token_ms": 9.0}}}, Severity.HINT, "A faster draft model may give more"),
         ({"n_steps": 3}, Severity.HINT, "has run only 3 steps"),

@@ -71,10 +71,8 @@ def test_a_package_that_has_changed_is_said(tmp_path):
 def test_a_file_has_a_prompt_on_each_line(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_text("One?\n\nTwo?\n")
-    assert [(each.kind, each.text) for each in read_questions(str(path))] == [
-        ("mine", "One?"),
-        ("mine", "Two?"),
-    ]
+    expected = [("mine", "One?"), ("mine", "Two?")]
+    assert [(each.kind, each.text) for each in read_questions(str(path))] == expected
 
 
 def test_a_file_of_objects_has_prompts_and_conversations(tmp_path):
@@ -82,12 +80,8 @@ def test_a_file_of_objects_has_prompts_and_conversations(tmp_path):
     lines = [{"prompt": "One?", "kind": "short"}, {"messages": SESSION["messages"]}]
     path.write_text("\n".join(map(json.dumps, lines)))
     short, long = read_questions(str(path))
-    assert (short.kind, short.text, long.kind, long.messages) == (
-        "short",
-        "One?",
-        "mine",
-        SESSION["messages"],
-    )
+    expected = ("short", "One?", "mine", SESSION["messages"])
+    assert (short.kind, short.text, long.kind, long.messages) == expected
 
 
 def test_a_message_of_several_texts_is_their_text(tmp_path):

@@ -143,10 +143,8 @@ def elsewhere(rates):
 
 def test_what_more_backs_add_is_told_by_the_next_number():
     pairs = gains_of_more(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
-    assert [(fewer.tokens_per_second, more.tokens_per_second) for fewer, more in pairs] == [
-        (30.0, 33.0),
-        (33.0, 33.3),
-    ]
+    expected = [(30.0, 33.0), (33.0, 33.3)]
+    assert [(fewer.tokens_per_second, more.tokens_per_second) for fewer, more in pairs] == expected
 
 
 def test_more_machines_are_not_advised_for_hardly_more_speed():
@@ -162,10 +160,8 @@ def test_two_backs_with_different_draft_models_give_more_than_two_with_the_same(
         forecast(Arrangement("remote", elsewhere=each), engine(cost=0.1, n_right=70))
         for each in (Machines(), Machines(2), Machines(2, differ=True))
     ]
-    assert [(n_machines(more), more.arrangement.differs) for _, more in gains_of_more(plan)] == [
-        (2, False),
-        (2, True),
-    ]
+    expected = [(2, False), (2, True)]
+    assert [(n_machines(more), more.arrangement.differs) for _, more in gains_of_more(plan)] == expected
     assert other_models_pay(plan)
 
 

@@ -63,11 +63,8 @@ def test_an_h200_is_simulated_as_it_was_measured(hardware, alone, with_back):
 
 def test_each_draft_model_has_the_acceptances_that_are_usual_for_it():
     found, _ = plan()
-    assert {each.place.model: list(each.rates) for each in found.forecasts} == {
-        "0.5B": [0.5, 0.6, 0.7],
-        "1B": [0.5, 0.6, 0.7],
-        "8B": [0.7, 0.8],
-    }
+    expected = {"0.5B": [0.5, 0.6, 0.7], "1B": [0.5, 0.6, 0.7], "8B": [0.7, 0.8]}
+    assert {each.place.model: list(each.rates) for each in found.forecasts} == expected
 
 
 def test_or_the_one_that_was_given():

@@ -98,10 +98,8 @@ def test_json_has_the_same(report):
     assert found["fastest"] == "draft model in the engine"
     assert [row["tokens_per_second"] for row in found["arrangements"]] == [20.0, 40.0, 30.0, 39.0]
     assert found["arrangements"][3]["commands"] == ["lead --host", "back"]
-    assert found["measured"][0]["engine"]["drafters"]["draft_model"]["acceptance"] == {
-        "n_right": 60,
-        "n_positions": 80,
-    }
+    expected = {"n_right": 60, "n_positions": 80}
+    assert found["measured"][0]["engine"]["drafters"]["draft_model"]["acceptance"] == expected
     assert found["texts"] == ["Once"]
 
 
@@ -124,10 +122,8 @@ def test_of_several_draft_models_the_best_is_named_for_each_place(report):
     )
     assert "a.gguf takes 5 ms for a token, 0.100 of that" in text
     assert "With a back on 1 core (3) and a.gguf: a step" in text
-    assert json.loads(several.to_json())["best_by_place"] == [
-        "draft model in the engine: a.gguf",
-        "back on another machine, 1 ms away: b.gguf",
-    ]
+    expected = ["draft model in the engine: a.gguf", "back on another machine, 1 ms away: b.gguf"]
+    assert json.loads(several.to_json())["best_by_place"] == expected
     assert "The best draft model for each place" not in str(report)
 
 
@@ -210,15 +206,8 @@ def test_a_second_back_with_another_draft_model_is_a_third_command():
 
 def test_how_the_model_is_loaded_stays():
     given = [
-        "--ctx-size",
-        "2048",
-        "--no-mmap",
-        "--cache-type-k",
-        "q8_0",
-        "--threads",
-        "3",
-        "--tensor-split",
-        "1,2",
+        *("--ctx-size", "2048", "--no-mmap", "--cache-type-k", "q8_0"),
+        *("--threads", "3", "--tensor-split", "1,2"),
     ]
     settings = read(written("engine", "--draft-model", "small.gguf", *given)[0])
     assert settings.compute == PlanSettings.from_command_line(["--model", "m", *given]).compute

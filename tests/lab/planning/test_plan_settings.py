@@ -37,18 +37,9 @@ def test_other_machines_are_all_combinations_the_fewest_first():
         ("--acceptance", ["0", "1", "1.5", "often"]),
     ],
 )
-def test_anything_else_is_refused_with_a_sentence(option, texts, capsys):
+def test_anything_else_is_refused_with_a_sentence(option, texts, complaint):
     for text in texts:
-        with pytest.raises(SystemExit) as ended:
-            read(option, text)
-        assert ended.value.code == 2
-        assert option in capsys.readouterr().err
-
-
-def test_layers_on_other_machines_are_refused(capsys):
-    with pytest.raises(SystemExit):
-        read("--rpc", "desk1:50052")
-    assert "--rpc: layers on other machines cannot be measured" in capsys.readouterr().err
+        assert option in complaint(read, option, text)
 
 
 def test_each_draft_model_has_settings_of_its_own():
@@ -70,13 +61,10 @@ def test_what_was_named_for_a_back_drafts_too_and_the_demo_has_its_own(arguments
     assert only.drafting.draft_model == draft_model
 
 
-def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(capsys, monkeypatch):
-    monkeypatch.setattr(
-        "shared.models.builtin._PACKAGED", {"pair": ("no_such_package", "pair.gguf", "ask Ann")}
-    )
-    with pytest.raises(SystemExit):
-        read("--draft-model", "a.gguf", "--draft-model", "pair")
-    assert "ask Ann" in capsys.readouterr().err
+def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(complaint, monkeypatch):
+    packaged = {"pair": ("no_such_package", "pair.gguf", "ask Ann")}
+    monkeypatch.setattr("shared.models.builtin._PACKAGED", packaged)
+    assert "ask Ann" in complaint(read, "--draft-model", "a.gguf", "--draft-model", "pair")
 
 
 # Hardware that is not here
@@ -95,12 +83,11 @@ def test_hardware_that_is_not_here_is_named_as_a_device():
         (("--device", "rtx4091"), "rtx4091 is not one of"),
         (("--device", "rtx4090", "--model", "m.gguf"), "simulated, not measured"),
         (("--device", "rtx4090", "--draft-model", "m.gguf"), "simulated, not measured"),
+        (("--rpc", "desk1:50052"), "--rpc: layers on other machines cannot be measured"),
     ],
 )
-def test_it_cannot_be_mixed_with_what_is_here(arguments, message, capsys):
-    with pytest.raises(SystemExit):
-        read(*arguments)
-    assert message in capsys.readouterr().err
+def test_what_cannot_be_planned_is_refused(arguments, message, complaint):
+    assert message in complaint(read, *arguments)
 
 
 def test_help_lists_it(capsys):

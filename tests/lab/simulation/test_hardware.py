@@ -15,11 +15,8 @@ def test_each_table_has_one_token_and_says_where_it_is_from(hardware):
 
 
 def test_a_name_may_have_several_weights():
-    assert {each.weights for each in hardware_named("h200")} == {
-        "8B Q4_0 (4.1 GB)",
-        "40B Q4_0 (20 GB)",
-        "70B Q4_0",
-    }
+    expected = {"8B Q4_0 (4.1 GB)", "40B Q4_0 (20 GB)", "70B Q4_0"}
+    assert {each.weights for each in hardware_named("h200")} == expected
     assert not hardware_named("h2o")
 
 

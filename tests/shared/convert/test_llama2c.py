@@ -18,17 +18,26 @@ SHAPES = {
 }
 TOKENS = [1, *range(5, 300, 9)]
 
-pytestmark = pytest.mark.usefixtures("tokenizer")
+
+@pytest.fixture
+def written(tokenizer):
+    """Writes a checkpoint next to its tokenizer."""
+
+    def write(data):
+        path = tokenizer.with_name("model.bin")
+        path.write_bytes(data)
+        return path
+
+    return write
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["shared classifier", "own classifier"])
 @pytest.mark.parametrize("version", [llama2c.version_0, llama2c.version_1])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_floating_point_checkpoints_give_llama2c_s_logits(tmp_path, shape, version, shared):
+def test_floating_point_checkpoints_give_llama2c_s_logits(written, shape, version, shared):
     reference = small_llama(**shape, shared=shared)
-    path = tmp_path / "model.bin"
-    path.write_bytes(version(reference))
-    assert np.abs(logits(converted(path), TOKENS) - reference.logits(TOKENS)).max() < 1e-4
+    found = logits(converted(written(version(reference))), TOKENS)
+    assert np.abs(found - reference.logits(TOKENS)).max() < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -41,18 +50,14 @@ def test_floating_point_checkpoints_give_llama2c_s_logits(tmp_path, shape, versi
         pytest.param(16, {"width": 40, "n_hidden": 88, "n_kv_heads": 4}, id="groups span rows"),
     ],
 )
-def test_quantized_checkpoints_give_the_logits_of_their_integers(tmp_path, group_size, shape):
+def test_quantized_checkpoints_give_the_logits_of_their_integers(written, group_size, shape):
     data, reference = llama2c.version_2(small_llama(**{"width": 64, "n_hidden": 192} | shape), group_size)
-    path = tmp_path / "model.bin"
-    path.write_bytes(data)
-    assert np.abs(logits(converted(path, "f32"), TOKENS) - reference.logits(TOKENS)).max() < 1e-4
+    assert np.abs(logits(converted(written(data), "f32"), TOKENS) - reference.logits(TOKENS)).max() < 1e-4
 
 
-def test_quantized_checkpoints_keep_their_integers(tmp_path):
+def test_quantized_checkpoints_keep_their_integers(written):
     data, reference = llama2c.version_2(small_llama(width=64, n_hidden=192), 64)
-    path = tmp_path / "model.bin"
-    path.write_bytes(data)
-    conversion = read_conversion(path)
+    conversion = read_conversion(written(data))
     (weights,) = (each for each in conversion.weights if each.name == "blk.1.attn_q.weight")
     blocks = weights.encoded(Encoder("q8_0"), 3, 5).view([("scale", "<f2"), ("values", "i1", 32)])
     values = (blocks["values"] * blocks["scale"].astype(np.float32)[..., None]).reshape(2, 64)
@@ -61,10 +66,9 @@ def test_quantized_checkpoints_keep_their_integers(tmp_path):
 
 
 @pytest.mark.parametrize("stored_as", ["f16", "q8_0"])
-def test_smaller_types_stay_near(tmp_path, stored_as):
+def test_smaller_types_stay_near(written, stored_as):
     reference = small_llama(width=96, n_hidden=192)
-    path = tmp_path / "model.bin"
-    path.write_bytes(llama2c.version_0(reference))
+    path = written(llama2c.version_0(reference))
     difference = np.abs(logits(converted(path, stored_as), TOKENS) - reference.logits(TOKENS)).max()
     assert difference < {"f16": 0.02, "q8_0": 0.4}[stored_as]
 
@@ -80,21 +84,19 @@ def test_the_context_is_the_checkpoint_s(checkpoint):
 
 @pytest.mark.parametrize("version", [llama2c.version_0, llama2c.version_1])
 @pytest.mark.parametrize("change", [-400, -4, 4])
-def test_a_checkpoint_of_another_length_is_refused(tmp_path, version, change):
+def test_a_checkpoint_of_another_length_is_refused(written, version, change):
     data = version(small_llama())
-    path = tmp_path / "model.bin"
-    path.write_bytes(data[:change] if change < 0 else data + bytes(change))
+    path = written(data[:change] if change < 0 else data + bytes(change))
     with pytest.raises(ModelLoadError, match=r"its header describes \d+ bytes, and the file has \d+"):
         read_conversion(path)
 
 
 @pytest.mark.parametrize("field", range(7))
 @pytest.mark.parametrize("value", [0, -5, 2**31 - 1])
-def test_a_lie_in_the_header_is_refused(tmp_path, field, value):
+def test_a_lie_in_the_header_is_refused(written, field, value):
     data = bytearray(llama2c.version_1(small_llama()))
     struct.pack_into("<i", data, 8 + 4 * field, value)
-    path = tmp_path / "model.bin"
-    path.write_bytes(data)
+    path = written(data)
     if field == 6 and value > 0:  # the length of the context is not to be seen in the size of the file
         assert read_conversion(path)
         return
@@ -103,10 +105,9 @@ def test_a_lie_in_the_header_is_refused(tmp_path, field, value):
 
 
 @pytest.mark.parametrize("group_size", [0, -64, 7, 2**31 - 1])
-def test_a_wrong_group_size_is_refused(tmp_path, group_size):
+def test_a_wrong_group_size_is_refused(written, group_size):
     data, _ = llama2c.version_2(small_llama(width=64, n_hidden=192), 64)
-    path = tmp_path / "model.bin"
-    path.write_bytes(data[:37] + struct.pack("<i", group_size) + data[41:])
+    path = written(data[:37] + struct.pack("<i", group_size) + data[41:])
     with pytest.raises(ModelLoadError, match="group size"):
         read_conversion(path)
 

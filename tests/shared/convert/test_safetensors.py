@@ -80,13 +80,8 @@ def index(tmp_path, names):
 @pytest.mark.parametrize(
     "name",
     [
-        "../model.safetensors",
-        "/etc/model.safetensors",
-        "a/b.safetensors",
-        "..",
-        "",
-        "a\\b.safetensors",
-        "x.txt",
+        *("../model.safetensors", "/etc/model.safetensors", "a/b.safetensors", ".."),
+        *("", "a\\b.safetensors", "x.txt"),
     ],
 )
 def test_an_index_cannot_name_files_elsewhere(tmp_path, name):

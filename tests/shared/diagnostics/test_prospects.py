@@ -26,14 +26,9 @@ def of(hardware):
 @pytest.mark.parametrize(
     ("hardware", "expected"),
     [
-        (H200_8B, Prospect.SHORT),
-        (H200_20GB, Prospect.SHORT),
-        (H200_70B, Prospect.MEDIUM),
-        (RTX_4090, Prospect.MEDIUM),
-        (RTX_3090_PAIR, Prospect.MEDIUM),
-        (M2_ULTRA, Prospect.LONG),
-        (OFFLOADED, Prospect.LONG),
-        (SPARK, Prospect.LONG),
+        *((each, Prospect.SHORT) for each in (H200_8B, H200_20GB)),
+        *((each, Prospect.MEDIUM) for each in (H200_70B, RTX_4090, RTX_3090_PAIR)),
+        *((each, Prospect.LONG) for each in (M2_ULTRA, OFFLOADED, SPARK)),
         (M2_ULTRA_Q4_K, Prospect.STEEP),
     ],
     ids=lambda each: getattr(each, "title", each),

@@ -32,10 +32,8 @@ def test_logits_at_the_end_of_a_prompt_come_in_a_number_that_is_a_width_too():
 
 
 def test_slots_share_a_pass_in_which_their_sum_is_a_width_too():
-    assert shapes([answer(0, 9, 1), answer(1, 9, 3), answer(2, 9, 1)], UNIFORM) == [
-        ([0, 1], 3, 3),
-        ([2], 2, 2),
-    ]
+    expected = [([0, 1], 3, 3), ([2], 2, 2)]
+    assert shapes([answer(0, 9, 1), answer(1, 9, 3), answer(2, 9, 1)], UNIFORM) == expected
 
 
 def test_where_joint_passes_differ_each_slot_takes_its_own():

@@ -7,9 +7,7 @@ import pytest
 from shared.errors import ModelLoadError
 from shared.heads.eagle_heads import open_eagle, why_no_target
 from shared.heads.mtp_span import MtpSpan
-from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.memory.plan_memory import plan_memory
 from tests.shared.heads.conftest import rows, rows_in_company
 from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.tiny_eagle import write_tiny_eagle
@@ -18,17 +16,9 @@ ARCHITECTURES = ["llama", "qwen3", "qwen35", "lfm2", "gpt-oss"]
 
 
 @pytest.fixture
-def target(tiny_model):
-    """Opens a tiny target, which is closed in the end."""
-    models = []
-
-    def open_model(architecture="llama"):
-        models.append(Model(plan_memory(tiny_model(architecture), OF_THREE)))
-        return models[-1]
-
-    yield open_model
-    for model in models:
-        model.close()
+def target(opened, tiny_model):
+    """Opens a tiny target."""
+    return lambda architecture="llama": opened(tiny_model(architecture), OF_THREE)
 
 
 def draft(states, heads, slot, n):

@@ -6,9 +6,7 @@ from shared.errors import ModelLoadError
 from shared.heads.hidden_sources import NextnStates
 from shared.heads.mtp_heads import has_heads, is_heads_file, open_heads
 from shared.heads.mtp_span import MtpSpan
-from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.memory.plan_memory import plan_memory
 from tests.shared.heads.conftest import rows, rows_in_company
 from tests.shared.llama.conftest import OF_THREE, TEXT
 from tests.shared.models.gguf_copies import without_tensors
@@ -16,17 +14,14 @@ from tests.tiny_models import WITH_HEADS, TinyModel, write_tiny_model
 
 
 @pytest.fixture
-def model_with_heads(tiny_with_heads):
-    """Opens a tiny model with a head, which is closed in the end; returns it and the states that it keeps."""
-    models = []
+def model_with_heads(opened, tiny_with_heads):
+    """Opens a tiny model with a head; returns it and the states that it keeps."""
 
     def open_model(architecture):
-        models.append(Model(plan_memory(tiny_with_heads(architecture), OF_THREE, with_heads=True)))
-        return models[-1], NextnStates(models[-1])
+        model = opened(tiny_with_heads(architecture), OF_THREE, with_heads=True)
+        return model, NextnStates(model)
 
-    yield open_model
-    for model in models:
-        model.close()
+    return open_model
 
 
 def draft(states, heads, slot, tokens, n):
@@ -99,7 +94,7 @@ def test_the_memory_of_the_heads_is_that_of_one_layer(model_with_heads):
 
 @pytest.mark.parametrize("architecture", ["qwen35", "glm4moe"])
 def test_heads_in_a_file_of_their_own_draft_the_same(
-    model_with_heads, tiny_with_heads, tmp_path, architecture
+    opened, model_with_heads, tiny_with_heads, tmp_path, architecture
 ):
     whole, states = model_with_heads(architecture)
     path, alone = tiny_with_heads(architecture), tmp_path / "mtp.gguf"
@@ -107,7 +102,7 @@ def test_heads_in_a_file_of_their_own_draft_the_same(
     assert not is_heads_file(path)
     if architecture == "glm4moe":  # of qwen35 llama.cpp does not load a file that names heads without them
         path = without_tensors(path, tmp_path / "trunk.gguf", lambda name: name.startswith("blk.4."))
-    trunk = Model(plan_memory(path, OF_THREE, with_heads=has_heads(path)))
+    trunk = opened(path, OF_THREE, with_heads=has_heads(path))
     assert is_heads_file(alone)
     drafts = []
     for model, kept, own in ((whole, states, None), (trunk, NextnStates(trunk), alone)):
@@ -115,17 +110,13 @@ def test_heads_in_a_file_of_their_own_draft_the_same(
         model.decode([Span(0, 0, TEXT, 1)])
         drafts.append(draft(kept, heads, 0, TEXT, 4))
         heads.close()
-    trunk.close()
     assert drafts[0] == drafts[1]
 
 
-def test_heads_of_another_model_are_refused(tiny_with_heads, tmp_path):
-    other = Model(
-        plan_memory(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
-    )
+def test_heads_of_another_model_are_refused(opened, tiny_with_heads, tmp_path):
+    other = opened(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
     with pytest.raises(ModelLoadError, match="does not have the heads"):
         open_heads(other, tiny_with_heads("glm4moe"))
-    other.close()
 
 
 def test_a_file_with_a_head_is_recognized(tiny_with_heads, tiny_model, tmp_path):

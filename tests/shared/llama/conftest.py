@@ -29,11 +29,9 @@ def model(loaded):
 
 
 @pytest.fixture
-def three_slots(request, tiny_model):
+def three_slots(request, opened, tiny_model):
     """A tiny model of the architecture `request.param`."""
-    model = Model(plan_memory(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3)))
-    yield model
-    model.close()
+    return opened(tiny_model(request.param), ModelOptions(threads=1, ctx_size=1024, parallel=3))
 
 
 def read(model, slot, start, tokens):

@@ -3,18 +3,14 @@ import threading
 import pytest
 
 from shared.errors import DecodeAbortedError
-from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft
 from shared.settings.model_options import ModelOptions
 
 
 @pytest.fixture
-def model():
-    model = Model(plan_memory(builtin_draft(), ModelOptions(threads=2, ctx_size=256, parallel=1)))
-    yield model
-    model.close()
+def model(opened):
+    return opened(builtin_draft(), ModelOptions(threads=2, ctx_size=256, parallel=1))
 
 
 def test_a_step_shows_that_it_proceeds(model):
@@ -64,7 +60,6 @@ def test_a_decode_is_interrupted_by_another_thread(model):
         decode_again_and_again(model)
 
 
-def test_a_recurrent_model_cannot_be_interrupted(tiny_model):
-    model = Model(plan_memory(tiny_model("mamba2"), ModelOptions(threads=1, ctx_size=256, parallel=1)))
-    assert model.interrupt() is None
-    model.close()
+def test_a_recurrent_model_cannot_be_interrupted(opened, tiny_model):
+    options = ModelOptions(threads=1, ctx_size=256, parallel=1)
+    assert opened(tiny_model("mamba2"), options).interrupt() is None

@@ -58,16 +58,14 @@ class Recorder(SlotPart):
         self.told.append(("trimmed", slot, n_keep))
 
 
-def test_what_is_attached_hears_of_each_pass_and_edit_and_its_bytes_are_counted():
-    model, recorder = Model(plan_memory(builtin_draft(), ModelOptions(ctx_size=512, threads=1))), Recorder()
+def test_what_is_attached_hears_of_each_pass_and_edit_and_its_bytes_are_counted(opened):
+    model, recorder = opened(builtin_draft(), ModelOptions(ctx_size=512, threads=1)), Recorder()
     n_before = model.prompt_cache.token_bytes
     model.attach(recorder)
     model.decode([Span(0, 0, TEXT, 1)])
     model.trim(0, 2)
-    n_bytes = model.prompt_cache.token_bytes
-    model.close()
     assert recorder.told == [("computed", [TEXT]), ("trimmed", 0, 2)]
-    assert n_bytes == n_before + recorder.token_bytes
+    assert model.prompt_cache.token_bytes == n_before + recorder.token_bytes
 
 
 def test_drafts_of_quantized_weights_get_the_bits_of_single_tokens(model):
@@ -98,9 +96,9 @@ def test_a_pass_without_room_leaves_the_cache_as_it_was(model):
     assert model.decode([Span(1, 6, TEXT[:2], 2)])[0].shape == (2, model.n_vocab)
 
 
-def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
+def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning(opened):
     options = ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False)
-    own_cells = Model(plan_memory(builtin_target(), options))
+    own_cells = opened(builtin_target(), options)
     own_cells.decode([Span(0, 0, TEXT, 0)])
     own_cells.copy(0, 1, 4)
     own_cells.trim(0, 0)
@@ -109,13 +107,12 @@ def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning():
     own_cells.trim(0, 0)
     own_cells.decode([Span(0, 0, TEXT[:4], 0)])
     assert np.array_equal(after_copy, own_cells.decode([Span(0, 4, [TEXT[4]], 1)])[0])
-    own_cells.close()
 
 
-def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(tiny_model):
+def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(opened, tiny_model):
     """Recurrent states are cut back by no more than a few tokens, and drafts are decoded after prompts."""
     options = ModelOptions(ctx_size=256, parallel=2, threads=1, n_gpu_layers=0, kv_unified=True)
-    hybrid = Model(plan_memory(tiny_model("qwen35"), options))
+    hybrid = opened(tiny_model("qwen35"), options)
     prompt = [7] * 50
     alone = hybrid.decode([Span(1, 0, prompt, 1)])[0].copy()
     hybrid.trim(1, 0)
@@ -124,13 +121,12 @@ def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(
         hybrid.decode([Span(0, 200, [5] * 8, 8), Span(1, 0, prompt, 1)])
     assert error.value.lost == [1]
     assert np.abs(hybrid.decode([Span(1, 0, prompt, 1)])[0] - alone).max() < 0.01
-    hybrid.close()
 
 
-def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
+def test_what_is_loaded_after_a_copy_into_the_same_slot_stays(opened):
     """llama.cpp copies whole slots when it decodes next."""
     options = ModelOptions(ctx_size=512, parallel=2, threads=1, n_gpu_layers=0, kv_unified=False)
-    model = Model(plan_memory(builtin_draft(), options))
+    model = opened(builtin_draft(), options)
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
     model.trim(0, 5)
     text = Snapshot("text", 1, 5)
@@ -141,7 +137,6 @@ def test_what_is_loaded_after_a_copy_into_the_same_slot_stays():
     model.trim(0, 0)
     model.restore(0, text, 5)
     assert np.abs(model.decode([Span(0, 5, TEXT[5:], 1)])[0] - alone).max() < 0.05
-    model.close()
 
 
 def test_a_copy_lives_on_without_the_original(model):
@@ -186,14 +181,8 @@ def test_a_full_cache_is_said_and_changes_nothing(model):
 @pytest.mark.parametrize(
     "spans",
     [
-        [],
-        [Span(0, 0, [], 0)],
-        [Span(2, 0, [1], 1)],
-        [Span(-1, 0, [1], 1)],
-        [Span(0, -1, [1], 1)],
-        [Span(0, 0, [4096], 1)],
-        [Span(0, 0, [-1], 1)],
-        [Span(0, 0, [1] * 65, 1)],
+        *([], [Span(0, 0, [], 0)], [Span(2, 0, [1], 1)], [Span(-1, 0, [1], 1)], [Span(0, -1, [1], 1)]),
+        *([Span(0, 0, [4096], 1)], [Span(0, 0, [-1], 1)], [Span(0, 0, [1] * 65, 1)]),
         [Span(0, 0, [1] * 40, 1), Span(1, 0, [1] * 40, 1)],
     ],
 )
@@ -207,23 +196,16 @@ def test_a_wrong_slot_never_reaches_native_code(model):
         model.trim(2, 0)
 
 
-def test_slots_that_share_a_text_need_no_room_of_their_own():
-    model = Model(
-        plan_memory(builtin_draft(), ModelOptions(parallel=3, batch_size=32, threads=1), n_slots=12)
-    )
-    assert model.n_ctx == 3 * 2048
-    model.close()
+def test_slots_that_share_a_text_need_no_room_of_their_own(opened):
+    options = ModelOptions(parallel=3, batch_size=32, threads=1)
+    assert opened(builtin_draft(), options, n_slots=12).n_ctx == 3 * 2048
 
 
 @pytest.fixture(scope="module")
 def streams():
     """A model whose slots have cells of their own."""
-    model = Model(
-        plan_memory(
-            builtin_target(),
-            ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False),
-        )
-    )
+    options = ModelOptions(ctx_size=512, parallel=2, batch_size=64, threads=1, kv_unified=False)
+    model = Model(plan_memory(builtin_target(), options))
     yield model
     model.close()
 
@@ -256,17 +238,12 @@ def test_what_fills_up_a_shorter_span_leaves_no_trace(streams):
 
 
 @pytest.fixture
-def load():
-    models = []
-
+def load(opened):
     def load(**compute):
         options = ModelOptions(ctx_size=64, parallel=2, batch_size=64, threads=1, **compute)
-        models.append(Model(plan_memory(builtin_target(), options)))
-        return models[-1]
+        return opened(builtin_target(), options)
 
-    yield load
-    for model in models:
-        model.close()
+    return load
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
@@ -310,36 +287,30 @@ def test_smaller_batches_inside_a_step_are_possible(load, model):
     assert np.abs(plain - load(ubatch_size=2).decode([Span(0, 0, TEXT, 2)])[0]).max() < 0.05
 
 
-def test_an_embedding_model_is_refused(tiny_model):
+def test_an_embedding_model_is_refused(opened, tiny_model):
     with pytest.raises(ModelLoadError, match="it is an encoder, which turns text into vectors"):
-        Model(
-            plan_memory(
-                tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1)
-            )
-        )
+        opened(tiny_model("gemma-embedding"), ModelOptions(ctx_size=64, parallel=1, threads=1))
 
 
-def test_padding_takes_no_position_that_a_model_has_not_learned(tiny_model):
+def test_padding_takes_no_position_that_a_model_has_not_learned(opened, tiny_model):
     options = ModelOptions(ctx_size=2048, parallel=2, threads=1, kv_unified=False)
-    model = Model(plan_memory(tiny_model("gpt2"), options))
+    model = opened(tiny_model("gpt2"), options)
     assert model.n_ctx_slot == 512
     for slot, length in ((0, 510), (1, 20)):
         model.decode([Span(slot, 0, [1] * length, 0)])
     rows = model.decode([Span(0, 510, [1], 1), Span(1, 20, [1, 2, 3, 4, 5], 5)])
     assert [len(each) for each in rows] == [1, 5]
-    model.close()
 
 
 @pytest.fixture
-def many_slots():
+def many_slots(opened):
     """With flash attention, which such leads use; two texts are long enough to read prompts apart."""
     options = ModelOptions(ctx_size=2048, parallel=5, batch_size=128, threads=1)
-    model = Model(plan_memory(builtin_target(), options))
+    model = opened(builtin_target(), options)
     assert model.tiles_attention
     for slot in range(2):
         fill(model, slot, 640)
-    yield model
-    model.close()
+    return model
 
 
 def fill(model, slot, n_tokens):

@@ -1,10 +1,8 @@
 """The functions of llama.cpp without the classes of the package."""
 
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.python_runs import run_python, sentence_of
 
 CODE = """
 from shared.llama.native import llama_cpp, llama_cpp_ext
@@ -19,18 +17,6 @@ import llama_cpp
 from shared.llama import native
 assert native.llama_cpp is llama_cpp and llama_cpp.Llama
 """
-
-
-def run(code):
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_whoever_imports_it_later_gets_the_same_functions():
-    run(CODE)
-
-
-def test_a_program_that_has_imported_the_whole_package_keeps_it():
-    run(WHOLE)
 
 
 LACKING = """
@@ -56,15 +42,18 @@ for call in (lambda: llama_cpp.llama_n_seq_max(None), lambda: llama_cpp_ext.llam
 """
 
 
-def test_a_function_that_the_library_lacks_is_missed_only_when_it_is_called():
-    run(LACKING)
+CODES = {
+    "whoever imports it later gets the same functions": CODE,
+    "a program that has imported the whole package keeps it": WHOLE,
+    "a function that the library lacks is missed only when it is called": LACKING,
+}
+
+
+@pytest.mark.parametrize("code", CODES.values(), ids=CODES)
+def test_in_a_process_of_its_own(code):
+    run_python("-c", code, check=True)
 
 
 @pytest.mark.parametrize("program", [["lead"], ["lead", "generate"], ["lead", "--check"], ["back"]])
 def test_without_a_library_a_program_ends_with_a_sentence(program, tmp_path):
-    environment = os.environ | {"LLAMA_CPP_LIB_PATH": str(tmp_path)}
-    command = [sys.executable, "-m", *program]
-    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert ended.returncode == 1
-    assert "llama.cpp cannot be loaded" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert "llama.cpp cannot be loaded" in sentence_of(*program, LLAMA_CPP_LIB_PATH=str(tmp_path))

@@ -25,11 +25,8 @@ def overrides(**options):
 
 def test_tensors_are_placed_in_the_order_of_the_options():
     cpu = devices.buffer_type("CPU")
-    assert overrides(override_tensor=("attn=CPU", "exps=CPU"), n_cpu_moe=2) == [
-        ("attn", cpu),
-        ("exps", cpu),
-        (r"^blk\.(0|1)\.ffn_(up|down|gate|gate_up)_(ch|)exps", cpu),
-    ]
+    expected = [("attn", cpu), ("exps", cpu), (r"^blk\.(0|1)\.ffn_(up|down|gate|gate_up)_(ch|)exps", cpu)]
+    assert overrides(override_tensor=("attn=CPU", "exps=CPU"), n_cpu_moe=2) == expected
     assert overrides(cpu_moe=True, n_cpu_moe=2) == [(r"\.ffn_(up|down|gate|gate_up)_(ch|)exps", cpu)]
 
 
@@ -38,8 +35,7 @@ def test_without_layers_in_vram_there_is_nothing_to_place():
 
 
 @pytest.mark.parametrize(
-    ("names", "placed"),
-    [(["Vulkan0", "Vulkan1"], ["^$"]), (["Vulkan0"], []), (["CUDA0", "CUDA1"], [])],
+    ("names", "placed"), [(["Vulkan0", "Vulkan1"], ["^$"]), (["Vulkan0"], []), (["CUDA0", "CUDA1"], [])]
 )
 def test_several_vulkan_devices_do_not_overlap(monkeypatch, names, placed):
     monkeypatch.setattr(devices, "chosen", lambda _: list(range(len(names))))

@@ -6,9 +6,7 @@ import pytest
 from shared.cache_edits import Snapshot
 from shared.errors import ModelLoadError, WindowLostError
 from shared.exact.invariance_probe import estimate_sizes
-from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.memory.plan_memory import plan_memory
 from shared.settings.model_options import ModelOptions
 from tests.shared.llama.conftest import read
 from tests.tiny_models import WINDOW, TinyModel, write_tiny_model
@@ -22,9 +20,16 @@ STATE, KEPT = Snapshot("state", 7, 2 * WINDOW), Snapshot("device", 0, 50)
 # WindowGuard: the cells behind a window stay as long as they may be needed again
 
 
-def load(path, n_slots=2, n_ctx=512, **options):
-    given = {"ctx_size": n_ctx, "parallel": n_slots, "batch_size": 512, "threads": 1, "swa_full": True}
-    return Model(plan_memory(path, ModelOptions(**given | options)))
+@pytest.fixture
+def load(opened, tiny_model):
+    """Opens a tiny model of an architecture, or a file."""
+
+    def load(model, n_slots=2, n_ctx=512, **options):
+        given = {"ctx_size": n_ctx, "parallel": n_slots, "batch_size": 512, "threads": 1, "swa_full": True}
+        path = tiny_model(model) if isinstance(model, str) else model
+        return opened(path, ModelOptions(**given | options))
+
+    return load
 
 
 def grow(model, slot, tokens, start):
@@ -34,14 +39,12 @@ def grow(model, slot, tokens, start):
 
 
 @pytest.fixture
-def gemma(tiny_model):
-    model = load(tiny_model("gemma3"))
-    yield model
-    model.close()
+def gemma(load):
+    return load("gemma3")
 
 
-def test_the_second_turn_of_a_long_chat_is_read_from_a_whole_cache(tiny_model):
-    model, fresh = load(tiny_model("gpt-oss"), n_slots=4, n_ctx=2048), load(tiny_model("gpt-oss"))
+def test_the_second_turn_of_a_long_chat_is_read_from_a_whole_cache(load):
+    model, fresh = load("gpt-oss", n_slots=4, n_ctx=2048), load("gpt-oss")
     history = [(13 * i) % 4000 for i in range(500)]
     read(model, 0, 0, history)
     grow(model, 0, OTHER[:40], len(history))
@@ -72,25 +75,24 @@ def test_cells_are_free_again_when_a_slot_is_given_up(gemma):
     assert read(gemma, 0, 0, [*LONG, *OTHER, *OTHER]).any()  # the whole pool
 
 
-def test_a_batch_is_one_ubatch(tiny_model):
-    assert load(tiny_model("gemma3"), ubatch_size=64).n_batch == 64
-    assert load(tiny_model("llama"), ubatch_size=64).n_batch == 512
+def test_a_batch_is_one_ubatch(load):
+    assert load("gemma3", ubatch_size=64).n_batch == 64
+    assert load("llama", ubatch_size=64).n_batch == 512
 
 
 @pytest.mark.parametrize("n_slots", [2, 20])
-def test_a_smaller_ubatch_than_the_sequences_need_is_raised(tiny_model, n_slots):
-    model = load(tiny_model("gemma3"), n_slots=n_slots, ubatch_size=1)
+def test_a_smaller_ubatch_than_the_sequences_need_is_raised(load, n_slots):
+    model = load("gemma3", n_slots=n_slots, ubatch_size=1)
     assert estimate_sizes(model, 20.0)
     assert model.n_batch >= max(2 * n_slots, 32)
-    model.close()
 
 
-def test_more_slots_than_can_be_guarded_are_refused(tiny_model):
+def test_more_slots_than_can_be_guarded_are_refused(load):
     with pytest.raises(ModelLoadError, match="at most 128 slots"):
-        load(tiny_model("gemma3"), n_slots=129, n_ctx=4096)
+        load("gemma3", n_slots=129, n_ctx=4096)
 
 
-def test_chunked_windows_are_whole_behind_a_boundary(tmp_path):
+def test_chunked_windows_are_whole_behind_a_boundary(load, tmp_path):
     """Llama 4: a token sees what is in its own chunk of 8,192."""
     chunk = 8192
     path = write_tiny_model(
@@ -109,11 +111,9 @@ def test_chunked_windows_are_whole_behind_a_boundary(tmp_path):
 
 
 @pytest.fixture(params=["gemma3", "gpt-oss"])
-def windows(request, tiny_model):
+def windows(request, opened, tiny_model):
     options = ModelOptions(threads=1, ctx_size=1024, parallel=2, batch_size=32, ubatch_size=32)
-    model = Model(plan_memory(tiny_model(request.param), options))
-    yield model
-    model.close()
+    return opened(tiny_model(request.param), options)
 
 
 def overwrite(model):

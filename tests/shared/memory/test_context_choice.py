@@ -28,11 +28,8 @@ def traits_of(path, **options):
 @pytest.mark.parametrize(
     ("architecture", "n_rollback", "n_step_checkpoints"),
     [
-        ("llama", None, False),
-        ("qwen35", 8, False),
-        ("lfm2", 8, False),
-        ("jamba", 0, True),
-        ("mamba2", 0, True),
+        *(("llama", None, False), ("qwen35", 8, False), ("lfm2", 8, False)),
+        *(("jamba", 0, True), ("mamba2", 0, True)),
     ],
 )
 def test_each_kind_of_memory_is_told_apart(tiny_model, architecture, n_rollback, n_step_checkpoints):

@@ -42,11 +42,8 @@ def test_the_context_is_that_of_training_for_each_slot_unless_it_is_chosen(tiny_
 def test_guarded_windows_need_a_second_sequence_for_each_slot(tiny_model):
     plan = plan_memory(tiny_model("gemma3"), OPTIONS.model_copy(update={"swa_full": True}))
     n_with_spare = 2 * 2 + 1
-    assert (plan.context.is_guarded, plan.context.n_window, plan.parameters.n_seq_max) == (
-        True,
-        WINDOW,
-        n_with_spare,
-    )
+    expected = (True, WINDOW, n_with_spare)
+    assert (plan.context.is_guarded, plan.context.n_window, plan.parameters.n_seq_max) == expected
     assert not plan_memory(tiny_model("gemma3"), OPTIONS).context.is_guarded
 
 

@@ -13,9 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.errors import ModelLoadError
-from shared.llama.model import Model
 from shared.llama.span import Span
-from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_target
 from shared.models.file_kind import check_kind, parts_of, pooling_of, read_beginning, read_name, size_of
 from shared.settings.model_options import ModelOptions
@@ -173,28 +171,17 @@ def split_model(tmp_path_factory):
     return path
 
 
-def load(path: Path) -> Model:
-    return Model(plan_memory(path, ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1)))
-
-
-def test_a_model_in_parts_computes_what_it_does_in_one(split_model):
-    rows = []
-    for path in (split_model, builtin_target()):
-        model = load(path)
-        rows.append(model.decode([Span(0, 0, [30, 40, 50], 1)])[0].copy())
-        model.close()
-    assert np.array_equal(*rows)
+def test_a_model_in_parts_computes_what_it_does_in_one(opened, split_model):
+    options = ModelOptions(ctx_size=64, parallel=1, batch_size=32, threads=1)
+    models = (opened(path, options) for path in (split_model, builtin_target()))
+    assert np.array_equal(*(model.decode([Span(0, 0, [30, 40, 50], 1)])[0] for model in models))
 
 
 @pytest.mark.parametrize(
     ("architecture", "pooling", "expected"),
     [
-        ("bert", 1, 1),
-        ("bert", None, 0),
-        ("qwen3", 3, 3),
-        ("qwen3", 4, 4),
-        ("qwen3", None, None),
-        ("qwen3", 0, None),
+        *(("bert", 1, 1), ("bert", None, 0), ("qwen3", 3, 3)),
+        *(("qwen3", 4, 4), ("qwen3", None, None), ("qwen3", 0, None)),
     ],
 )
 def test_a_file_says_how_it_makes_vectors(tmp_path, architecture, pooling, expected):

@@ -3,13 +3,13 @@
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 
 import pytest
 
 from shared.errors import ConfigError
 from shared.models.hub import Hub, HubModel
+from tests.python_runs import run_python
 from tests.shared.models.hub_server import PLAIN, REPOSITORY, SPLIT, fetch
 
 
@@ -164,21 +164,9 @@ def test_without_the_extra_the_command_to_install_it_is_said(monkeypatch, cache)
 def test_the_hubs_own_variables_count(server, cache):
     """In a process of its own, because huggingface_hub reads them when it is imported."""
     script = f"from shared.models.hub import *; print(Hub().fetch(HubModel({REPOSITORY!r})))"
-    environment = {
-        **os.environ,
-        "HF_ENDPOINT": server.url,
-        "HF_HUB_CACHE": str(cache),
-        "HF_TOKEN": server.token,
-    }
+    own = {"HF_ENDPOINT": server.url, "HF_HUB_CACHE": str(cache), "HF_TOKEN": server.token}
     server.private.add(REPOSITORY)
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
+    done = run_python("-c", script, env=os.environ | own, check=True)
     assert done.stdout.startswith(f"{cache}/models--someone--toy-GGUF/snapshots/")
 
 

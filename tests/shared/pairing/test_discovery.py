@@ -162,10 +162,9 @@ def test_names_fit_into_a_dns_label(monkeypatch):
     assert discovery._label("8B", "10.0.0.1", 5555) == "8B on gpu-example-org at 10-0-0-1:5555"
 
 
-def test_a_lead_on_loopback_is_not_announced(capsys):
-    with pytest.raises(SystemExit):
-        LeadSettings.from_command_line(["--announce"])
-    assert "other machines cannot reach a loopback address" in capsys.readouterr().err
+def test_a_lead_on_loopback_is_not_announced(complaint):
+    said = complaint(LeadSettings.from_command_line, ["--announce"])
+    assert "other machines cannot reach a loopback address" in said
 
 
 def test_a_door_is_found_by_its_certificate(monkeypatch):

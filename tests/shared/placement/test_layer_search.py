@@ -61,12 +61,9 @@ def test_else_as_many_as_it_holds_counted_from_the_output(free_mib, n_layers):
 @pytest.mark.parametrize(
     ("free_mib", "options", "batch_size"),
     [
-        (1150, {}, 2048),
-        (1149, {}, 512),
-        (4000, {"n_cpu_moe": 1}, 512),
-        (4000, {"override_tensor": ("ffn=CPU",)}, 512),
-        (1150, {"batch_size": 300}, 300),
-        (1149, {"batch_size": 300}, 300),
+        *((1150, {}, 2048), (1149, {}, 512)),
+        *((4000, {"n_cpu_moe": 1}, 512), (4000, {"override_tensor": ("ffn=CPU",)}, 512)),
+        *((1150, {"batch_size": 300}, 300), (1149, {"batch_size": 300}, 300)),
     ],
     ids=str,
 )
@@ -125,54 +122,53 @@ def test_two_devices_that_do_not_hold_all_hold_what_they_can():
     assert all(found.used(name) <= free * MIB for name, free in (("A", 340), ("B", 230)))
 
 
-def test_what_a_device_needed_to_compute_is_not_needed_without_layers():
-    found = placed(gpu("A", 1400), gpu("B", 300), computing={"B": 500, CPU: 7})
-    assert (found.n_gpu_layers, used(found, "A", "B", CPU)) == (11, [1150, 0, 57])
+FULL, FILLED = (Device("B", "a GPU", free=free_mib * MIB, total=2000 * MIB) for free_mib in (0, 100))
 
 
-@pytest.mark.parametrize("free_mib", [0, 100])
-def test_a_device_that_others_have_filled_does_not_keep_layers_from_the_rest(free_mib):
-    full = Device("B", "a GPU", free=free_mib * MIB, total=2000 * MIB)
-    found = placed(gpu("A", 1400), full, fit_target=1024)
-    assert (found.n_gpu_layers, used(found, "A", "B")) == (11, [1150, 0])
+@pytest.mark.parametrize(
+    ("device", "options", "cpu_mib"),
+    [
+        (gpu("B", 300), {"computing": {"B": 500, CPU: 7}}, 57),
+        (FULL, {"fit_target": 1024}, 50),
+        (FILLED, {"fit_target": 1024}, 50),
+    ],
+    ids=["too small to compute", "full", "filled by others"],
+)
+def test_a_device_that_can_take_none_does_not_keep_layers_from_the_rest(device, options, cpu_mib):
+    found = placed(gpu("A", 1400), device, **options)
+    assert (found.n_gpu_layers, used(found, "A", "B", CPU)) == (11, [1150, 0, cpu_mib])
 
 
 def test_shares_that_were_asked_for_are_kept():
     found = placed(gpu("A", 600), gpu("B", 600), tensor_split=(1, 3))
-    assert found.tensor_split == (1, 3)
-    assert found.n_gpu_layers == 9
+    assert (found.tensor_split, found.n_gpu_layers) == ((1, 3), 9)
     assert used(found, "A", "B") == [330, 600]
 
 
-def test_of_a_mixture_the_experts_of_the_first_layers_stay_on_the_cpu():
-    found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
-    assert (found.n_gpu_layers, found.n_cpu_moe) == (11, 8)
-    assert used(found, "A", CPU) == [1750, 8 * 300 + 50]
+MIXTURE = model(experts_mib=300)
 
 
-def test_and_whole_layers_only_once_all_experts_are_there():
-    found = placed(gpu("A", 1000), sizes=model(experts_mib=300))
-    assert (found.n_gpu_layers, found.n_cpu_moe) == (9, 10)
-    assert used(found, "A") == [50 + 8 * 110]
+@pytest.mark.parametrize(
+    ("free_mib", "n_layers", "n_experts", "n_mib"),
+    [(2000, 11, 8, 1750), (1000, 9, 10, 50 + 8 * 110), (5000, 11, 0, 4150)],
+)
+def test_of_a_mixture_the_experts_go_to_the_cpu_first_and_layers_once_all_are_there(
+    free_mib, n_layers, n_experts, n_mib
+):
+    found = placed(gpu("A", free_mib), sizes=MIXTURE)
+    assert (found.n_gpu_layers, found.n_cpu_moe) == (n_layers, n_experts)
+    assert used(found, "A", CPU) == [n_mib, 4200 - n_mib]
 
 
-def test_a_mixture_that_fits_is_not_divided():
-    assert placed(gpu("A", 5000), sizes=model(experts_mib=300)).n_cpu_moe == 0
-
-
-def test_experts_that_were_asked_for_on_the_cpu_are_there():
-    sizes = model(experts_mib=300)
-    assert placed(gpu("A", 9000), sizes=sizes, n_cpu_moe=4).parts[EXPERTS, CPU] == 1200 * MIB
-    assert placed(gpu("A", 9000), sizes=sizes, cpu_moe=True).parts[EXPERTS, CPU] == 3000 * MIB
+@pytest.mark.parametrize(("asked", "n_mib"), [({"n_cpu_moe": 4}, 1200), ({"cpu_moe": True}, 3000)])
+def test_experts_that_were_asked_for_on_the_cpu_are_there(asked, n_mib):
+    assert placed(gpu("A", 9000), sizes=MIXTURE, **asked).parts[EXPERTS, CPU] == n_mib * MIB
 
 
 def test_the_first_pattern_that_is_found_in_a_name_decides():
-    found = placed(
-        *(gpu("A", 9000), gpu("B", 9000)),
-        sizes=model(experts_mib=300),
-        override_tensor=(r"blk\.[0-3]\..*exps=B", "exps=CPU"),
-        cpu_moe=True,
-    )
+    patterns = (r"blk\.[0-3]\..*exps=B", "exps=CPU")
+    devices = gpu("A", 9000), gpu("B", 9000)
+    found = placed(*devices, sizes=MIXTURE, override_tensor=patterns, cpu_moe=True)
     assert (found.parts[EXPERTS, "B"], found.parts[EXPERTS, CPU]) == (1200 * MIB, 1800 * MIB)
 
 
@@ -191,16 +187,17 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
     )
 
 
-def test_of_a_mixture_the_experts_may_go_to_the_cpu_instead():
-    found = placed(gpu("A", 1000), sizes=model(experts_mib=300), n_gpu_layers=99)
-    assert found.problem.endswith("lower --n-gpu-layers or raise --n-cpu-moe")
-    found = placed(gpu("A", 1000), sizes=model(experts_mib=300), n_gpu_layers=99, cpu_moe=True)
-    assert found.problem.endswith("lower --n-gpu-layers")
-
-
-def test_where_the_cache_is_what_does_not_fit_the_context_is_named():
-    found = placed(gpu("A", 1000), sizes=model(cache_mib=200), n_gpu_layers=99)
-    assert found.problem.endswith("lower --ctx-size")
+@pytest.mark.parametrize(
+    ("sizes", "options", "advice"),
+    [
+        (MIXTURE, {}, "lower --n-gpu-layers or raise --n-cpu-moe"),
+        (MIXTURE, {"cpu_moe": True}, "lower --n-gpu-layers"),
+        (model(cache_mib=200), {}, "lower --ctx-size"),
+    ],
+    ids=["its experts may go to the CPU", "its experts are there", "its cache does not fit"],
+)
+def test_what_does_not_fit_is_refused_with_what_helps(sizes, options, advice):
+    assert placed(gpu("A", 1000), sizes=sizes, n_gpu_layers=99, **options).problem.endswith(f": {advice}")
 
 
 def test_what_was_asked_for_needs_no_margin():
@@ -223,8 +220,7 @@ def test_all_layers_are_tried_where_fitting_is_off_or_not_known(options):
 
 def test_what_was_chosen_are_options_again():
     asked = ModelOptions(threads=3)
-    found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
-    chosen = found.options(asked)
+    chosen = placed(gpu("A", 2000), sizes=MIXTURE).options(asked)
     assert (chosen.threads, chosen.n_gpu_layers, chosen.n_cpu_moe) == (3, 11, 8)
 
 
@@ -273,14 +269,18 @@ def test_tensors_are_shown_in_groups(tensor, group):
     assert group_of(tensor) == group
 
 
-def test_the_log_says_which_layers_are_where():
-    found = placed(gpu("A", 2000), sizes=model(experts_mib=300))
-    assert (
-        str(found)
-        == "11 of 11 layers, the experts of 8 layers on the CPU: 1750 of 2000 free MiB on A (a GPU)"
-    )
-    found = placed(gpu("A", 9000), sizes=model(experts_mib=300), cpu_moe=True)
-    assert str(found).startswith("11 of 11 layers, the experts of 10 layers on the CPU: ")
-    assert str(placed(gpu("A", 9000), cpu_moe=True)).startswith("11 of 11 layers: 1150 of 9000 free MiB on A")
+@pytest.mark.parametrize(
+    ("free_mib", "options", "said"),
+    [
+        (2000, {"sizes": MIXTURE}, "the experts of 8 layers on the CPU: 1750 of 2000 free MiB on A (a GPU)"),
+        (9000, {"sizes": MIXTURE, "cpu_moe": True}, "the experts of 10 layers on the CPU: 1150 of 9000"),
+        (9000, {"cpu_moe": True}, "11 of 11 layers: 1150 of 9000 free MiB on A (a GPU)"),
+        (40, {}, "none, all layers are on the CPU (A has 40 MiB free)"),
+    ],
+)
+def test_the_log_says_which_layers_are_where(free_mib, options, said):
+    assert said in str(placed(gpu("A", free_mib), **options))
+
+
+def test_the_log_says_that_there_is_no_device():
     assert str(placed()) == "none, all layers are on the CPU"
-    assert str(placed(gpu("A", 40))) == "none, all layers are on the CPU (A has 40 MiB free)"

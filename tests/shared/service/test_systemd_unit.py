@@ -39,13 +39,9 @@ def test_a_socket_needs_an_address():
 
 def test_a_user_s_unit_asks_for_nothing_that_only_the_system_can_give():
     unit = service(is_system=False)["x.service"]
-    for line in (
-        "DynamicUser",
-        "ProtectSystem",
-        "modprobe@",
-        "CacheDirectory",
-        "SupplementaryGroups",
-        "LimitMEMLOCK",
-    ):
+    for line in [
+        *("DynamicUser", "ProtectSystem", "modprobe@"),
+        *("CacheDirectory", "SupplementaryGroups", "LimitMEMLOCK"),
+    ]:
         assert line not in unit
     assert "WantedBy=default.target" in unit

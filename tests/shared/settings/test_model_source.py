@@ -31,11 +31,9 @@ def test_a_models_name_stands_for_its_file(monkeypatch, tmp_path, option):
     assert found == {None, tmp_path / "installed_pair" / "pair.gguf"}
 
 
-def test_a_name_without_its_package_is_an_error_of_the_option(monkeypatch, capsys):
+def test_a_name_without_its_package_is_an_error_of_the_option(monkeypatch, complaint):
     monkeypatch.setattr(builtin, "_PACKAGED", {"pair": ("no_such_package", "pair.gguf", "ask Ann")})
-    with pytest.raises(SystemExit):
-        settings("--model", "pair")
-    assert "needs the package no_such_package: ask Ann" in capsys.readouterr().err
+    assert "needs the package no_such_package: ask Ann" in complaint(settings, "--model", "pair")
 
 
 @pytest.fixture
@@ -109,11 +107,8 @@ def test_without_a_repository_nothing_is_downloaded(fetched):
         (["-hff", "c.gguf"], "-hff: needs the repository: -hf USER/REPO"),
     ],
 )
-def test_contradictory_options_are_an_error_with_status_2(capsys, arguments, message):
-    with pytest.raises(SystemExit) as ended:
-        settings(*arguments)
-    assert ended.value.code == 2
-    assert f"lead: {message}" in capsys.readouterr().err
+def test_contradictory_options_are_an_error_with_status_2(complaint, arguments, message):
+    assert f"lead: {message}" in complaint(settings, *arguments)
 
 
 @pytest.mark.parametrize("program", [lead, back])

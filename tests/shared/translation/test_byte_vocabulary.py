@@ -24,25 +24,18 @@ def lowercase(text):
     return longest_first(LOWER).encode("".join(c for c in text.lower() if c in "abcdefgh ").encode())
 
 
-def read_lowercase(data):
-    return [(LOWER[token], part) for token, part in ByteVocabulary(LOWER, lowercase).read(data)]
-
-
-def test_a_word_that_the_tokenizer_changes_is_read_as_what_it_makes_of_it():
-    assert read_lowercase(b"a Bad face") == [
-        (b"a", b"a"),
-        (b" bad", b" Bad"),
-        (b" ", b" "),
-        (b"face", b"face"),
-    ]
-
-
-def test_the_first_token_of_such_a_word_stands_for_all_of_it():
-    assert read_lowercase(b"BADE") == [(b"b", b"BADE"), (b"a", b""), (b"d", b""), (b"e", b"")]
-
-
-def test_what_the_tokenizer_makes_nothing_of_is_read_as_a_stand_in():
-    assert read_lowercase(b"xy") == [(b" ", b"x"), (b" ", b"y")]
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a Bad face", [(b"a", b"a"), (b" bad", b" Bad"), (b" ", b" "), (b"face", b"face")]),
+        (b"BADE", [(b"b", b"BADE"), (b"a", b""), (b"d", b""), (b"e", b"")]),
+        (b"xy", [(b" ", b"x"), (b" ", b"y")]),
+    ],
+    ids=["as what it makes of it", "the first token stands for all", "a stand-in for nothing"],
+)
+def test_a_word_that_the_tokenizer_changes_is_read(data, expected):
+    read = ByteVocabulary(LOWER, lowercase).read(data)
+    assert [(LOWER[token], part) for token, part in read] == expected
 
 
 @given(st.binary(max_size=40), st.integers(0, 3))
@@ -64,41 +57,39 @@ def test_a_byte_that_no_token_has_is_read_as_a_stand_in():
     assert longest_first([b"a", b"?"]).read(b"ab") == [ReadToken(0, b"a"), ReadToken(1, b"b")]
 
 
-def test_the_first_token_of_what_can_only_be_begun():
-    assert longest_first([b"a", b"?"]).first(b"ab") == 0
-
-
-def test_what_cannot_be_begun_has_no_first_token():
-    assert longest_first([b"a", b"?"]).first(b"ba") is None
-    assert ByteVocabulary(LOWER, lowercase).first(b"Bad") is None
+@pytest.mark.parametrize(
+    ("vocabulary", "data", "token"),
+    [
+        (longest_first([b"a", b"?"]), b"ab", 0),
+        (longest_first([b"a", b"?"]), b"ba", None),
+        (ByteVocabulary(LOWER, lowercase), b"Bad", None),
+    ],
+    ids=str,
+)
+def test_the_first_token_of_what_can_be_begun(vocabulary, data, token):
+    assert vocabulary.first(data) == token
 
 
 def test_tokens_that_continue_a_text_are_a_range_of_ranks():
     first, last = WORDS.continuing(b"th")
-    assert {WORDS.pieces[token] for token in range(len(WORDS)) if first <= WORDS.ranks[token] < last} == {
-        b"the",
-        b"there",
-        b"th\xe4",
-    }
+    found = {WORDS.pieces[token] for token in range(len(WORDS)) if first <= WORDS.ranks[token] < last}
+    assert found == {b"the", b"there", b"th\xe4"}
 
 
 @pytest.mark.parametrize(
-    ("data", "expected"), [(b"the", True), (b"there", False), (b"x", False), (b"", True)]
+    ("vocabulary", "data", "expected"),
+    [
+        *((WORDS, b"the", True), (WORDS, b"there", False), (WORDS, b"x", False), (WORDS, b"", True)),
+        (longest_first([b"\xff", b"\xff\xff", b"a"]), b"\xff", True),
+    ],
 )
-def test_whether_a_longer_token_begins_so(data, expected):
-    assert WORDS.has_longer(data) is expected
+def test_whether_a_longer_token_begins_so(vocabulary, data, expected):
+    assert vocabulary.has_longer(data) is expected
 
 
-def test_the_last_byte_has_a_range_too():
-    assert longest_first([b"\xff", b"\xff\xff", b"a"]).has_longer(b"\xff")
-
-
-def test_of_tokens_with_the_same_bytes_that_of_the_tokenizer_counts():
-    assert ByteVocabulary([b"a", b"a"], lambda _text: [1]).token_of(b"a") == 1
-
-
-def test_a_preferred_token_counts_before_all_others():
-    assert ByteVocabulary([b"a", b"a"], lambda _text: [1], preferred=[0]).token_of(b"a") == 0
+@pytest.mark.parametrize(("preferred", "token"), [([], 1), ([0], 0)])
+def test_of_tokens_with_the_same_bytes_the_preferred_one_or_the_tokenizers_counts(preferred, token):
+    assert ByteVocabulary([b"a", b"a"], lambda _text: [1], preferred=preferred).token_of(b"a") == token
 
 
 def test_a_token_without_bytes_is_never_found():

@@ -38,19 +38,32 @@ def lattice(target, text, position, *path):
     return Lattice(Projection(DRAFT, target), text, position, path)
 
 
-def test_equal_tokens_keep_their_probability():
-    found = lattice(TARGET, b"", 0, Node(0, expecting(the=0.7, a=0.3), None))
-    assert probabilities(found, TARGET) == {"the": 0.7, "a": 0.3}
+AFTER_THE = (Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None))
 
 
-def test_a_longer_draft_token_counts_for_the_first_token_of_its_bytes():
-    found = lattice(SPLITTING, b"", 0, Node(0, expecting(the=0.5, theater=0.3, a=0.2), None))
-    assert probabilities(found, SPLITTING) == {"the": 0.8, "a": 0.2}
-
-
-def test_inside_a_draft_token_only_those_count_that_begin_like_the_text():
-    found = lattice(SPLITTING, b"the", 3, Node(0, expecting(theater=0.3, a=0.7), None))
-    assert probabilities(found, SPLITTING) == {"ater": 0.3}
+@pytest.mark.parametrize(
+    ("target", "text", "position", "path", "expected"),
+    [
+        (TARGET, b"", 0, [Node(0, expecting(the=0.7, a=0.3), None)], {"the": 0.7, "a": 0.3}),
+        (SPLITTING, b"", 0, [Node(0, expecting(the=0.5, theater=0.3, a=0.2), None)], {"the": 0.8, "a": 0.2}),
+        (SPLITTING, b"the", 3, [Node(0, expecting(theater=0.3, a=0.7), None)], {"ater": 0.3}),
+        (SPLITTING, b"the", 3, AFTER_THE, {"ater": 0.3 + 0.25, "a": 0.25}),
+        (
+            *(TARGET, b"the", 0),
+            [Node(0, expecting(the=0.8, a=0.2), THE), Node(3, expecting(ater=0.75, a=0.25), None)],
+            {"theater": 0.6, "the": 0.2, "a": 0.2},
+        ),
+    ],
+    ids=[
+        "equal tokens keep their probability",
+        "a longer draft token counts for the first token of its bytes",
+        "inside a draft token only those count that begin like the text",
+        "both ways to read the text are added",
+        "a look-ahead finds a token longer than the draft model's",
+    ],
+)
+def test_what_follows_in_tokens_of_the_target(target, text, position, path, expected):
+    assert probabilities(lattice(target, text, position, *path), target) == expected
 
 
 def test_inside_a_draft_token_those_do_not_count_that_the_target_would_have_cut_otherwise():
@@ -59,26 +72,12 @@ def test_inside_a_draft_token_those_do_not_count_that_the_target_would_have_cut_
     assert probabilities(found, TARGET) == {"a": 0.7}
 
 
-def test_both_ways_to_read_the_text_are_added():
-    path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
-    found = lattice(SPLITTING, b"the", 3, *path)
-    assert probabilities(found, SPLITTING) == {"ater": 0.3 + 0.25, "a": 0.25}
-
-
-def test_a_look_ahead_finds_a_token_longer_than_the_draft_model_s():
-    path = [Node(0, expecting(the=0.8, a=0.2), THE), Node(3, expecting(ater=0.75, a=0.25), None)]
-    found = lattice(TARGET, b"the", 0, *path)
-    assert probabilities(found, TARGET) == {"theater": 0.6, "the": 0.2, "a": 0.2}
-
-
 def test_the_total_is_the_probability_of_the_text_since_the_first_node():
-    path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
-    assert total(lattice(SPLITTING, b"the", 3, *path)) == pytest.approx(0.8)
+    assert total(lattice(SPLITTING, b"the", 3, *AFTER_THE)) == pytest.approx(0.8)
 
 
 def test_the_likeliest_reading_of_a_token():
-    path = [Node(0, expecting(the=0.5, theater=0.3, a=0.2), THE), Node(3, expecting(ater=0.5, a=0.5), None)]
-    assert lattice(SPLITTING, b"the", 3, *path).best_reading(1) == (0, THEATER, b"ater", False)
+    assert lattice(SPLITTING, b"the", 3, *AFTER_THE).best_reading(1) == (0, THEATER, b"ater", False)
 
 
 def test_a_token_that_the_draft_model_does_not_expect_has_no_reading():

@@ -2,9 +2,7 @@
 
 import pytest
 
-from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
-from shared.memory.plan_memory import plan_memory
 from shared.models.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 from shared.translation.projection import Projection
@@ -32,11 +30,9 @@ def test_a_model_that_expects_another_text_is_not():
 
 
 @pytest.fixture
-def model(tmp_path):
+def model(opened, tmp_path):
     path = write_shuffled(tmp_path / "shuffled.gguf")
-    model = Model(plan_memory(path, ModelOptions(ctx_size=N_CONTEXT, parallel=1, threads=1)))
-    yield model
-    model.close()
+    return opened(path, ModelOptions(ctx_size=N_CONTEXT, parallel=1, threads=1))
 
 
 def test_between_vocabularies_of_the_same_tokens_little_is_lost(model):

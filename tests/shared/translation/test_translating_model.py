@@ -26,20 +26,26 @@ ROLLBACK = MemoryTraits(n_rollback=3, n_step_checkpoints=6)
 WINDOW = MemoryTraits(n_rollback=8)
 
 
-def translating(rng, text, n_target=60, n_draft=60, **options):
+def translating(seed, n_text, n_target=60, n_draft=60, **options):
+    """The model, the one that it translates for, and the text in tokens of the target."""
+    rng = generator(seed)
+    text = random_text(rng, n_text)
     draft, target = random_vocabulary(rng, n_draft), random_vocabulary(rng, n_target)
     own = KnowingModel(draft, text, **({"n_batch": 64, "doubt": 0.01} | options))
     return TranslatingModel(own, Projection(draft, target)), own, target.encode(text)
 
 
+def share_followed(model, tokens):
+    """The share that is drafted of a text; what follows its end is not known."""
+    n = len(tokens) - 15
+    return follow(model, tokens, 5, n) / n
+
+
 @pytest.mark.parametrize("n_draft", [0, 10, 60, 400])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_model_that_knows_the_text_drafts_nearly_all_of_it(seed, n_draft):
-    rng = generator(seed)
-    text = random_text(rng, 300)
-    model, _, tokens = translating(rng, text, n_draft=n_draft)
-    n = len(tokens) - 15  # what follows the end is not known
-    assert follow(model, tokens, 5, n) >= 0.99 * n
+    model, _, tokens = translating(seed, 300, n_draft=n_draft)
+    assert share_followed(model, tokens) >= 0.99
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -91,37 +97,28 @@ def without(vocabulary, lost):
 
 
 def test_a_draft_token_is_decoded_once():
-    rng = generator(1)
-    text = random_text(rng, 300)
-    model, own, tokens = translating(rng, text, n_draft=60)
-    n = len(tokens) - 15
-    follow(model, tokens, 5, n)
+    model, own, tokens = translating(1, 300)
+    share_followed(model, tokens)
+    text = b"".join(model.pieces[token] for token in tokens)
     assert own.n_decodes <= 1.05 * len(own.vocabulary.encode(text))
 
 
 def test_tokens_inside_a_draft_token_need_no_pass():
-    rng = generator(1)
-    text = random_text(rng, 300)
-    model, own, tokens = translating(rng, text, n_target=0, n_draft=400)
-    n = len(tokens) - 15
-    follow(model, tokens, 5, n)
-    assert own.n_decodes <= 0.6 * n
+    model, own, tokens = translating(1, 300, n_target=0, n_draft=400)
+    share_followed(model, tokens)
+    assert own.n_decodes <= 0.6 * (len(tokens) - 15)
 
 
 @pytest.mark.parametrize("traits", [RECURRENT, ROLLBACK, WINDOW], ids=["recurrent", "rollback", "window"])
 def test_models_that_cannot_be_cut_back_draft_the_same(traits):
-    rng = generator(3)
-    text = random_text(rng, 200)
-    model, _, tokens = translating(rng, text, traits=traits)
-    n = len(tokens) - 15
-    assert follow(model, tokens, 5, n) >= 0.99 * n
+    model, _, tokens = translating(3, 200, traits=traits)
+    assert share_followed(model, tokens) >= 0.99
 
 
 @given(seed=st.integers(0, 10**6), traits=st.sampled_from([PLAIN, RECURRENT, ROLLBACK, WINDOW]))
 def test_whatever_is_cut_back_and_copied_the_memory_holds_the_beginning_of_the_text(seed, traits):
-    rng = generator(seed)
-    text = random_text(rng, 80)
-    model, own, _ = translating(rng, text, traits=traits, n_batch=16, n_ctx=48)
+    rng = generator(seed + 1)
+    model, own, _ = translating(seed, 80, traits=traits, n_batch=16, n_ctx=48)
     tokens = [[] for _ in range(own.n_slots)]
     for _ in range(30):
         slot = rng.randrange(own.n_slots)
@@ -145,26 +142,20 @@ def test_whatever_is_cut_back_and_copied_the_memory_holds_the_beginning_of_the_t
 
 
 def test_several_slots_share_a_pass():
-    rng = generator(5)
-    text = random_text(rng, 100)
-    model, own, tokens = translating(rng, text)
+    model, own, tokens = translating(5, 100)
     model.decode([Span(0, 0, tokens[:4], 1), Span(1, 0, tokens[:6], 1)])
     assert own.n_decodes == 1
 
 
 def test_a_long_prompt_is_decoded_in_several_batches():
-    rng = generator(5)
-    text = random_text(rng, 300)
-    model, own, tokens = translating(rng, text, n_batch=16)
+    model, own, tokens = translating(5, 300, n_batch=16)
     (rows,) = model.decode([Span(0, 0, tokens[:60], 1)])
     assert own.n_decodes > 1
     assert choose(model, rows[0]) == tokens[60]
 
 
 def test_a_prompt_in_parts_is_as_good_as_whole():
-    rng = generator(6)
-    text = random_text(rng, 200)
-    model, _, tokens = translating(rng, text)
+    model, _, tokens = translating(6, 200)
     for start in range(0, 40, 8):
         model.decode([Span(0, start, tokens[start : start + 8], 0)])
     (rows,) = model.decode([Span(0, 40, tokens[40:41], 1)])
@@ -172,9 +163,7 @@ def test_a_prompt_in_parts_is_as_good_as_whole():
 
 
 def test_a_side_branch_goes_on_from_the_shared_beginning():
-    rng = generator(7)
-    text = random_text(rng, 200)
-    model, own, tokens = translating(rng, text)
+    model, own, tokens = translating(7, 200)
     model.decode([Span(0, 0, tokens[:30], 1)])
     model.copy(0, 1, 25)
     n_before = own.n_decodes
@@ -184,9 +173,7 @@ def test_a_side_branch_goes_on_from_the_shared_beginning():
 
 
 def test_a_full_cache_leaves_the_slots_as_they_were():
-    rng = generator(8)
-    text = random_text(rng, 100)
-    model, own, tokens = translating(rng, text)
+    model, own, tokens = translating(8, 100)
     model.decode([Span(0, 0, tokens[:10], 1)])
     decode, own.decode = own.decode, _full
     with pytest.raises(KvCacheFullError):
@@ -197,8 +184,7 @@ def test_a_full_cache_leaves_the_slots_as_they_were():
 
 
 def test_a_full_cache_ends_a_look_ahead():
-    rng = generator(8)
-    model, own, tokens = translating(rng, random_text(rng, 100), n_draft=0)
+    model, own, tokens = translating(8, 100, n_draft=0)
     (rows,) = model.decode([Span(0, 0, tokens[:10], 1)])
     own.decode = _full
     assert model.look_ahead({0: int(rows[0].argmax())}) == {}
