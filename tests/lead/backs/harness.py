@@ -45,6 +45,12 @@ class RegistryHarness:
         self.sequences.apply(Started(sequence=sequence.id, n_cached=0), 0.0)
         return sequence
 
+    def followed(self, tokens=(1, 2, 3), **changes):
+        """A sequence, and a back that has heard of it."""
+        sequence, back = self.sequence(tokens), self.join(**changes)
+        self.backs.updates(back)
+        return sequence, back
+
     def commit(self, sequence, tokens, **speculation):
         start = len(sequence.tokens)
         step = Committed(sequence=sequence.id, start=start, tokens=tokens, **speculation)

@@ -21,16 +21,14 @@ def test_private_sequences_are_not_sent_to_backs(harness):
 
 
 def test_a_slow_back_gets_missed_tokens_in_one_message(harness):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     for token in (4, 5, 6):
         harness.commit(sequence, [token])
     assert harness.backs.updates(back) == [Extend(sequence=sequence.id, start=3, tokens=[4, 5, 6])]
 
 
 def test_a_back_that_is_not_asked_any_more_gets_no_tokens_and_is_not_listened_to(harness):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     harness.commit(sequence, [4])
     asked_backs = harness.backs._assignment._sequences[sequence.id]
     asked_backs.asked = []
@@ -41,8 +39,7 @@ def test_a_back_that_is_not_asked_any_more_gets_no_tokens_and_is_not_listened_to
 
 
 def test_an_ended_sequence_is_closed_once(harness):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     harness.sequences.apply(Finished(sequence=sequence.id, reason="stop"), 0.0)
     assert harness.backs.updates(back) == [Close(sequence=sequence.id, reason="ended")]
     assert harness.backs.updates(back) == []

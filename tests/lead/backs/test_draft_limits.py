@@ -10,8 +10,7 @@ from tests.lead.backs.harness import OURS, RegistryHarness, hello
 
 @pytest.mark.parametrize("draft", [{"base": 4, "tokens": [8]}, {"base": 3, "tokens": [8, 100]}])
 def test_a_draft_ahead_of_the_text_or_outside_the_vocabulary_is_counted_and_dropped(harness, draft):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     harness.backs.take_draft(back, Draft(sequence=sequence.id, **draft))
     assert (harness.posted, back.stats.n_invalid_drafts) == ([], 1)
 
@@ -24,16 +23,14 @@ def test_a_draft_for_a_sequence_that_was_not_opened_is_invalid(harness):
 
 
 def test_a_draft_for_a_sequence_that_has_ended_is_stale(harness):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     harness.sequences.discard(sequence)
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=3, tokens=[8]))
     assert (back.stats.n_stale_drafts, back.stats.n_invalid_drafts) == (1, 0)
 
 
 def test_too_many_invalid_drafts_are_an_error(harness):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     wrong = Draft(sequence=sequence.id, base=99, tokens=[8])
     for _ in range(MAX_INVALID_DRAFTS):
         harness.backs.take_draft(back, wrong)
@@ -55,8 +52,7 @@ def test_the_welcome_has_the_limits_and_longer_drafts_are_invalid():
 
 def test_drafts_above_the_rate_limit_are_dropped():
     harness = RegistryHarness(max_drafts_per_second=3)
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     for _ in range(5):
         send(harness, back, draft)
@@ -91,37 +87,20 @@ def test_a_back_that_sends_twice_the_rate_limit_is_not_disconnected():
 
 
 @pytest.mark.parametrize(
-    ("limits", "n_tokens", "flood", "complaint"),
+    ("limit", "n_tokens", "flood", "complaint"),
     [
-        pytest.param(
-            {"max_drafts_per_second": 8},
-            3,
-            {"seconds": 3, "per_second": 80},
-            "more than 3 times 8 drafts per second",
-            id="drafts",
-        ),
-        pytest.param(
-            {"max_draft_bytes_per_second": 100_000},
-            3,
-            {"seconds": 30, "per_second": 10, "n_bytes": 60_000},
-            "more than 3 times 100000 bytes per second",
-            id="bytes",
-        ),
-        pytest.param(
-            {"max_drafts_per_second": 80},
-            1000,
-            {"seconds": 30, "per_second": 40},
-            "more than 20 stale drafts per second",
-            id="stale drafts",
-        ),
+        (("max_drafts_per_second", 8), 3, (3, 80, 100), "more than 3 times 8 drafts per second"),
+        (("max_draft_bytes_per_second", 100_000), 3, (30, 10, 60_000), "3 times 100000 bytes per second"),
+        (("max_drafts_per_second", 80), 1000, (30, 40, 100), "more than 20 stale drafts per second"),
     ],
+    ids=["drafts", "bytes", "stale drafts"],
 )
-def test_a_flood_is_an_error(limits, n_tokens, flood, complaint):
-    harness = RegistryHarness(**limits)
+def test_a_flood_is_an_error(limit, n_tokens, flood, complaint):
+    harness = RegistryHarness(**dict([limit]))
     harness.sequence(range(n_tokens))
     back = harness.join()
     with pytest.raises(ProtocolError, match=complaint):
-        send_for(harness, back, **flood)
+        send_for(harness, back, *flood)
 
 
 def test_bursts_with_pauses_are_tolerated():
@@ -135,8 +114,7 @@ def test_bursts_with_pauses_are_tolerated():
 
 def test_messages_above_the_rate_in_bytes_are_dropped():
     harness = RegistryHarness(max_draft_bytes_per_second=100_000)
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     for _ in range(3):
         send(harness, back, draft, n_bytes=60_000)
@@ -153,8 +131,7 @@ def test_a_message_of_the_largest_size_is_read_whatever_the_limit():
 
 def test_a_draft_that_is_older_than_it_is_long_does_not_reach_the_engine():
     harness = RegistryHarness()
-    sequence, back = harness.sequence(range(MAX_DRAFT_TOKENS + 1)), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed(range(MAX_DRAFT_TOKENS + 1))
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=0, tokens=[8]))
     harness.backs.take_draft(back, Draft(sequence=sequence.id, base=1, tokens=[8]))
     assert [draft.base for draft in harness.posted] == [1]

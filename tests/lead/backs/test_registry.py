@@ -21,8 +21,7 @@ def test_no_back_gets_the_name_of_a_draft_source_in_the_lead(harness, name):
 
 
 def test_a_posted_draft_has_its_branches_confidences_and_time_of_arrival(harness):
-    sequence, back = harness.sequence(), harness.join()
-    harness.backs.updates(back)
+    sequence, back = harness.followed()
     harness.now = 7.0
     draft = Draft(sequence=sequence.id, base=3, tokens=[8, 9], parents=[-1, -1], confidences=[0.6, 0.3])
     harness.backs.take_draft(back, draft)
@@ -31,8 +30,7 @@ def test_a_posted_draft_has_its_branches_confidences_and_time_of_arrival(harness
 
 
 def test_no_back_says_who_drafted_or_when_its_draft_came(harness):
-    sequence, back = harness.sequence(), harness.join(name="desk")
-    harness.backs.updates(back)
+    sequence, back = harness.followed(name="desk")
     harness.now = 7.0
     draft = {"type": "draft", "sequence": sequence.id, "base": 3, "tokens": [8]}
     for lie in ({"source": "ngram", "received_at": 1e9}, {"source": [1], "received_at": "never"}):

@@ -27,62 +27,38 @@ def result(content, call_id="call_abc123def456"):
     return say("tool", content, tool_call_id=call_id)
 
 
+def user(text):
+    return say("user", text)
+
+
+def called(*calls, content="", **more):
+    return say("assistant", content, tool_calls=[*calls], **more)
+
+
+ONE, TWO, THREE = (say("assistant", text) for text in ("one", "two", "three"))
 CONVERSATIONS = {
-    "two kinds of instructions": [say("system", "one"), say("developer", "two"), say("user", "three")],
-    "instructions of the developer alone": [say("developer", "one"), say("user", "two")],
-    "later instructions": [
-        say("user", "one"),
-        say("assistant", "two"),
-        say("system", "three"),
-        say("user", "four"),
-    ],
+    "two kinds of instructions": [say("system", "one"), say("developer", "two"), user("three")],
+    "instructions of the developer alone": [say("developer", "one"), user("two")],
+    "later instructions": [user("one"), TWO, say("system", "three"), user("four")],
     "content and reasoning beside a call": [
-        say("user", "one"),
-        say("assistant", "two", reasoning_content="hm", tool_calls=[call()]),
-        result("three"),
+        *(user("one"), called(call(), content="two", reasoning_content="hm"), result("three")),
     ],
     "two calls": [
-        say("user", "one"),
-        say("assistant", tool_calls=[call("call_1"), call("call_2", "other")]),
-        result("two", "call_1"),
-        result("three", "call_2"),
+        *(user("one"), called(call("call_1"), call("call_2", "other"))),
+        *(result("two", "call_1"), result("three", "call_2")),
     ],
-    "a call that was cut off": [
-        say("user", "one"),
-        say("assistant", tool_calls=[call(arguments='{"pa')]),
-        result("x"),
-    ],
-    "a call with a list": [
-        say("user", "one"),
-        say("assistant", tool_calls=[call(arguments="[1, 2]")]),
-        result("x"),
-    ],
-    "the user twice": [
-        say("user", "one"),
-        say("user", "two"),
-        say("assistant", "three"),
-        say("user", "four"),
-    ],
-    "an answer first": [say("assistant", "one"), say("user", "two")],
-    "two answers": [
-        say("user", "one"),
-        say("assistant", "two"),
-        say("assistant", "three"),
-        say("user", "four"),
-    ],
-    "a result without a call": [say("user", "one"), result("two"), say("user", "three")],
-    "empty messages": [say("system"), say("user"), say("assistant"), say("user", "one")],
-    "another role": [say("critic", "one"), say("user", "two")],
+    "a call that was cut off": [user("one"), called(call(arguments='{"pa')), result("x")],
+    "a call with a list": [user("one"), called(call(arguments="[1, 2]")), result("x")],
+    "the user twice": [user("one"), user("two"), THREE, user("four")],
+    "an answer first": [ONE, user("two")],
+    "two answers": [user("one"), TWO, THREE, user("four")],
+    "a result without a call": [user("one"), result("two"), user("three")],
+    "empty messages": [say("system"), say("user"), say("assistant"), user("one")],
+    "another role": [say("critic", "one"), user("two")],
 }
+PARAMETERS = {"type": "object", "properties": {"path": {"type": ["array", "null"]}}}
 TOOLS = [
-    {
-        "type": "function",
-        "function": {
-            "name": name,
-            "description": "",
-            "parameters": {"type": "object", "properties": {"path": {"type": ["array", "null"]}}},
-        },
-    }
+    {"type": "function", "function": {"name": name, "description": "", "parameters": PARAMETERS}}
     for name in ("read_file", "other")
 ]
 

@@ -37,40 +37,20 @@ def calls(message):
     return [(call.name, json.loads(call.arguments)) for call in message.calls]
 
 
+CALL = f'{{"name": "add", "arguments": {ARGUMENTS}}}'
+OF_LLAMA = f'{{"name": "add", "parameters": {ARGUMENTS}}}'
+ACTION = f'{{"tool_call_id": "0", "tool_name": "add", "parameters": {ARGUMENTS}}}'
+SECTION = f"<|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>{ARGUMENTS}<|tool_call_end|>"
 CALLS = {  # other ways of writing them than the grammar has; see also the corpus
-    "hermes": (
-        HERMES,
-        f'<tool_call>\n{{"name": "add", "arguments": {ARGUMENTS}}}\n</tool_call>',
-    ),
-    "hermes, arguments first": (
-        HERMES,
-        f'<tool_call>{{"arguments": {ARGUMENTS}, "name": "add"}}</tool_call>',
-    ),
-    "hermes, arguments as text": (
-        HERMES,
-        f'<tool_call>{{"name": "add", "arguments": {json.dumps(ARGUMENTS)}}}</tool_call>',
-    ),
-    "llama": (LLAMA, f'{{"name": "add", "parameters": {ARGUMENTS}}}'),
-    "llama, with a type": (
-        LLAMA,
-        f' {{"type": "function", "function": {{"name": "add", "parameters": {ARGUMENTS}}}}}',
-    ),
-    "llama, marked": (LLAMA, f'<|python_tag|>{{"name": "add", "parameters": {ARGUMENTS}}}'),
+    "hermes": (HERMES, f"<tool_call>\n{CALL}\n</tool_call>"),
+    "arguments first": (HERMES, f'<tool_call>{{"arguments": {ARGUMENTS}, "name": "add"}}</tool_call>'),
+    "arguments as text": (HERMES, f"<tool_call>{CALL.replace(ARGUMENTS, json.dumps(ARGUMENTS))}</tool_call>"),
+    "llama": (LLAMA, OF_LLAMA),
+    "llama, with a type": (LLAMA, f' {{"type": "function", "function": {OF_LLAMA}}}'),
+    "llama, marked": (LLAMA, f"<|python_tag|>{OF_LLAMA}"),
     "llama, a program": (LLAMA, '<|python_tag|>add.call(a=1, b="}]")'),
-    "command-r": (
-        COMMAND_R,
-        (
-            f'<|START_ACTION|>[{{"tool_call_id": "0", "tool_name": "add", "parameters": {ARGUMENTS}}}]'
-            "<|END_ACTION|>"
-        ),
-    ),
-    "kimi": (
-        KIMI,
-        (
-            "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:0<|tool_call_argument_begin|>"
-            f"{ARGUMENTS}<|tool_call_end|><|tool_calls_section_end|>"
-        ),
-    ),
+    "command-r": (COMMAND_R, f"<|START_ACTION|>[{ACTION}]<|END_ACTION|>"),
+    "kimi": (KIMI, f"<|tool_calls_section_begin|>{SECTION}<|tool_calls_section_end|>"),
 }
 
 
@@ -83,19 +63,20 @@ def test_a_call_is_parsed_however_the_format_lets_it_be_written(name, size):
 
 
 @pytest.mark.parametrize("size", [1, None])
-@pytest.mark.parametrize(
-    "own",
-    FORMATS.values(),
-    ids=FORMATS.keys(),
-)
+@pytest.mark.parametrize("own", FORMATS.values(), ids=FORMATS.keys())
 def test_calls_in_the_form_of_the_grammar_are_parsed(own, size):
     message = read(own.write([ADD, ADD]), size, tool_format=own, tools=TOOLS)
     assert calls(message) == [ADD, ADD]
 
 
-def test_control_characters_in_arguments_are_escaped():
-    text = '<tool_call>{"name": "add", "arguments": {\n"a": "x\ty\n"}}</tool_call>'
-    assert calls(read(text, tool_format=HERMES)) == [("add", {"a": "x\ty\n"})]
+@pytest.mark.parametrize(
+    ("members", "arguments"),
+    [(', "arguments": {\n"a": "x\ty\n"}', {"a": "x\ty\n"}), ("", {})],
+    ids=["control characters are escaped", "none are an empty object"],
+)
+def test_arguments_are_json(members, arguments):
+    text = f'<tool_call>{{"name": "add"{members}}}</tool_call>'
+    assert calls(read(text, tool_format=HERMES)) == [("add", arguments)]
 
 
 def test_calls_have_ids_of_their_own():
@@ -123,27 +104,17 @@ def test_a_call_is_emitted_when_it_is_whole():
 
 @pytest.mark.parametrize("size", [1, None])
 @pytest.mark.parametrize(
-    "text",
+    ("own", "text"),
     [
-        "<tool_call> is how it is written",
-        "<tool_call>[1, 2]</tool_call>",
-        '<tool_call>{"nom": "add"}</tool_call>',
-        "a < b and <tool",
-        "<tool_call>",
-        "  spaced out  ",
+        *((HERMES, text) for text in ("<tool_call> is how it is written", "<tool_call>[1, 2]</tool_call>")),
+        *((HERMES, text) for text in ('<tool_call>{"nom": "add"}</tool_call>', "a < b and <tool")),
+        *((HERMES, text) for text in ("<tool_call>", "  spaced out  ")),
+        *((LLAMA, text) for text in ('{"name": "fox", "parameters": {}}', '{"a": 1}', '{"a": [1, 2')),
+        *((LLAMA, text) for text in ("{", "x {}")),
     ],
 )
-def test_text_that_only_began_like_a_call_is_content(text, size):
-    message = read(text, size, tool_format=HERMES)
-    assert (message.content, message.calls) == (text, [])
-
-
-@pytest.mark.parametrize("size", [1, None])
-@pytest.mark.parametrize(
-    "text", ['{"name": "fox", "parameters": {}}', '{"a": 1}', '{"a": [1, 2', "{", "x {}"]
-)
-def test_json_that_does_not_call_a_tool_is_content(text, size):
-    message = read(text, size, tool_format=LLAMA, tools=TOOLS)
+def test_text_that_only_began_like_a_call_is_content(own, text, size):
+    message = read(text, size, tool_format=own, tools=TOOLS)
     assert (message.content, message.calls) == (text, [])
 
 
@@ -165,10 +136,6 @@ def test_an_end_marker_that_is_cut_off_is_not_content(family, size):
     assert (message.content, calls(message)) == ("", [ADD])
 
 
-def test_a_call_without_arguments_has_an_empty_object():
-    assert calls(read('<tool_call>{"name": "add"}</tool_call>', tool_format=HERMES)) == [("add", {})]
-
-
 def test_an_object_that_begins_like_no_call_is_content_at_once():
     reader = OutputParser(ParserConfig(tool_format=LLAMA, tools=TOOLS))
     assert reader.push('{"recipe": "Cook') == [Content('{"recipe": "Cook')]
@@ -184,14 +151,14 @@ def test_a_generic_call_may_follow_reasoning_that_the_model_began():
     assert calls(read(text, reasoning=THINK, tool_format=GENERIC)) == [("add", {"a": 1})]
 
 
-def test_reasoning_that_never_ends_is_reasoning():
-    message = read("<think>Hm. </thi", 1, reasoning=THINK)
-    assert (message.reasoning, message.content) == ("Hm. </thi", "")
-
-
-def test_a_marker_after_content_does_not_begin_reasoning():
-    message = read("Yes <think> is a word", 1, reasoning=THINK)
-    assert (message.reasoning, message.content) == ("", "Yes <think> is a word")
+@pytest.mark.parametrize(
+    ("text", "reasoning", "content"),
+    [("<think>Hm. </thi", "Hm. </thi", ""), ("Yes <think> is a word", "", "Yes <think> is a word")],
+    ids=["it never ends", "a marker after content"],
+)
+def test_reasoning_is_what_follows_a_marker_at_the_beginning(text, reasoning, content):
+    message = read(text, 1, reasoning=THINK)
+    assert (message.reasoning, message.content) == (reasoning, content)
 
 
 def test_text_that_is_certain_is_not_held_back():

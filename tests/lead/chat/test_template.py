@@ -34,27 +34,30 @@ def render(source, messages=HELLO, tool_use=None, **fields):
     return template.render(TemplateInput([ChatMessage(**message) for message in messages], **fields))
 
 
-def test_a_conversation_ends_where_the_answer_begins():
-    assert render(CHATML) == "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+CONTENT, ANSWERED = "{{ messages[0].content }}", "[user]Hello[assistant]"
+LINES = "{% if true %}\n  {% for m in messages %}\n{{ m.content }}{% endfor %}\n{% endif %}"
+PARTS = "{% for p in messages[0].content if p.type == 'text' %}({{ p.text }}){% endfor %}"
+SORTED = "{{ {'b': 1, 'a': 'é'} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}"
+GEMMA_PROMPT = "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n"
+CHATML_PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
+RENDERED = {
+    "it ends where the answer begins": (CHATML, CHATML_PROMPT),
+    "a model without a template gets ChatML": (None, CHATML_PROMPT),
+    "a name is a template of llama.cpp": ("gemma", GEMMA_PROMPT),
+    "special tokens can be used": (f"{{{{ bos_token }}}}{CONTENT}{{{{ eos_token }}}}", "<s>Hello</s>"),
+    "blocks leave no empty lines": (LINES, "Hello"),
+    "generation tags are ignored": (f"{{% generation %}}{CONTENT}{{% endgeneration %}}", "Hello"),
+    "a list of tools may be empty": ("{% for t in tools %}x{% endfor %}" + TURNS, ANSWERED),
+    "parts where parts are expected": (PARTS, "(Hello)"),
+    "JSON is not escaped for HTML": ("{{ {'a': '<é>'} | tojson }}" + TURNS, '{"a": "<é>"}' + ANSWERED),
+    "iterators are lists in JSON": ("{{ messages | map(attribute='content') | tojson }}", '["Hello"]'),
+    "JSON as in transformers": (SORTED + TURNS, '{"a":"\\u00e9","b":1}' + ANSWERED),
+}
 
 
-def test_a_model_without_a_template_gets_chatml():
-    assert render(None) == render(CHATML)
-
-
-def test_a_template_can_use_the_special_tokens():
-    assert render("{{ bos_token }}{{ messages[0].content }}{{ eos_token }}") == "<s>Hello</s>"
-
-
-def test_json_is_not_escaped_for_html():
-    assert render("{{ {'a': '<é>'} | tojson }}" + TURNS).startswith('{"a": "<é>"}[')
-
-
-def test_blocks_leave_no_empty_lines():
-    assert (
-        render("{% if true %}\n  {% for m in messages %}\n{{ m.content }}{% endfor %}\n{% endif %}")
-        == "Hello"
-    )
+@pytest.mark.parametrize(("source", "prompt"), RENDERED.values(), ids=RENDERED)
+def test_a_conversation_is_rendered(source, prompt):
+    assert render(source) == prompt
 
 
 def test_messages_that_the_template_refuses_are_the_clients_error():
@@ -64,30 +67,22 @@ def test_messages_that_the_template_refuses_are_the_clients_error():
 
 
 @pytest.mark.parametrize(
-    "attack",
+    "source",
     [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{{ cycler.__init__.__globals__.os.system('true') }}",
         "{{ range(10**9) | list }}",
+        pytest.param("{{ messages[0].content + 1 }}", id="a template that fails"),
     ],
 )
-def test_a_hostile_template_cannot_leave_the_sandbox(attack):
+def test_a_template_that_is_hostile_or_fails_is_the_clients_error(source):
     with pytest.raises(RequestError):
-        render(attack)
-
-
-def test_messages_that_the_template_fails_on_are_the_clients_error():
-    with pytest.raises(RequestError):
-        render("{{ messages[0].content + 1 }}")
+        render(source)
 
 
 def test_text_that_is_not_a_template_is_a_config_error():
     with pytest.raises(ConfigError, match="not Jinja"):
         ChatTemplate("{% if %}", "", "")
-
-
-def test_a_name_selects_a_built_in_template_of_llama_cpp():
-    assert render("gemma") == "<start_of_turn>user\nHello<end_of_turn>\n<start_of_turn>model\n"
 
 
 def test_a_long_conversation_fits_a_built_in_template():
@@ -108,15 +103,6 @@ def test_a_template_that_takes_too_long_is_stopped(monkeypatch):
         render(CHATML)
 
 
-def test_generation_tags_are_ignored():
-    assert render("{% generation %}{{ messages[0].content }}{% endgeneration %}") == "Hello"
-
-
-def test_the_json_filter_takes_the_arguments_of_transformers():
-    source = "{{ {'b': 1, 'a': 'é'} | tojson(separators=(',', ':'), sort_keys=true, ensure_ascii=true) }}"
-    assert render(source + TURNS).startswith('{"a":"\\u00e9","b":1}[')
-
-
 def test_a_client_can_set_variables_except_the_messages_and_tokens():
     source = "{{ mood }} {{ messages[0].content }} {{ bos_token }}"
     fields = {"mood": "glad", "messages": [], "bos_token": "x"}
@@ -130,54 +116,43 @@ def test_a_second_template_is_used_for_conversations_with_tools():
     assert render("plain" + TURNS, **both) == "plain[user]Hello[assistant]"
 
 
-def test_a_template_that_wants_a_list_of_tools_gets_an_empty_one():
-    assert render("{% for t in tools %}x{% endfor %}" + TURNS) == "[user]Hello[assistant]"
-
-
-def test_the_json_filter_writes_iterators_as_lists():
-    assert render("{{ messages | map(attribute='content') | tojson }}") == '["Hello"]'
-
-
-def test_arguments_are_objects_for_a_template_that_iterates_over_them():
-    source = CALLS.replace(
-        "ARGUMENTS", "{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}"
-    )
-    assert "<add a=1>" in render(source, USED)
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("{% for k, v in c.function.arguments | items %}{{ k }}={{ v }}{% endfor %}", "<add a=1>"),
+        ("{{ c.function.arguments | tojson }}", '<add {"a": 1}>'),
+        ("{{ c.function.arguments }}", '<add {"a": 1}>'),
+        ("{{ '' + c.function.arguments }}", '<add {"a": 1}>'),
+    ],
+    ids=["objects to iterate over", "objects for JSON", "text", "text to add to"],
+)
+def test_arguments_are_what_the_template_expects(written, found):
+    assert found in render(CALLS.replace("ARGUMENTS", written), USED)
 
 
 def test_documents_are_passed_to_the_template():
-    assert render("{{ documents[0].text }}" + TURNS, documents=[{"text": "d"}]) == "d[user]Hello[assistant]"
+    assert render("{{ documents[0].text }}" + TURNS, documents=[{"text": "d"}]) == f"d{ANSWERED}"
+
+
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TURNS
+
+
+@pytest.mark.parametrize(
+    ("source", "role", "prompt"),
+    [
+        (TURNS, "developer", f"[system]d{ANSWERED}"),
+        (TURNS + "{# developer #}", "developer", f"[developer]d{ANSWERED}"),
+        (NO_SYSTEM, "system", "[user]d\n\nHello[assistant]"),
+    ],
+    ids=["the system's", "as they are", "joined to the next message"],
+)
+def test_instructions_have_a_role_that_the_template_has(source, role, prompt):
+    assert render(source, [{"role": role, "content": "d"}, *HELLO]) == prompt
 
 
 def test_parts_of_a_content_become_lines():
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert render(TURNS, [{"role": "user", "content": parts}]) == "[user]a\nb[assistant]"
-
-
-def test_a_template_that_expects_parts_gets_parts():
-    source = "{% for p in messages[0].content if p.type == 'text' %}({{ p.text }}){% endfor %}"
-    assert render(source) == "(Hello)"
-
-
-def test_developer_messages_become_system_messages_if_the_template_has_none():
-    messages = [{"role": "developer", "content": "d"}, *HELLO]
-    assert render(TURNS, messages) == "[system]d[user]Hello[assistant]"
-    assert render(TURNS + "{# developer #}", messages) == "[developer]d[user]Hello[assistant]"
-
-
-def test_system_messages_join_the_next_user_message_if_the_template_has_none():
-    source = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}" + TURNS
-    messages = [{"role": "system", "content": "s"}, *HELLO]
-    assert render(source, messages) == "[user]s\n\nHello[assistant]"
-
-
-def test_arguments_are_objects_for_a_template_that_writes_json():
-    assert '<add {"a": 1}>' in render(CALLS.replace("ARGUMENTS", "{{ c.function.arguments | tojson }}"), USED)
-
-
-def test_arguments_are_text_for_a_template_that_writes_text():
-    assert '<add {"a": 1}>' in render(CALLS.replace("ARGUMENTS", "{{ c.function.arguments }}"), USED)
-    assert '<add {"a": 1}>' in render(CALLS.replace("ARGUMENTS", "{{ '' + c.function.arguments }}"), USED)
 
 
 def test_calls_and_results_become_text_if_the_template_has_none():
@@ -188,35 +163,29 @@ def test_calls_and_results_become_text_if_the_template_has_none():
     )
 
 
+WHOLE = "<think>\nHm\n</think>\n\nIt is"
+NO_THOUGHT = "<think>\n\n</think>\n\nIt is"
+
+
 @pytest.mark.parametrize(
     ("source", "last", "end"),
     [
-        (TURNS, {"content": "It is"}, "[assistant]It is"),
-        (
-            TURNS,
-            {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
-            "[assistant]a\n\nb",
-        ),
-        (THINKS, {"content": "It is"}, "[assistant]<think>\n\n</think>\n\nIt is"),
-        (THINKS, {"reasoning_content": "Hm", "content": "It is"}, "<think>\nHm\n</think>\n\nIt is"),
-        (THINKS, {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
-        (TAKES_OUT, {"reasoning_content": "Hm"}, "[assistant]<think>Hm"),
-        (TAKES_OUT, {"content": "It is"}, "[assistant]It is"),
-        *(
-            (
-                source,
-                {"content": "<think>\nHm\n</think>\n\nIt is"},
-                "[assistant]<think>\nHm\n</think>\n\nIt is",
-            )
-            for source in (THINKS, EMPTY_THOUGHT, TAKES_OUT)
-        ),
-        (THINKS, {"content": "\n<think>Hm"}, "[assistant]<think>Hm"),
-        (EMPTY_THOUGHT, {"reasoning_content": "Hm"}, "[assistant]<think>\nHm"),
-        (EMPTY_THOUGHT, {"content": "It is"}, "[assistant]<think>\n\n</think>\n\nIt is"),
+        (TURNS, {"content": "It is"}, "It is"),
+        (TURNS, {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}, "a\n\nb"),
+        (THINKS, {"content": "It is"}, NO_THOUGHT),
+        (THINKS, {"reasoning_content": "Hm", "content": "It is"}, WHOLE),
+        (THINKS, {"reasoning_content": "Hm"}, "<think>\nHm"),
+        (TAKES_OUT, {"reasoning_content": "Hm"}, "<think>Hm"),
+        (TAKES_OUT, {"content": "It is"}, "It is"),
+        *((source, {"content": WHOLE}, WHOLE) for source in (THINKS, EMPTY_THOUGHT, TAKES_OUT)),
+        (THINKS, {"content": "\n<think>Hm"}, "<think>Hm"),
+        (EMPTY_THOUGHT, {"reasoning_content": "Hm"}, "<think>\nHm"),
+        (EMPTY_THOUGHT, {"content": "It is"}, NO_THOUGHT),
     ],
 )
 def test_the_prompt_ends_with_the_answer_that_the_client_began(source, last, end):
-    assert render(source, [*HELLO, {"role": "assistant", **last}], continues=True).endswith(end)
+    prompt = render(source, [*HELLO, {"role": "assistant", **last}], continues=True)
+    assert prompt.endswith(f"[assistant]{end}")
 
 
 def test_without_a_generation_prompt_no_answer_begins():

@@ -77,6 +77,15 @@ class SlotMachine(Machine):
         self.start()
 
 
+@pytest.fixture
+def saved(tmp_path):
+    """A machine that has saved its text."""
+    machine = SlotMachine(tmp_path)
+    machine.ask()
+    machine.act("save")
+    return machine
+
+
 @MEMORIES
 @pytest.mark.parametrize("n_late", [0, 30])
 def test_a_saved_text_goes_on_in_another_process(tmp_path, memory, n_late):
@@ -103,13 +112,10 @@ def test_what_had_moved_to_host_memory_is_saved_too(tmp_path):
     assert machine.act("save").n_tokens == len(text_after()) - 1
 
 
-def test_a_restored_text_can_be_saved_again(tmp_path):
-    machine = SlotMachine(tmp_path)
-    machine.ask()
-    machine.act("save")
-    machine.forget_all()
-    machine.act("restore", slot=1)
-    assert machine.act("save", slot=1, path=tmp_path / "b").n_tokens == len(text_after()) - 1
+def test_a_restored_text_can_be_saved_again(tmp_path, saved):
+    saved.forget_all()
+    saved.act("restore", slot=1)
+    assert saved.act("save", slot=1, path=tmp_path / "b").n_tokens == len(text_after()) - 1
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -133,26 +139,20 @@ def test_a_text_that_moved_away_is_erased_there(tmp_path):
 
 
 @pytest.mark.parametrize("action", ["save", "restore", "erase"])
-def test_a_busy_slot_is_left_alone_and_its_answer_goes_on(tmp_path, action):
-    machine = SlotMachine(tmp_path)
-    machine.ask()
-    machine.act("save")
-    machine.events = []
-    machine.commands.append(submit("busy", PROMPT, max_tokens=60, slot=0, keep_for="me"))
-    while not any(isinstance(event, Committed) for event in machine.events):
-        machine.loop.step()
-    answer = machine.refuse(action)
+def test_a_busy_slot_is_left_alone_and_its_answer_goes_on(saved, action):
+    saved.events = []
+    saved.commands.append(submit("busy", PROMPT, max_tokens=60, slot=0, keep_for="me"))
+    while not any(isinstance(event, Committed) for event in saved.events):
+        saved.loop.step()
+    answer = saved.refuse(action)
     assert answer.may_recover
     assert "slot 0 is busy" in answer.reason
-    assert not machine.engine.idle
+    assert not saved.engine.idle
 
 
 @pytest.mark.parametrize("action", ["save", "restore", "erase"])
-def test_a_slot_that_does_not_exist_is_refused(tmp_path, action):
-    machine = SlotMachine(tmp_path)
-    machine.ask()
-    machine.act("save")
-    assert machine.refuse(action, slot=7).reason == "Invalid slot ID"
+def test_a_slot_that_does_not_exist_is_refused(saved, action):
+    assert saved.refuse(action, slot=7).reason == "Invalid slot ID"
 
 
 def test_an_empty_slot_and_a_private_text_are_not_saved(tmp_path):
@@ -174,27 +174,22 @@ def test_a_file_of_another_model_changes_nothing(tmp_path):
     assert other.ask() == len(PROMPT) - 1
 
 
-def test_a_damaged_part_changes_nothing(tmp_path):
-    machine = SlotMachine(tmp_path)
-    machine.ask()
-    machine.act("save")
+def test_a_damaged_part_changes_nothing(tmp_path, saved):
     content = bytearray((tmp_path / "a").read_bytes())
     content[-3] ^= 1
     (tmp_path / "a").write_bytes(content)
-    n_texts = len(machine.engine.slots.texts.texts)
-    assert "damaged" in machine.refuse("restore", slot=1).reason
-    assert len(machine.engine.slots.texts.texts) == n_texts
-    assert machine.ask() == len(PROMPT) - 1
+    n_texts = len(saved.engine.slots.texts.texts)
+    assert "damaged" in saved.refuse("restore", slot=1).reason
+    assert len(saved.engine.slots.texts.texts) == n_texts
+    assert saved.ask() == len(PROMPT) - 1
 
 
 @pytest.mark.parametrize(
     ("size", "reason"), [(NO_PROMPT_CACHE, "keeps no texts"), (PromptCacheSize(20, 1, n_part=7), "no room")]
 )
 @pytest.mark.parametrize("action", ["save", "restore"])
+@pytest.mark.usefixtures("saved")
 def test_without_room_in_host_memory_it_says_so(tmp_path, size, reason, action):
-    machine = SlotMachine(tmp_path)
-    machine.ask()
-    machine.act("save")
     small = SlotMachine(tmp_path, size=size)
     small.ask()
     assert reason in small.refuse(action).reason

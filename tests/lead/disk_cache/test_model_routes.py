@@ -17,23 +17,20 @@ async def act(client, action, slot=0, **body):
     return await client.post(f"/slots/{slot}", params={"action": action}, json=body)
 
 
-async def test_a_slot_is_saved_as_llama_server_does(lead, client, folder):
+@pytest.mark.parametrize(
+    ("action", "names", "keep_for"),
+    [("save", ("n_saved", "n_written"), None), ("restore", ("n_restored", "n_read"), ANYONE.id)],
+)
+async def test_a_slot_is_saved_and_restored_as_llama_server_does(  # noqa: PLR0917 - a table's columns
+    lead, client, folder, action, names, keep_for
+):
     lead.engine.replies[ActOnSlot] = SlotActed(n_tokens=12, n_bytes=345)
-    answer = (await act(client, "save", slot=2, filename="a.bin")).json()
-    assert answer.pop("timings").keys() == {"save_ms"}
-    assert answer == {"id_slot": 2, "filename": "a.bin", "n_saved": 12, "n_written": 345}
+    answer = (await act(client, action, slot=2, filename="a.bin")).json()
+    assert answer.pop("timings").keys() == {f"{action}_ms"}
+    assert answer == {"id_slot": 2, "filename": "a.bin"} | dict(zip(names, (12, 345), strict=True))
     (command,) = lead.engine.asked
-    assert (command.action, command.slot, command.path) == ("save", 2, folder / "a.bin")
-
-
-async def test_a_slot_is_restored_as_llama_server_does(lead, client, folder):
-    lead.engine.replies[ActOnSlot] = SlotActed(n_tokens=12, n_bytes=345)
-    answer = (await act(client, "restore", slot=2, filename="a.bin")).json()
-    assert answer.pop("timings").keys() == {"restore_ms"}
-    assert answer == {"id_slot": 2, "filename": "a.bin", "n_restored": 12, "n_read": 345}
-    (command,) = lead.engine.asked
-    assert (command.action, command.slot, command.path) == ("restore", 2, folder / "a.bin")
-    assert command.keep_for == ANYONE.id
+    assert (command.action, command.slot, command.path) == (action, 2, folder / "a.bin")
+    assert command.keep_for == keep_for
 
 
 async def test_where_requests_are_private_a_restored_text_is_too(lead, client, folder):
@@ -54,28 +51,8 @@ async def test_a_slot_is_erased_without_a_body(lead, client):
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        ".",
-        "..",
-        "../a",
-        "a/b",
-        "/etc/passwd",
-        "a\\b",
-        "C:a",
-        " a",
-        "a ",
-        "a.",
-        "a..b",
-        "a\x00",
-        "a\n",
-        "a\x85",
-        "a?",
-        "a*",
-        "\uff0e",
-        "a\u2215b",
-        "\ufeffa",
-        "a" * 256,
-        "é" * 128,
+        *("", ".", "..", "../a", "a/b", "/etc/passwd", "a\\b", "C:a", " a", "a ", "a.", "a..b"),
+        *("a\x00", "a\n", "a\x85", "a?", "a*", "\uff0e", "a\u2215b", "\ufeffa", "a" * 256, "é" * 128),
     ],
 )
 @pytest.mark.parametrize("action", ["save", "restore"])

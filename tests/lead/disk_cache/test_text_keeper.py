@@ -97,6 +97,12 @@ class Machine:
         assert [*tokens, *answer] == plain_run(request, 100)[0]
         return next(event.n_cached for event in self.events if isinstance(event, Started))
 
+    def keep(self, *arguments, **more):
+        """Ask, and have what is written to disk written."""
+        n_cached = self.ask(*arguments, **more)
+        self.settle()
+        return n_cached
+
     def settle(self):
         """Nobody asks until there is nothing left to do."""
         self.wait = 0.0
@@ -141,28 +147,23 @@ def test_after_a_restart_a_conversation_goes_on_where_it_was(memory, n_late):
 @MEMORIES
 def test_a_longer_text_replaces_what_it_goes_on_from(memory):
     machine = Machine(**memory)
-    machine.ask()
-    machine.settle()
-    machine.ask((*text_after(), 5, 6))
-    machine.settle()
+    machine.keep()
+    machine.keep((*text_after(), 5, 6))
     assert [text.tokens[: len(PROMPT)] for text in machine.files.texts.values()] == [list(PROMPT)]
     assert len(machine.files.parts) == sum(len(text.parts) for text in machine.files.texts.values())
 
 
 def test_of_a_text_in_parts_only_what_is_new_is_written():
     machine = Machine()
-    machine.ask()
-    machine.settle()
+    machine.keep()
     before = set(machine.files.parts)
-    machine.ask((*text_after(), 5, 6))
-    machine.settle()
+    machine.keep((*text_after(), 5, 6))
     assert before < set(machine.files.parts)
 
 
 def test_without_a_new_text_nothing_is_written_again():
     machine = Machine()
-    machine.ask()
-    machine.settle()
+    machine.keep()
     before = dict(machine.files.parts)
     machine.settle()
     machine.restart()
@@ -182,15 +183,13 @@ def test_a_text_serves_only_whom_it_was_written_for():
 
 def test_a_private_text_is_never_written():
     machine = Machine()
-    machine.ask(keep_for=None)
-    machine.settle()
+    machine.keep(keep_for=None)
     assert not machine.files.parts
 
 
 def test_a_private_request_leaves_the_text_that_it_goes_on_from_as_it_was():
     machine = Machine()
-    machine.ask()
-    machine.settle()
+    machine.keep()
     machine.ask((*text_after(), 5, 6), keep_for=None)
     machine.restart()
     (text,) = machine.files.texts.values()
@@ -199,8 +198,7 @@ def test_a_private_request_leaves_the_text_that_it_goes_on_from_as_it_was():
 
 def test_short_texts_are_not_worth_it():
     machine = Machine(size=PromptCacheSize(10_000, 1, n_part=7, n_least_saved=50))
-    machine.ask()
-    machine.settle()
+    machine.keep()
     assert not machine.files.parts
 
 
@@ -210,8 +208,7 @@ def test_a_text_that_gives_way_in_memory_comes_back_from_disk(memory):
     memory = memory | {"size": PromptCacheSize(90, 1, size.state_bytes, size.n_part, n_least_saved=10)}
     machine = Machine(**memory)
     for prompt in (PROMPT, OTHER, tuple(range(4, 16, 2)) * 6):
-        machine.ask(prompt)
-        machine.settle()
+        machine.keep(prompt)
     n_read, text = machine.files.n_read, text_after()
     assert machine.ask((*text, 5, 6)) >= len(text) - 1
     assert machine.files.n_read > n_read
@@ -267,27 +264,23 @@ def _fail(error):
 
 def test_a_text_whose_beginning_another_lead_has_deleted_is_written_as_a_whole():
     machine = Machine()
-    machine.ask()
-    machine.settle()
+    machine.keep()
     machine.files.parts.clear()
     machine.files.texts.clear()
-    machine.ask((*text_after(), 5, 6))
-    machine.settle()
+    machine.keep((*text_after(), 5, 6))
     (text,) = machine.files.texts.values()
     assert set(machine.files.parts) == {part.file for part in text.parts}
 
 
 def test_a_text_whose_beginning_goes_while_it_is_written_is_written_as_a_whole(caplog):
     machine = Machine(n_late=20)
-    machine.ask()
-    machine.settle()
+    machine.keep()
     machine.ask((*text_after(), 5, 6))
     while machine.keeper.wait(machine.now) != WRITING_SECONDS:
         machine.loop.step()
     machine.files.parts.clear()
     machine.files.texts.clear()
-    machine.ask(OTHER)
-    machine.settle()
+    machine.keep(OTHER)
     assert len(machine.files.texts) == 2
     assert not caplog.records
 
@@ -295,8 +288,7 @@ def test_a_text_whose_beginning_goes_while_it_is_written_is_written_as_a_whole(c
 def test_a_text_that_is_too_large_for_the_disk_is_left_out():
     machine = Machine()
     machine.files.n_max = 10
-    machine.ask()
-    machine.settle()
+    machine.keep()
     assert not machine.files.parts
 
 
@@ -344,16 +336,14 @@ def test_an_engine_that_fails_does_not_wait_for_the_disk():
 def test_what_another_lead_has_written_meanwhile_serves_the_next_request():
     machine = Machine()
     other = Machine(copy.copy(machine.files))  # the same disk
-    other.ask()
-    other.settle()
+    other.keep()
     assert machine.ask() == len(PROMPT) - 1
 
 
 def test_with_real_files_and_threads(tmp_path):
     """The seams fit: `tests.traffic` and tests/real have llama.cpp on the other side."""
     machine = Machine(TextFiles(tmp_path, "key", 1 << 20))
-    machine.ask()
-    machine.settle()
+    machine.keep()
     machine.files = TextFiles(tmp_path, "key", 1 << 20)
     machine.start()
     assert machine.ask() == len(PROMPT) - 1
@@ -373,8 +363,7 @@ class FullDisk(Machine):
 
     def __init__(self, folder, **more):
         super().__init__(TextFiles(folder, "key", 1 << 30), executor=AtOnce(), **more)
-        self.ask(prompt(0))
-        self.settle()
+        self.keep(prompt(0))
         self.files.n_max = int(3.5 * sum(path.stat().st_size for path in self.files.folder.iterdir()))
 
     def ask(self, *arguments, **more):
@@ -384,11 +373,7 @@ class FullDisk(Machine):
 
     def ask_in_turn(self, *numbers):
         """How much of each prompt was cached."""
-        cached = []
-        for n in numbers:
-            cached.append(self.ask(prompt(n)))
-            self.settle()
-        return cached
+        return [self.keep(prompt(n)) for n in numbers]
 
     def restart(self):
         self.settle()
@@ -446,8 +431,7 @@ def test_a_lead_that_is_never_idle_learns_what_another_has_written(tmp_path):
     machine.events = []
     machine.loop.step()
     other = Machine(TextFiles(tmp_path, "key", 1 << 30), executor=AtOnce())
-    other.ask(prompt(7))
-    other.settle()
+    other.keep(prompt(7))
     while not any(text.tokens[0] == prompt(7)[0] for text in machine.engine.slots.texts.texts):
         assert not machine.engine.idle
         machine.now += 1.0
@@ -464,8 +448,7 @@ def test_what_it_has_written_itself_is_no_reason_to_look_when_somebody_asks(tmp_
 def test_two_keys_with_the_same_text_have_it_both(tmp_path):
     machine = FullDisk(tmp_path)
     for key in ("one", "two"):
-        machine.ask(OTHER, keep_for=key)
-        machine.settle()
+        machine.keep(OTHER, keep_for=key)
     machine.restart()
     for key in ("one", "two"):
         assert machine.ask(OTHER, keep_for=key) == len(OTHER) - 1
@@ -474,8 +457,7 @@ def test_two_keys_with_the_same_text_have_it_both(tmp_path):
 
 def test_who_goes_on_from_the_text_of_another_key_leaves_it_as_it_was(tmp_path):
     machine = FullDisk(tmp_path)
-    machine.ask(keep_for="one")
-    machine.settle()
+    machine.keep(keep_for="one")
     machine.ask((*text_after(), 5, 6), keep_for="two")
     machine.restart()
     assert machine.ask(keep_for="one") == len(PROMPT) - 1
@@ -517,8 +499,7 @@ def test_no_thread_of_any_program_does():
 
 def test_how_many_texts_were_found_is_said(caplog):
     machine = Machine()
-    machine.ask()
-    machine.settle()
+    machine.keep()
     with caplog.at_level("INFO", "engine"):
         machine.start()
     assert "cache on disk: 1 found in a fake" in caplog.messages

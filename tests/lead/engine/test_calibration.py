@@ -151,19 +151,16 @@ def test_on_a_busy_machine_two_steps_are_all():
     assert len(target.steps) == 2
 
 
-def test_a_text_that_is_in_the_cache_stays_there():
+@pytest.mark.parametrize(
+    ("place", "left"),
+    [(TrialPlace(0, 3), [4, 5, 6]), (TrialPlace(0, 1, [Trim(0, 1)]), [4])],
+    ids=["stays", "is cut first"],
+)
+def test_a_text_that_is_in_the_cache(place, left):
     target = Timed(dip)
     target.decode([Span(0, 0, [4, 5, 6], 0)])
-    recalibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=TrialPlace(0, 3))
-    assert target.slots == [[4, 5, 6]]
-
-
-def test_what_the_cache_is_to_forget_it_forgets_first():
-    target = Timed(dip)
-    target.decode([Span(0, 0, [4, 5, 6], 0)])
-    place = TrialPlace(0, 1, [Trim(0, 1)])
     recalibrate(target, StepCost(), N_VOCAB, lambda: False, target.clock, place=place)
-    assert target.slots == [[4]]
+    assert target.slots == [left]
 
 
 # When an idle engine measures again
@@ -191,30 +188,21 @@ def recalibration(now=0.0, find_place=anywhere):
     return Recalibration(measured, now, find_place), measured
 
 
-def test_nothing_is_measured_before_it_is_due():
-    again, measured = recalibration(now=5.0)
-    again.turn(7.9, idle=True)
-    assert (again.wait(7.9), measured.n) == (8.0 - 7.9, 0)
-
-
-def test_each_time_it_is_due_it_is_measured_once():
-    again, measured = recalibration()
-    for now in (3.0, 3.1, 10.0, 10.1):
+@pytest.mark.parametrize(
+    ("began", "times", "find_place", "wait", "n"),
+    [
+        (5.0, [7.9], anywhere, 8.0 - 7.9, 0),
+        (0.0, [3.0, 3.1, 10.0, 10.1], anywhere, 30.0 - 10.1, 2),
+        (0.0, [1000.0] * 9, anywhere, None, 1),
+        (0.0, [3.0], lambda _: None, 7.0, 0),
+    ],
+    ids=["not before it is due", "once each time", "what was missed counts once", "not without a place"],
+)
+def test_it_is_measured_when_it_is_due(began, times, find_place, wait, n):
+    again, measured = recalibration(began, find_place)
+    for now in times:
         again.turn(now, idle=True)
-    assert (again.wait(10.1), measured.n) == (30.0 - 10.1, 2)
-
-
-def test_times_that_were_missed_count_once():
-    again, measured = recalibration()
-    for _ in range(9):
-        again.turn(1000.0, idle=True)
-    assert (again.wait(1000.0), measured.n) == (None, 1)
-
-
-def test_without_a_place_nothing_is_measured():
-    again, measured = recalibration(find_place=lambda _: None)
-    again.turn(3.0, idle=True)
-    assert (again.wait(3.0), measured.n) == (7.0, 0)
+    assert (again.wait(times[-1]), measured.n) == (wait, n)
 
 
 def test_an_attempt_that_failed_is_repeated_soon_and_then_less_and_less_often():
@@ -274,10 +262,13 @@ def test_all_sizes_are_known_at_the_pace_of_now(pace):
     assert cost.table() == pytest.approx({n: seconds * pace for n, seconds in EARLIER.seconds.items()})
 
 
-@pytest.mark.parametrize("pace", [0.5, 1.5])
-def test_another_pace_says_that_they_are_not_as_before(pace):
+WITHOUT_SINGLE_STEPS = StepTimes(n_threads=3, seconds={2: 0.1})
+
+
+@pytest.mark.parametrize(("times", "pace"), [(EARLIER, 0.5), (EARLIER, 1.5), (WITHOUT_SINGLE_STEPS, 1.0)])
+def test_another_pace_says_that_they_are_not_as_before(times, pace):
     cost = StepCost()
-    assert not EARLIER.teach(cost, timer_of(0.02 * pace))
+    assert not times.teach(cost, timer_of(0.02 * pace))
     assert cost.table() == {}
 
 
@@ -289,7 +280,3 @@ def test_what_another_size_costs_is_kept_with_them():
     again = StepCost(settles=True)
     assert kept.teach(again, timer_of(0.02))
     assert again.settling == [0.001, 0.004]
-
-
-def test_a_table_without_single_steps_says_nothing():
-    assert not StepTimes(n_threads=3, seconds={2: 0.1}).teach(StepCost(), timer_of(0.02))

@@ -19,19 +19,13 @@ from shared.protocol import Draft, Tune
 from shared.sampling.parameters import SamplingParameters
 
 SAMPLING = SamplingParameters(seed=(1 << 63) - 1, temperature=0.1 + 0.2, logit_bias={7: -1e9, 8: 0.1})
+DRAFT = Draft(sequence="s", source="back", base=3, tokens=[4, 5])
+FLOATS = {"parents": [-1, -1], "confidences": [0.1 + 0.2, 1.0], "received_at": 0.1 + 0.7}
 COMMANDS = [
     Submit(sequence="s", tokens=[1, 2], sampling=SAMPLING, max_tokens=None),
     Cancel(sequence="s\nt\r\u2028"),
-    Draft(sequence="s", source="back", base=3, tokens=[4, 5]),
-    Draft(
-        sequence="s",
-        source="back",
-        base=3,
-        tokens=[4, 5],
-        parents=[-1, -1],
-        confidences=[0.1 + 0.2, 1.0],
-        received_at=0.1 + 0.7,
-    ),
+    DRAFT,
+    DRAFT.model_copy(update=FLOATS),
     SetBacks(names=["back", "desk"]),
     SetPolicy(policy="sync", depth=3),
     Ask(number=3, question="Explain"),
@@ -50,13 +44,12 @@ EVENTS = [
 
 
 @pytest.mark.parametrize(
-    ("message", "encode", "decode"),
-    [(command, encode_line, decode_command) for command in COMMANDS]
-    + [(event, encode_line, decode_event) for event in EVENTS],
+    ("message", "decode"),
+    [*((each, decode_command) for each in COMMANDS), *((each, decode_event) for each in EVENTS)],
     ids=lambda given: getattr(given, "type", ""),
 )
-def test_a_message_is_one_line_and_is_decoded_to_what_was_encoded(message, encode, decode):
-    line = encode(message)
+def test_a_message_is_one_line_and_is_decoded_to_what_was_encoded(message, decode):
+    line = encode_line(message)
     assert line.splitlines(keepends=True) == [line]
     assert decode(line) == message
 

@@ -25,12 +25,6 @@ def test_it_is_what_shifting_one_token_after_the_other_leaves(n_ctx, n_keep, n_t
     assert len(context) < n_ctx
 
 
-def test_a_full_context_loses_half_of_what_follows_the_kept_tokens():
-    shift = ContextShift(8, 2)
-    assert [shift.n_discarded(n) for n in (8, 9, 10, 11, 13, 14)] == [3, 3, 3, 6, 6, 9]
-    assert shift.context(range(8)) == [0, 1, 5, 6, 7]
-
-
 @pytest.mark.parametrize(("n_ctx", "n_keep"), [(8, 7), (8, 8), (8, -1)])
 def test_a_context_without_room_for_new_tokens_is_a_bug(n_ctx, n_keep):
     with pytest.raises(ValueError, match="cannot keep"):

@@ -71,11 +71,29 @@ def drafted(drafter, sampling, n, tokens=PROMPT):
 
 
 def drafted_with(path, target, sampling, n, prompt=PROMPT):
-    given = load(path)
-    inline = load_draft_model(given, target)
+    inline = load_draft_model(load(path), target)
     tokens = drafted(ByName(inline.drafter(NoGrammars(), GrammarBudget())), sampling, n, prompt)
     inline.model.close()
     return tokens
+
+
+@pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba2"])
+def test_models_of_every_memory_can_draft(tiny_model, architecture):
+    path = tiny_model(architecture)
+    with_memory = Model(plan_memory(path, OPTIONS))
+    inline = load_draft_model(load(path), with_memory)
+    drafter = ByName(inline.drafter(NoGrammars(), GrammarBudget()))
+    expected = reference(path, GREEDY, 6)
+    assert drafted(drafter, GREEDY, 6) == expected
+    assert drafted(drafter, GREEDY, 3, [*PROMPT, *expected[:3]]) == expected[3:]
+    inline.model.close()
+    with_memory.close()
+
+
+def test_the_context_is_that_of_the_target(target):
+    model = load_draft_model(load(builtin_draft(), ctx_size=0), target).model
+    assert model.n_ctx == target.n_ctx
+    model.close()
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -97,26 +115,6 @@ def test_with_another_vocabulary_it_is_translated(target, sampling, tmp_path, mo
     found = drafted_with(shuffled, target, sampling, 6, prompt)
     assert found == reference(builtin_draft(), sampling, 6, prompt)
     assert "has another tokenizer" in caplog.text
-
-
-@pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba2"])
-def test_models_of_every_memory_can_draft(tiny_model, architecture):
-    path = tiny_model(architecture)
-    with_memory = Model(plan_memory(path, OPTIONS))
-    given = load(path)
-    inline = load_draft_model(given, with_memory)
-    drafter = ByName(inline.drafter(NoGrammars(), GrammarBudget()))
-    expected = reference(path, GREEDY, 6)
-    assert drafted(drafter, GREEDY, 6) == expected
-    assert drafted(drafter, GREEDY, 3, [*PROMPT, *expected[:3]]) == expected[3:]
-    inline.model.close()
-    with_memory.close()
-
-
-def test_the_context_is_that_of_the_target(target):
-    model = load_draft_model(load(builtin_draft(), ctx_size=0), target).model
-    assert model.n_ctx == target.n_ctx
-    model.close()
 
 
 class Timed:
@@ -180,18 +178,17 @@ def test_for_a_slow_model_it_is_measured_with_few_tokens():
 
 
 @pytest.fixture
-def gpu(monkeypatch):
-    """One with so many bytes free, on which llama.cpp computes nothing."""
+def _gpu(monkeypatch):
+    """One with a gigabyte free, on which llama.cpp computes nothing."""
+    device = Device("GPU0", "a GPU", free=1 << 30, total=1 << 30)
+    monkeypatch.setattr(devices, "has_gpu", lambda: True)
+    monkeypatch.setattr(devices, "chosen", lambda options: [] if options.n_gpu_layers == 0 else [1])
+    monkeypatch.setattr(devices, "array", lambda _: (ctypes.c_void_p * 1)(None))
+    monkeypatch.setattr(devices, "describe", lambda found: [device] if found else [])
+    monkeypatch.setattr(devices, "buffer_names", lambda _: {})
 
-    def have(n_free):
-        device = Device("GPU0", "a GPU", free=n_free, total=n_free)
-        monkeypatch.setattr(devices, "has_gpu", lambda: True)
-        monkeypatch.setattr(devices, "chosen", lambda options: [] if options.n_gpu_layers == 0 else [1])
-        monkeypatch.setattr(devices, "array", lambda _: (ctypes.c_void_p * 1)(None))
-        monkeypatch.setattr(devices, "describe", lambda found: [device] if found else [])
-        monkeypatch.setattr(devices, "buffer_names", lambda _: {})
 
-    return have
+on_a_gpu = pytest.mark.usefixtures("_gpu")
 
 
 def place(draft=None, target=OPTIONS, **options):
@@ -199,31 +196,25 @@ def place(draft=None, target=OPTIONS, **options):
     return place_draft_model(Load(model=builtin_target(), options=target, draft=draft))
 
 
-def test_the_target_is_told_what_the_draft_model_takes(gpu):
-    gpu(1 << 30)
+@on_a_gpu
+def test_the_target_is_told_what_the_draft_model_takes():
     placed = place()
-    assert placed.draft.options.n_gpu_layers == 3
+    assert (placed.draft.options.n_gpu_layers, placed.draft.options.ctx_size) == (3, 0), "as it was asked"
     size = builtin_draft().stat().st_size
     assert size / 2 < placed.taken["GPU0"] < 4 * size
     assert placed.taken["CPU"] > 0
 
 
-def test_the_draft_model_has_the_context_that_it_was_asked_to_have(gpu):
-    gpu(1 << 30)
-    assert place().draft.options.ctx_size == 0
-
-
-def test_it_takes_as_much_as_the_context_that_the_target_will_have(gpu, vocabulary):
-    gpu(1 << 30)
+@on_a_gpu
+def test_it_takes_as_much_as_the_context_that_the_target_will_have(vocabulary):
     by_default = OPTIONS.model_copy(update={"ctx_size": 0})
     stated = OPTIONS.model_copy(update={"ctx_size": vocabulary.info.n_ctx_train * OPTIONS.parallel})
     assert place(target=by_default).taken == place(target=stated).taken
 
 
-def test_on_the_cpu_it_takes_nothing_of_the_gpu(gpu):
-    gpu(1 << 30)
-    placed = place(n_gpu_layers=0)
-    assert placed.taken.keys() == {"CPU"}
+@on_a_gpu
+def test_on_the_cpu_it_takes_nothing_of_the_gpu():
+    assert place(n_gpu_layers=0).taken.keys() == {"CPU"}
 
 
 def test_without_a_gpu_its_weights_are_on_the_cpu():
@@ -232,13 +223,13 @@ def test_without_a_gpu_its_weights_are_on_the_cpu():
     assert placed.draft.options.n_gpu_layers == -1
 
 
-def test_without_a_draft_model_nothing_is_placed(gpu):
-    gpu(1 << 30)
+@on_a_gpu
+def test_without_a_draft_model_nothing_is_placed():
     alone = Load(model=builtin_target(), options=OPTIONS)
     assert place_draft_model(alone) is alone
 
 
-def test_heads_in_a_file_of_their_own_are_counted_by_its_size(gpu, tmp_path):
-    gpu(1 << 30)
+@on_a_gpu
+def test_heads_in_a_file_of_their_own_are_counted_by_its_size(tmp_path):
     eagle = write_tiny_eagle(tmp_path / "eagle.gguf")
     assert place(load(eagle)).taken == {"GPU0": eagle.stat().st_size}

@@ -48,15 +48,16 @@ def names(events, kind=Started):
 # Limits
 
 
-def test_a_batch_has_room_for_every_slot():
-    with pytest.raises(ValueError, match="one token of every slot"):
-        make_engine(make_limits(n_slots=3, n_batch=2))
-
-
-def test_the_cache_has_room_for_one_whole_sequence():
-    make_engine(make_limits(n_ctx=99, n_ctx_sequence=100))
-    with pytest.raises(ValueError, match="one whole sequence"):
-        make_engine(make_limits(n_ctx=98, n_ctx_sequence=100))
+@pytest.mark.parametrize(
+    ("limits", "complaint"),
+    [
+        ({"n_slots": 3, "n_batch": 2}, "one token of every slot"),
+        ({"n_ctx": 98, "n_ctx_sequence": 100}, "one whole sequence"),
+    ],
+)
+def test_there_is_room_for_every_slot_and_for_one_whole_sequence(limits, complaint):
+    with pytest.raises(ValueError, match=complaint):
+        make_engine(make_limits(**limits))
 
 
 @pytest.mark.parametrize("n_prompt", [0, 100])
@@ -210,14 +211,11 @@ def test_caches_are_cut_back_before_a_wait():
     assert harness.edits == []
 
 
-def test_after_a_full_cache_the_next_step_does_not_wait():
-    harness = drafting(policy="sync", sources=["a"])
-    harness.find_no_room()
-    assert not harness.waits
-
-
-def test_a_model_that_cannot_trim_waits_for_no_drafts():
-    harness = drafting(policy="sync", sources=["a"], traits=MemoryTraits(n_rollback=0))
+@pytest.mark.parametrize("traits", [STATE, MemoryTraits()], ids=["cannot trim", "has found no room"])
+def test_a_model_waits_for_no_drafts_that(traits):
+    harness = drafting(policy="sync", sources=["a"], traits=traits)
+    if traits != STATE:
+        harness.find_no_room()
     assert not harness.waits
 
 
@@ -289,21 +287,14 @@ def test_a_prompt_is_read_in_small_pieces_while_others_generate():
     assert [len(span.tokens) for span in harness.spans] == [1, 3]
 
 
-def test_two_prompts_share_a_batch():
-    harness = EngineHarness(n_batch=8)
-    harness.submit("s", [4] * 6)
-    harness.submit("t", [5] * 6)
-    harness.step()
-    assert [len(span.tokens) for span in harness.spans] == [6, 2]
-
-
-def test_a_prompt_is_not_begun_before_there_is_room_in_a_batch():
+@pytest.mark.parametrize(("n_batch", "lengths"), [(8, [6, 2]), (4, [4])])
+def test_two_prompts_share_a_batch_if_it_has_room_for_both(n_batch, lengths):
     """One token of it in a step with another prompt would cost as much attention as 64 (a tile)."""
-    harness = EngineHarness(n_batch=4)
+    harness = EngineHarness(n_batch=n_batch)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
     harness.step()
-    assert [(span.slot, len(span.tokens)) for span in harness.spans] == [(0, 4)]
+    assert [len(span.tokens) for span in harness.spans] == lengths
 
 
 def test_when_cells_run_out_the_youngest_steps_back_and_goes_on_later():
@@ -337,28 +328,21 @@ def test_a_preempted_sequence_runs_before_those_that_wait():
 # Caches that outlive their sequences
 
 
-@pytest.mark.parametrize(
-    ("limits", "prompts", "n_cached"),
-    [
-        pytest.param({}, [LONG, TEXT[:12]], 11, id="an earlier text is continued"),
-        pytest.param(
-            {},
-            [[1, 4, *[5] * 10], [1, 4, *[6] * 10], [1, 4, *[5] * 10, 7]],
-            12,
-            id="a common beginning alone overwrites no other text",
-        ),
-        pytest.param(
-            {}, [[1] * 10, [4] * 10, [5] * 10, [4] * 10], 9, id="a new text does not take the slot used last"
-        ),
-        pytest.param({}, [[1] * 10, [4] * 10, [5] * 10, [1] * 10], 0, id="it takes the other one"),
-        pytest.param(
-            {"n_slots": 3}, [[1] * 40, [4] * 40, [5] * 40, [4] * 41], 40, id="the newest caches stay"
-        ),
-        pytest.param({"n_slots": 3}, [[1] * 40, [4] * 40, [5] * 40, [1] * 40], 0, id="the oldest makes room"),
-        pytest.param({"traits": STATE}, [LONG, TEXT[:8]], 0, id="a state cannot be cut"),
-        pytest.param({"traits": STATE}, [LONG, TEXT[:15]], 11, id="a state is used whole"),
-    ],
-)
+FOUND = {
+    "an earlier text is continued": ({}, [LONG, TEXT[:12]], 11),
+    "a common beginning alone overwrites no other text": (
+        *({}, [[1, 4, *[5] * 10], [1, 4, *[6] * 10], [1, 4, *[5] * 10, 7]], 12),
+    ),
+    "a new text does not take the slot used last": ({}, [[n] * 10 for n in (1, 4, 5, 4)], 9),
+    "it takes the other one": ({}, [[n] * 10 for n in (1, 4, 5, 1)], 0),
+    "the newest caches stay": ({"n_slots": 3}, [[1] * 40, [4] * 40, [5] * 40, [4] * 41], 40),
+    "the oldest makes room": ({"n_slots": 3}, [[n] * 40 for n in (1, 4, 5, 1)], 0),
+    "a state cannot be cut": ({"traits": STATE}, [LONG, TEXT[:8]], 0),
+    "a state is used whole": ({"traits": STATE}, [LONG, TEXT[:15]], 11),
+}
+
+
+@pytest.mark.parametrize(("limits", "prompts", "n_cached"), FOUND.values(), ids=FOUND)
 def test_a_prompt_finds_cached(limits, prompts, n_cached):
     harness = EngineHarness(n_ctx=100, **limits)
     found = [harness.complete(str(i), prompt, max_tokens=10) for i, prompt in enumerate(prompts)]
@@ -882,8 +866,8 @@ def test_where_others_run_what_waits_is_only_looked_at():
     seconds.clear()
     harness.next()
     harness.submit("t", tokens=LONG, max_tokens=9)
-    harness.next()
-    harness.next()
+    for _ in range(2):
+        harness.next()
     assert seconds[0] == seconds[1] > seconds[2] == 0.0
 
 
@@ -994,16 +978,11 @@ def test_the_next_turn_of_a_session_reads_what_is_new(memory):
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_a_prompt_that_is_sent_again_is_not_read_again(memory):
-    session = Session(memory)
-    assert session.ask(session.prompt) == len(session.prompt) - 1
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_an_answer_that_comes_back_otherwise_is_read_again_and_nothing_else(memory):
+@pytest.mark.parametrize("n_new", [0, 30], ids=["a prompt that is sent again", "an answer that is changed"])
+def test_what_was_read_of_a_prompt_is_not_read_again(memory, n_new):
     session = Session(memory)
     n_known = len(session.prompt)
-    assert session.ask([*session.prompt, *session.some(30)]) >= n_known - 1
+    assert session.ask([*session.prompt, *session.some(n_new)]) >= n_known - 1
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

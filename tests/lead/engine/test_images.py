@@ -28,13 +28,9 @@ def with_images(*keys, kind=GRID, before=BEFORE, after=AFTER):
     return {"tokens": [*tokens, *after], "images": tuple(images)}
 
 
-def answers(events, sequence="s"):
-    return [
-        token
-        for event in events
-        if isinstance(event, Committed) and event.sequence == sequence
-        for token in event.tokens
-    ]
+def answers(events):
+    steps = [each for each in events if isinstance(each, Committed) and each.sequence == "s"]
+    return [token for step in steps for token in step.tokens]
 
 
 def truth(**request):
@@ -72,12 +68,13 @@ def cached_after_leaving(n_steps):
     return run.complete("t", max_tokens=1, **with_images("a"))
 
 
-def test_an_image_that_was_being_read_when_its_client_left_is_read_again():
-    assert cached_after_leaving(2) == len(BEFORE)
-
-
-def test_an_image_is_kept_if_its_client_leaves_later():
-    assert cached_after_leaving(3) == len(BEFORE) + N_ROWS + len(AFTER) - 1
+@pytest.mark.parametrize(
+    ("n_steps", "n_cached"),
+    [(2, len(BEFORE)), (3, len(BEFORE) + N_ROWS + len(AFTER) - 1)],
+    ids=["it was being read", "it was read"],
+)
+def test_an_image_is_kept_if_it_was_read_when_its_client_left(n_steps, n_cached):
+    assert cached_after_leaving(n_steps) == n_cached
 
 
 def test_an_image_is_all_that_a_step_reads_of_prompts():
@@ -170,27 +167,21 @@ def test_an_image_without_room_is_tried_again_with_more():
 
 
 @pytest.mark.parametrize(
-    ("limits", "request_options", "reason"),
+    ("limits", "options", "after", "reason"),
     [
-        ({}, {"n_keep": 2}, "--context-shift"),
-        ({"batch_sizes": InvariantSizes((1, 2), (1, 2))}, {}, "--exact off"),
-        ({"n_ubatch": 8}, {}, "--ubatch-size 12"),
+        ({}, {"n_keep": 2}, AFTER, "--context-shift"),
+        ({"batch_sizes": InvariantSizes((1, 2), (1, 2))}, {}, AFTER, "--exact off"),
+        ({"n_ubatch": 8}, {}, AFTER, "--ubatch-size 12"),
+        ({}, {}, [], "has to end with text"),
     ],
 )
-def test_what_images_cannot_have_is_refused_with_the_reason(limits, request_options, reason):
+def test_what_images_cannot_have_is_refused_with_the_reason(limits, options, after, reason):
     run = EngineHarness(**limits)
-    run.submit(max_tokens=9, **with_images("a", kind=WHOLE), **request_options)
+    run.submit(max_tokens=9, **with_images("a", kind=WHOLE, after=after), **options)
     (failed,) = run.drain() or run.engine.pop_events()
     assert isinstance(failed, Failed)
     assert reason in failed.reason
     assert failed.param == "messages"
-
-
-def test_a_prompt_that_ends_with_an_image_is_refused():
-    run = EngineHarness()
-    run.submit(max_tokens=9, **with_images("a", after=[]))
-    (failed,) = run.engine.pop_events()
-    assert "has to end with text" in failed.reason
 
 
 def test_heads_of_the_target_refuse_images():

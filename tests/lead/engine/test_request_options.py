@@ -36,13 +36,7 @@ def test_no_tokens_means_that_the_prompt_is_read_and_kept():
     assert of(Started, run.drain())[0].n_cached == 9
 
 
-def test_a_requested_slot_is_given():
-    run = EngineHarness(n_slots=3)
-    run.submit(tokens=PROMPT, slot=2)
-    assert of(Started, run.drain())[0].slot == 2
-
-
-def test_who_waits_for_a_taken_slot_does_not_hold_up_others():
+def test_a_requested_slot_is_given_and_who_waits_for_it_does_not_hold_up_others():
     run = EngineHarness(n_slots=2)
     run.submit("a", PROMPT, slot=1)
     run.submit("b", PROMPT, slot=1)

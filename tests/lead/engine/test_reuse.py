@@ -95,8 +95,12 @@ def test_a_text_stays_until_it_has_cost_others_as_much_as_moving_it(measured, id
     assert made.n_step == n_parts * (PART // measured[0])
 
 
-def test_a_price_of_nothing_is_no_error():
-    assert price(25_000, GB, 0.03, 0.0).idle_steps == 4
+def test_a_price_of_nothing_is_no_error_and_does_not_last():
+    made = price(25_000, GB, 0.03, 0.0)
+    assert made.idle_steps == 4
+    for _ in range(20):
+        made.learn([Snapshot("text", 1, PART // 25_000)], 0.003, 0.03)
+    assert made.n_step == 2 * (PART // 25_000)
 
 
 def test_one_small_slow_text_changes_little():
@@ -141,13 +145,6 @@ def test_a_machine_that_slept_during_a_move_changes_the_price_little():
         made.learn([Snapshot("text", 1, 256)], seconds, 0.01)
     assert made.pays(1000)
     assert made.idle_steps < 4 * before
-
-
-def test_a_price_of_nothing_does_not_last():
-    made = price(25_000, GB, 0.03, 0.0)
-    for _ in range(20):
-        made.learn([Snapshot("text", 1, PART // 25_000)], 0.003, 0.03)
-    assert made.n_step == 2 * (PART // 25_000)
 
 
 @pytest.mark.parametrize("step_seconds", [1e-9, 1e9])

@@ -72,14 +72,13 @@ def test_in_one_pool_of_cells(tiny_model, architecture):
     assert n_wrong(Traffic(tiny_model(architecture))) == 0
 
 
-def test_with_windows_beside_recurrent_states(tiny_model):
-    """In one pool of cells one or two rows were wrong."""
-    assert n_wrong(Traffic(tiny_model("lfm2"), seed=2), 150) == 0
-
-
-def test_after_rolling_back_recurrent_states(tiny_model):
-    """Where another pass had followed, one to six rows were wrong, of some seeds."""
-    assert n_wrong(Traffic(tiny_model("qwen35"), seed=3), 150) == 0
+@pytest.mark.parametrize(
+    ("architecture", "seed"),
+    [("lfm2", 2), ("qwen35", 3)],
+    ids=["windows beside recurrent states", "another pass before rolling them back"],
+)
+def test_where_some_rows_were_wrong(tiny_model, architecture, seed):
+    assert n_wrong(Traffic(tiny_model(architecture), seed=seed), 150) == 0
 
 
 @pytest.mark.parametrize(
@@ -155,13 +154,11 @@ def test_with_a_cache_of_fewer_bits(tiny_model, architecture, cache_type):
         ("gemma3", {}),
         ("gemma3", {"swa_full": True}),
         more("llama4", {"swa_full": True}),  # windows that begin at multiples of their length
-        more("gpt-oss", {}),
-        more("deepseek2", {}),
+        *(more(architecture, {}) for architecture in ("gpt-oss", "deepseek2", "lfm2", "jamba")),
         ("qwen35", {}),
         more("qwen35", {"kv_unified": False}),
         ("mamba2", {}),
-        more("lfm2", {}),
-        more("jamba", {}),
+        ("qwen2vl", {"images": "grid"}),
     ],
 )
 def test_after_restarts_with_texts_from_disk(tiny_model, tmp_path, architecture, options):
@@ -233,12 +230,6 @@ def test_after_context_shifts(tiny_model, architecture, options):
 )
 def test_with_images_in_prompts(tiny_model, architecture, options):
     assert n_wrong(Traffic(tiny_model(architecture), **options), 60) == 0
-
-
-def test_with_images_after_restarts(tiny_model, tmp_path):
-    run = run_with_restarts(Traffic(tiny_model("qwen2vl"), images="grid", disk=tmp_path))
-    assert run.n_read >= 5
-    assert run.comparison.n_wrong(BOUND) == 0
 
 
 def test_with_images_when_the_cells_run_out(tiny_model):

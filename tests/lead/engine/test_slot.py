@@ -19,22 +19,29 @@ def slot_of(n_cached, n_prompt, n_generated, traits=PLAIN, checkpoints=()):
     return Slot(cache, sequence)
 
 
-def test_the_last_token_of_a_prompt_makes_a_slot_generate():
-    assert slot_of(4, 5, 0).is_generating
-    assert not slot_of(3, 5, 0).is_generating
-
-
-def test_replayed_tokens_do_not_make_a_slot_read_a_prompt():
-    assert slot_of(4, 5, 3, REPLAYING).is_generating
-
-
-def test_a_prompt_is_not_replayed():
-    assert not slot_of(1, 5, 0, REPLAYING).is_generating
-
-
-def test_a_text_that_must_be_read_again_is_like_a_prompt():
-    assert not slot_of(4, 5, 3, PLAIN).is_generating
-    assert not slot_of(4, 5, MAX_REPLAY + MAX_DEPTH, REPLAYING).is_generating
+@pytest.mark.parametrize(
+    ("n_cached", "n_generated", "traits", "generates"),
+    [
+        (4, 0, PLAIN, True),
+        (3, 0, PLAIN, False),
+        (4, 3, REPLAYING, True),
+        (1, 0, REPLAYING, False),
+        (4, 3, PLAIN, False),
+        (4, MAX_REPLAY + MAX_DEPTH, REPLAYING, False),
+    ],
+    ids=[
+        "the last of a prompt",
+        "a prompt",
+        "replayed",
+        "a prompt is not replayed",
+        "read again",
+        "too much",
+    ],
+)
+def test_a_slot_generates_that_has_a_token_to_decode_or_a_few_to_replay(
+    n_cached, n_generated, traits, generates
+):
+    assert slot_of(n_cached, 5, n_generated, traits).is_generating == generates
 
 
 @pytest.mark.parametrize(("n_cached", "n"), [(0, 3), (2, 1), (3, 4), (6, 1), (7, 3), (9, 1)])

@@ -39,6 +39,15 @@ class Room:
         return [slot.sequence.id for slot in self.slots.running()]
 
 
+def left(tokens=(1, 2, 3), **limits):
+    """A room with what a sequence has left behind."""
+    room = Room(**limits)
+    room.enter(tokens=tokens)
+    room.decode()
+    room.leave("s")
+    return room
+
+
 def test_only_if_idle_starts_beside_others_when_room_is_short():
     room = Room()
     assert len(room.enter("s", only_if_idle=True)) == 1, "one alone always starts"
@@ -88,21 +97,18 @@ def test_where_answers_have_other_bits_they_serve_no_prompt():
     assert room.enter("b", [1, 2, 3, 7, 8]) == [Started(sequence="b", n_cached=3)]
 
 
-def test_where_answers_have_other_bits_they_still_serve_the_same_sequence():
-    room = Room(n_slots=1, batch_sizes=OTHER_WIDTHS, own_cells=True)
-    room.enter("a", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("limits", "options"),
+    [({"batch_sizes": OTHER_WIDTHS, "own_cells": True}, {}), ({}, {"cache_prompt": False})],
+    ids=["where answers have other bits", "who wants no cached prompt"],
+)
+def test_what_was_decoded_still_serves_the_same_sequence_after_it_gave_way(limits, options):
+    room = Room(n_slots=1, **limits)
+    room.enter("a", [1, 2, 3], **options)
     room.decode()
     room.decode()
     room.slots.preempt(room.slots.running()[0])
     assert room.slots.admit(only_if_idle=False) == [Started(sequence="a", n_cached=4, again=True)]
-
-
-def test_who_wants_no_cached_prompt_still_reuses_what_it_had_decoded_before_it_gave_way():
-    room = Room(n_slots=1)
-    room.enter("s", cache_prompt=False)
-    room.decode()
-    room.slots.preempt(room.slots.running()[0])
-    assert room.slots.admit(only_if_idle=False)[0].n_cached == 3
 
 
 def test_it_waits_until_all_of_the_beginning_is_there():
@@ -171,15 +177,10 @@ class TestCheckpoints:
             if not slot.n_to_decode:
                 slot.sequence.tokens.append(7)
 
-    def test_agents_that_come_together_read_their_instructions_once(self, room):
-        assert self.ask(room, "a", [1, 2], checkpoints=(40,)) == [("a", 0)]
-        assert self.ask(room, "b", [3, 4], checkpoints=(40,)) == []
-        self.decode(room)
-        assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
-
-    def test_one_that_comes_while_the_beginning_is_being_read_makes_it_a_checkpoint(self, room):
-        self.ask(room, "a", [1, 2])
-        assert self.ask(room, "b", [3, 4]) == []
+    @pytest.mark.parametrize("checkpoints", [(40,), ()], ids=["known", "made for the one that comes"])
+    def test_agents_that_come_together_read_their_instructions_once(self, room, checkpoints):
+        assert self.ask(room, "a", [1, 2], checkpoints=checkpoints) == [("a", 0)]
+        assert self.ask(room, "b", [3, 4], checkpoints=checkpoints) == []
         self.decode(room)
         assert self.ask(room, "c", [5, 6]) == [("b", 40), ("c", 40)]
 
@@ -257,12 +258,16 @@ class TestPromptCache:
         assert room.enter("t", [*LONG, 7, 9])[0].n_cached == 40
         assert room.slots.pop_edits() == []
 
-    def test_a_text_that_has_ended_beside_another_is_moved_after_some_steps(self):
-        room = self.room()
+    def ended_beside_another(self, step_bytes=0):
+        room = self.room(step_bytes=step_bytes)
         room.enter("s", LONG)
         room.enter("t", OTHER)
         room.decode()
         room.leave("t")
+        return room
+
+    def test_a_text_that_has_ended_beside_another_is_moved_after_some_steps(self):
+        room = self.ended_beside_another()
         moved = []
         for _ in range(6):
             room.slots.admit(only_if_idle=False)
@@ -270,14 +275,9 @@ class TestPromptCache:
         assert moved == [False, False, False, False, True, False]
 
     def test_where_moving_takes_long_idle_texts_stay_longer(self):
-        room = self.room(step_bytes=20)
-        room.enter("s", LONG)
-        room.enter("t", OTHER)
-        room.decode()
-        room.leave("t")
-        room.slots.learn_moves(
-            [text(9)], seconds=40.0, step_seconds=4.0
-        )  # a byte a second, a step reads five
+        room = self.ended_beside_another(step_bytes=20)
+        # A byte a second: a step reads five.
+        room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=4.0)
         n_steps = 0
         while Store(1, text(1)) not in self.edits(room):
             n_steps += 1
@@ -292,16 +292,17 @@ class TestPromptCache:
         room.slots.learn_reading(2.1)
         assert self.read(room, "u", LONG) == [Store(0, text(1)), Trim(0, 0)]
 
-    def test_idle_texts_that_are_read_again_more_quickly_stay(self):
-        room = self.room()
+    @pytest.mark.parametrize(
+        ("options", "token_seconds"),
+        [({}, 1.9), ({"stores_idle": False}, None), ({"n_stored": 30}, None)],
+        ids=["they are read again more quickly", "slots have cells of their own", "there is no room"],
+    )
+    def test_idle_texts_stay_where(self, options, token_seconds):
+        room = self.room(**options)
         self.read(room, "s", LONG)
-        room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=1.0)
-        room.slots.learn_reading(1.9)
-        assert self.read(room, "t", OTHER) == []
-
-    def test_where_slots_have_cells_of_their_own_idle_texts_stay(self):
-        room = self.room(stores_idle=False)
-        self.read(room, "s", LONG)
+        if token_seconds:
+            room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=1.0)
+            room.slots.learn_reading(token_seconds)
         assert self.read(room, "t", OTHER) == []
 
     def test_what_another_text_replaces_is_stored(self):
@@ -333,11 +334,6 @@ class TestPromptCache:
         self.read(room, "s", LONG)
         room.slots.free_up_to(30)
         assert room.slots.pop_edits() == [Store(0, text(1)), Trim(0, 0)]
-
-    def test_without_room_idle_texts_stay_where_they_are(self):
-        room = self.room(n_stored=30)
-        self.read(room, "s", LONG)
-        assert self.read(room, "t", OTHER) == []
 
     def test_what_is_loaded_in_parts_has_its_cells_from_the_beginning(self):
         room = Room(n_ctx=100, prompt_cache=PromptCacheSize(500, 1, n_part=10))
@@ -406,27 +402,16 @@ def test_wrong_books_are_noticed(spoil, complaint):
 
 
 def test_steps_are_timed_in_an_empty_slot():
-    room = Room(traits=WINDOWS)
-    room.enter()
-    room.decode()
-    room.leave("s")
-    assert room.slots.find_place(4) == TrialPlace(1, 0, [])
+    assert left(traits=WINDOWS).slots.find_place(4) == TrialPlace(1, 0, [])
 
 
 def test_steps_are_timed_behind_a_text_that_stays():
-    room = Room(n_slots=1)
-    room.enter()
-    room.decode()
-    room.leave("s")
-    place = room.slots.find_place(4)
+    place = left(n_slots=1).slots.find_place(4)
     assert (place.slot, place.n_cached) == (0, 3)
 
 
 def test_what_is_not_valid_any_more_is_removed_before_steps_are_timed():
-    room = Room(n_slots=1)
-    room.enter()
-    room.decode()
-    room.leave("s")
+    room = left(n_slots=1)
     room.slots.evict_idle()
     assert room.slots.find_place(4) == TrialPlace(0, 0, [Trim(0, 0)])
 
@@ -437,8 +422,5 @@ def test_what_is_not_valid_any_more_is_removed_before_steps_are_timed():
     ids=["no cells", "a full slot", "a state that cannot be cut back"],
 )
 def test_without_room_steps_are_not_timed(traits, n_tokens, n_max):
-    room = Room(n_slots=1, traits=traits, n_ctx_sequence=n_max)
-    room.enter()
-    room.decode()
-    room.leave("s")
+    room = left(n_slots=1, traits=traits, n_ctx_sequence=n_max)
     assert room.slots.find_place(n_tokens) is None

@@ -160,6 +160,12 @@ async def start(tmp_path, monkeypatch):
         await front.stop()
 
 
+async def up(start, body="ready()\n" + LISTEN, **options):
+    front = start(body, **options)
+    await front.until(is_up)
+    return front
+
+
 def submission():
     return Submit(sequence="s", tokens=[1], sampling=SamplingParameters(seed=0), max_tokens=None)
 
@@ -181,14 +187,12 @@ async def test_an_engine_that_the_system_cannot_start_is_tried_again(start, monk
         return socketpair()
 
     monkeypatch.setattr(keeper.socket, "socketpair", refuse_once)
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(start)
     assert front.client.state is EngineState.READY
 
 
 async def test_commands_reach_the_engine_in_order(start, tmp_path):
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(start)
     sequence = front.client.submit(submission())
     draft = Draft(sequence=sequence.id, source="desk", base=1, tokens=[2])
     front.client.post_draft(draft)
@@ -209,8 +213,7 @@ async def test_nothing_is_submitted_to_an_engine_that_is_not_ready(start):
 
 @pytest.mark.parametrize("max_queue", [0, 2])
 async def test_a_request_beyond_the_queue_is_refused_but_the_slots_are_filled(start, max_queue):
-    front = start("ready()\n" + LISTEN, max_queue=max_queue)
-    await front.until(is_up)
+    front = await up(start, max_queue=max_queue)
     for _ in range(max_queue + 1):
         front.client.submit(submission())
     with pytest.raises(QueueFullError, match=f"{max_queue} more requests wait"):
@@ -315,8 +318,7 @@ async def test_an_engine_that_is_started_again_computes_as_the_first_one_did(sta
 
 async def test_the_engine_is_told_how_often_to_give_a_sign_of_life(start):
     say_load = SAY_LOAD.replace('"policy", "depth"', '"heartbeat_seconds",')
-    front = start(say_load + "say_load(); ready()\n" + LISTEN, timeout=20.0)
-    await front.until(is_up)
+    front = await up(start, say_load + "say_load(); ready()\n" + LISTEN, timeout=20.0)
     assert front.events[0].sequence == '{"heartbeat_seconds": 2.0}'
 
 
@@ -365,8 +367,7 @@ async def test_answers_do_not_outlast_the_wait_for_a_machine_that_is_away(start)
 
 
 async def test_a_stop_ends_the_engine(start):
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(start)
     pid = front.pid
     await front.stop()
     assert (front.client.state, front.pid, front.lost) == (EngineState.STOPPED, None, [])
@@ -376,20 +377,19 @@ async def test_a_stop_ends_the_engine(start):
 
 async def test_after_the_end_no_descriptor_is_held_back(start):
     before = n_open()
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(start)
     await front.stop()
     assert n_open() <= before
 
 
 async def test_drafts_that_the_engine_does_not_read_are_replaced_by_newer_ones(start, tmp_path):
-    front = start(
+    front = await up(
+        start,
         "ready()\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
         "signal.sigwait([signal.SIGUSR1])\n"
         "for _ in range(500):\n    notes.open('a').write(commands.readline())\n"
-        """say('{"type": "finished", "sequence": "x", "reason": "stop"}\\n')\n""" + LISTEN
+        """say('{"type": "finished", "sequence": "x", "reason": "stop"}\\n')\n""" + LISTEN,
     )
-    await front.until(is_up)
     sequence = front.client.submit(submission())
     for base in range(20_000):
         front.client.post_draft(Draft(sequence=sequence.id, source="desk", base=base, tokens=[2]))
@@ -425,8 +425,7 @@ ERASE = ActOnSlot(action="erase", slot=0)
 
 
 async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(start)
     front.client.connect(SetBacks(names=["desk"]))
     front.client.set_policy("sync", 7)
     front.client.connect(SetBacks(names=[]))
@@ -436,12 +435,12 @@ async def test_policy_and_sources_reach_a_running_engine(start, tmp_path):
 
 
 async def test_an_engine_that_is_started_again_has_the_policy_of_last(start):
-    front = start(
+    front = await up(
+        start,
         SAY_LOAD
         + "if first_time():\n    ready(); commands.readline(); sys.exit(3)\nsay_load(); ready()\n"
-        + LISTEN
+        + LISTEN,
     )
-    await front.until(is_up)
     front.client.set_policy("sync", 7)
     await front.until(lambda front: front.events.count(UP) == 2)
     assert front.events[1].sequence == '{"policy": "sync", "depth": 7}'
@@ -455,8 +454,9 @@ async def test_a_policy_set_before_the_engine_is_ready_is_not_lost(start):
 
 
 async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, tmp_path):
-    front = start("if first_time():\n    ready(); commands.readline(); sys.exit(3)\nready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(
+        start, "if first_time():\n    ready(); commands.readline(); sys.exit(3)\nready()\n" + LISTEN
+    )
     front.client.connect(SetBacks(names=["desk"]))
     await front.until(lambda front: front.events == [UP, UP])
     await front.stop()
@@ -464,8 +464,7 @@ async def test_an_engine_that_is_started_again_is_told_who_is_connected(start, t
 
 
 async def test_a_question_gets_its_reply(start, tmp_path):
-    front = start(ANSWERS)
-    await front.until(is_up)
+    front = await up(start, ANSWERS)
     assert await asyncio.gather(front.client.ask(Explain()), front.client.ask(ERASE)) == [
         REPORT,
         SlotActed(n_tokens=5),
@@ -481,16 +480,16 @@ async def test_a_question_gets_its_reply(start, tmp_path):
 @pytest.mark.parametrize(("may_recover", "error"), [(False, RequestError), (True, UnavailableError)])
 async def test_why_a_question_is_refused_is_said(start, may_recover, error):
     answer = f'answer = {{"reason": "no text", "may_recover": {may_recover}}}'
-    front = start(ANSWERS.replace('answer = {"reply": {"report": {"n": 1}, "n_tokens": 5}}', answer))
-    await front.until(is_up)
+    front = await up(
+        start, ANSWERS.replace('answer = {"reply": {"report": {"n": 1}, "n_tokens": 5}}', answer)
+    )
     with pytest.raises(error, match="no text"):
         await front.client.ask(ERASE)
 
 
 async def test_a_question_that_only_looks_is_not_waited_for_without_end(start, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
-    front = start("ready()\n" + LISTEN)
-    await front.until(is_up)
+    front = await up(start)
     for _ in range(3):
         with pytest.raises(UnavailableError, match="not replied"):
             await front.client.ask(Explain())
@@ -500,8 +499,7 @@ async def test_a_question_that_only_looks_is_not_waited_for_without_end(start, t
 
 @pytest.mark.parametrize(("question", "reply"), [(Explain(), REPORT), (ERASE, SlotActed(n_tokens=5))])
 async def test_an_engine_that_dies_answers_nothing_and_the_next_one_does(start, question, reply):
-    front = start(DIES_WHEN_ASKED + ANSWERS)
-    await front.until(is_up)
+    front = await up(start, DIES_WHEN_ASKED + ANSWERS)
     with pytest.raises(UnavailableError, match="ended"):
         await front.client.ask(question)
     await front.until(lambda front: front.events == [UP, UP])

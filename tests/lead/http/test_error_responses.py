@@ -71,27 +71,20 @@ async def test_refusals_of_middlewares_have_anthropics_shape_at_its_paths(lead):
     assert await shape_of(only_health(app), "/v1/messages") == (503, "overloaded_error")
 
 
+HUGE = {"content-length": "99999999", "content-type": "application/json"}
+
+
 @pytest.mark.parametrize(
     ("path", "method", "headers", "expected"),
     [
-        (
-            "/v1/messages",
-            "POST",
-            {"content-length": "9", "content-type": "x"},
-            (415, "invalid_request_error"),
-        ),
-        ("/v1/messages", "GET", {}, (405, "invalid_request_error")),
-        ("/v1/messages/batches", "POST", {}, (404, "not_found_error")),
-        (
-            "/v1/messages",
-            "POST",
-            {"content-length": "99999999", "content-type": "application/json"},
-            (413, "request_too_large"),
-        ),
+        ("", "POST", {"content-length": "9", "content-type": "x"}, (415, "invalid_request_error")),
+        ("", "GET", {}, (405, "invalid_request_error")),
+        ("/batches", "POST", {}, (404, "not_found_error")),
+        ("", "POST", HUGE, (413, "request_too_large")),
     ],
 )
 async def test_refusals_of_http_have_anthropics_shape_at_its_paths(lead, path, method, headers, expected):
-    assert await shape_of(lead.app, path, method, **headers) == expected
+    assert await shape_of(lead.app, f"/v1/messages{path}", method, **headers) == expected
 
 
 async def test_the_length_of_an_error_is_that_of_its_shape(lead):
@@ -103,45 +96,39 @@ async def test_a_path_that_only_begins_like_anthropics_has_openais_shape(client)
     assert "param" in (await client.post("/v1/messagesx")).json()["error"]
 
 
+TEXT, NATIVE = "/v1/completions", "/completion"
 TEXT_OR_IDS = "Input should be a valid string or a valid list"
+NO_CONTENT = {"max_tokens": 1, "messages": [{"role": "user"}]}
 
 
 @pytest.mark.parametrize(
     ("url", "fields", "message"),
     [
-        ("/v1/completions", {"prompt": None}, f"prompt: {TEXT_OR_IDS}"),
-        ("/v1/completions", {"prompt": [1, "a"]}, "prompt.1: Input should be a valid integer"),
-        ("/v1/completions", {"prompt": [[1, "a"]]}, "prompt.0.1: Input should be a valid integer"),
-        (
-            "/completion",
-            {"prompt": 3},
-            "prompt: Input should be a valid string or a valid dictionary or a valid list",
-        ),
-        ("/completion", {"prompt": {}}, "prompt.prompt_string: Field required"),
-        ("/v1/completions", {"prompt": "x", "stop": 5}, f"stop: {TEXT_OR_IDS}"),
-        ("/v1/completions", {"prompt": "x", "stop": ["a", 5]}, "stop.1: Input should be a valid string"),
-        (
-            "/v1/completions",
-            {"prompt": "x", "logit_bias": {"str": "bad"}},
-            "logit_bias.str: Input should be a valid number or False",
-        ),
+        (TEXT, {"prompt": None}, f"prompt: {TEXT_OR_IDS}"),
+        (TEXT, {"prompt": [1, "a"]}, "prompt.1: Input should be a valid integer"),
+        (TEXT, {"prompt": [[1, "a"]]}, "prompt.0.1: Input should be a valid integer"),
+        (NATIVE, {"prompt": 3}, f"prompt: {TEXT_OR_IDS.replace('or', 'or a valid dictionary or')}"),
+        (NATIVE, {"prompt": {}}, "prompt.prompt_string: Field required"),
+        (TEXT, {"stop": 5}, f"stop: {TEXT_OR_IDS}"),
+        (TEXT, {"stop": ["a", 5]}, "stop.1: Input should be a valid string"),
+        (TEXT, {"logit_bias": {"str": "bad"}}, "logit_bias.str: Input should be a valid number or False"),
         (
             "/v1/chat/completions",
-            {"messages": [{"role": "user", "content": "x"}], "tool_choice": {"type": "function"}},
+            {"tool_choice": {"type": "function"}},
             "tool_choice.function: Field required",
         ),
-        (
-            "/v1/messages",
-            {"max_tokens": 1, "messages": [{"role": "user"}]},
-            "messages.0.content: Field required",
-        ),
+        ("/v1/messages", NO_CONTENT, "messages.0.content: Field required"),
         ("/v1/responses", {"input": 3}, f"input: {TEXT_OR_IDS}"),
-        ("/v1/completions", {}, "prompt: Field required"),
     ],
 )
 async def test_what_no_form_of_a_field_allows_is_explained_by_the_nearest_ones(client, url, fields, message):
-    response = await client.post(url, json=fields)
+    needed = {TEXT: {"prompt": "x"}, "/v1/chat/completions": ASK}.get(url, {})
+    response = await client.post(url, json=needed | fields)
     assert (response.status_code, response.json()["error"]["message"]) == (400, message)
+
+
+async def test_a_field_that_is_missing_is_named(client):
+    assert (await client.post(TEXT, json={})).json()["error"]["message"] == "prompt: Field required"
 
 
 # What routers are told

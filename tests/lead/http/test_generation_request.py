@@ -29,18 +29,9 @@ async def submitted(lead, client, **fields):
     return lead.engine.submitted
 
 
-SAMPLING = [
-    ("dry_multiplier", 0.8, 0.8),
-    ("dry_base", 1.5, 1.5),
+SAMPLING = [  # each reaches the engine: tests/lead/chat/test_sampling_fields.py
     ("dry_base", 0.5, 1.75),
-    ("dry_allowed_length", 3, 3),
-    ("dry_penalty_last_n", 64, 64),
     ("dry_sequence_breakers", ["\n", "x"], ("\n", "x")),
-    ("xtc_probability", 0.5, 0.5),
-    ("xtc_threshold", 0.2, 0.2),
-    ("top_n_sigma", 1.0, 1.0),
-    ("dynatemp_range", 0.4, 0.4),
-    ("dynatemp_exponent", 2.0, 2.0),
     ("samplers", ["top_k", "typical_p", "min-p", "temperature"], ("top_k", "typ_p", "min_p", "temperature")),
     ("samplers", "kyt", ("top_k", "typ_p", "temperature")),
     ("samplers", "edskypmxt", DEFAULT_SAMPLERS),
@@ -51,7 +42,7 @@ SAMPLING = [
 
 
 @pytest.mark.parametrize(("name", "value", "expected"), SAMPLING)
-async def test_sampling_fields_reach_the_engine(lead, client, name, value, expected):
+async def test_sampling_fields_mean_what_they_mean_to_llama_server(lead, client, name, value, expected):
     (request,) = await submitted(lead, client, **{name: value})
     assert getattr(request.sampling, name, None) == expected
 
@@ -217,74 +208,54 @@ async def test_without_keys_all_texts_have_one_owner(lead, client):
     assert [request.owner for request in await submitted(lead, client)] == [0]
 
 
-WRONG = [
-    ({"messages": []}, "messages"),
-    ({"messages": "hi"}, "messages"),
-    ({"messages": [{"content": "x"}]}, "messages"),
-    ({"chat_template_kwargs": {"enable_thinking": 1}}, "chat_template_kwargs"),
-    ({"continue_final_message": True}, "continue_final_message"),
-    ({"temperature": -1}, "temperature"),
-    ({"temperature": "hot"}, "temperature"),
-    ({"temperature": True}, "temperature"),
-    ({"top_p": 2}, "top_p"),
-    ({"min_p": -0.1}, "min_p"),
-    ({"typical_p": 1.1}, "typical_p"),
-    ({"top_k": 1.5}, "top_k"),
-    ({"repeat_penalty": 0}, "repeat_penalty"),
-    ({"repeat_last_n": -2}, "repeat_last_n"),
-    ({"seed": -(2**63) - 1}, "seed"),
-    ({"seed": 2**64}, "seed"),
-    ({"max_tokens": -3}, "max_tokens"),
-    ({"max_tokens": "many"}, "max_tokens"),
-    ({"n": 0}, "n"),
-    ({"stop": 3}, "stop"),
-    ({"stream": "yes"}, "stream"),
-    ({"logit_bias": {"4096": 1}}, "logit_bias"),
-    ({"logit_bias": {"-5": 1}}, "logit_bias"),
-    ({"logit_bias": {"1e3": 1}}, "logit_bias"),
-    ({"logit_bias": {"1.5": 1}}, "logit_bias"),
-    ({"logit_bias": [[1]]}, "logit_bias"),
-    ({"logit_bias": {"5": 1e10}}, "logit_bias"),
-    ({"logit_bias": [[5, 10**400]]}, "logit_bias"),
-    ({"logit_bias": [[False, 1]]}, "logit_bias"),
-    ({"repeat_penalty": 1e-7}, "repeat_penalty"),
-    ({"ignore_eos": "no"}, "ignore_eos"),
-    ({"grammar": "root ::= ("}, "grammar"),
-    ({"grammar": "root ::= <|no such token|>"}, "grammar"),
-    ({"grammar": 'root ::= "a"', "json_schema": {}}, "grammar"),
-    ({"json_schema": {"type": "text"}}, "json_schema"),
-    ({"json_schema": 3}, "json_schema"),
-    ({"mirostat": 2}, "mirostat"),
-    ({"samplers": ["top_k", "magic"]}, "samplers"),
-    ({"samplers": "kz"}, "samplers"),
-    ({"dry_multiplier": -1.0}, "dry_multiplier"),
-    ({"dry_sequence_breakers": ["x" * 100]}, "dry_sequence_breakers"),
-    ({"xtc_probability": 1.5}, "xtc_probability"),
-    ({"n_probs": 21}, "n_probs"),
-    ({"top_logprobs": 3}, "top_logprobs"),
-    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-    ({"n_probs": -1}, "n_probs"),
-    ({"id_slot": 4}, "id_slot"),
-    ({"id_slot": -2}, "id_slot"),
-    ({"speculative.n_max": -1}, "speculative.n_max"),
-    ({"speculative": {"n_max": "many"}}, "speculative"),
-    ({"n_predict": -3}, "n_predict"),
-    ({"cache_prompt": "yes"}, "cache_prompt"),
+WRONG = {
+    "messages": ([], "hi", [{"content": "x"}]),
+    "chat_template_kwargs": ({"enable_thinking": 1},),
+    "continue_final_message": (True,),
+    "temperature": (-1, "hot", True),
+    "top_p": (2,),
+    "min_p": (-0.1,),
+    "typical_p": (1.1,),
+    "top_k": (1.5,),
+    "repeat_penalty": (0, 1e-7),
+    "repeat_last_n": (-2,),
+    "seed": (-(2**63) - 1, 2**64),
+    "max_tokens": (-3, "many"),
+    "n_predict": (-3,),
+    "n": (0,),
+    "stop": (3,),
+    "stream": ("yes",),
+    "logit_bias": (
+        *({"4096": 1}, {"-5": 1}, {"1e3": 1}, {"1.5": 1}, {"5": 1e10}),
+        *([[1]], [[5, 10**400]], [[False, 1]]),
+    ),
+    "ignore_eos": ("no",),
+    "grammar": ("root ::= (", "root ::= <|no such token|>"),
+    "json_schema": ({"type": "text"}, 3),
+    "mirostat": (2,),
+    "samplers": (["top_k", "magic"], "kz"),
+    "dry_multiplier": (-1.0,),
+    "dry_sequence_breakers": (["x" * 100],),
+    "xtc_probability": (1.5,),
+    "n_probs": (21, -1),
+    "top_logprobs": (3,),
+    "id_slot": (4, -2),
+    "speculative.n_max": (-1,),
+    "speculative": ({"n_max": "many"},),
+    "cache_prompt": ("yes",),
+}
+TOGETHER = [
+    (CHAT, ASK | {"grammar": 'root ::= "a"', "json_schema": {}}, "grammar"),
+    (CHAT, ASK | {"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    (TEXT, {"prompt": ["x"] * 100, "n": 2}, "n"),
 ]
-
-
-WRONG_OF_COMPLETIONS = [
-    ({"suffix": "end"}, "suffix"),
-    ({"best_of": 3}, "best_of"),
-    ({"logprobs": 21}, "logprobs"),
-    ({"prompt": ["x"] * 100, "n": 2}, "n"),
-]
+OF_COMPLETIONS = {"suffix": "end", "best_of": 3, "logprobs": 21}
 
 
 async def test_an_invalid_field_is_400_and_named(lead, client):
-    wrong = [(CHAT, ASK | fields, param) for fields, param in WRONG]
-    wrong += [(TEXT, {"prompt": "Once"} | fields, param) for fields, param in WRONG_OF_COMPLETIONS]
-    for url, body, param in wrong:
+    wrong = [(CHAT, ASK | {name: value}, name) for name, values in WRONG.items() for value in values]
+    wrong += [(TEXT, {"prompt": "Once", name: value}, name) for name, value in OF_COMPLETIONS.items()]
+    for url, body, param in [*wrong, *TOGETHER]:
         response = await client.post(url, json=body)
         error = response.json()["error"]
         assert (response.status_code, error["type"]) == (400, "invalid_request_error"), body
@@ -292,20 +263,22 @@ async def test_an_invalid_field_is_400_and_named(lead, client):
     assert lead.engine.submitted == []
 
 
-@pytest.mark.parametrize("wanted", [True, False])
-async def test_prompts_are_logged_only_if_enabled(lead, client, caplog, wanted):
+@pytest.mark.parametrize(
+    ("log_prompts", "private_by_default", "private", "logged"),
+    [
+        (True, False, None, True),
+        (False, False, None, False),
+        (True, False, True, False),
+        (True, True, None, False),
+    ],
+)
+async def test_prompts_are_logged_only_if_enabled_and_not_private(  # noqa: PLR0917 - a table's columns
+    lead, client, caplog, log_prompts, private_by_default, private, logged
+):
     caplog.set_level("INFO")
-    lead.use(log_prompts=wanted)
-    await client.post("/v1/completions", json={"prompt": "a secret", "max_tokens": 1})
-    assert ("a secret" in caplog.text) == wanted
-
-
-@pytest.mark.parametrize(("default", "private"), [(False, True), (True, None)])
-async def test_private_prompts_are_not_logged(lead, client, caplog, default, private):
-    caplog.set_level("INFO")
-    lead.use(log_prompts=True, security=SecurityOptions(private_by_default=default))
-    await client.post("/v1/completions", json={"prompt": "a secret", "max_tokens": 1, "private": private})
-    assert "a secret" not in caplog.text
+    lead.use(log_prompts=log_prompts, security=SecurityOptions(private_by_default=private_by_default))
+    await client.post(TEXT, json={"prompt": "a secret", "max_tokens": 1, "private": private})
+    assert ("a secret" in caplog.text) == logged
 
 
 async def two_turns(lead, client, **fields):
@@ -315,20 +288,17 @@ async def two_turns(lead, client, **fields):
     await client.post(CHAT, json={"messages": messages} | fields)
 
 
-async def test_the_next_turn_of_a_chat_has_the_tokens_that_the_model_wrote(lead, client):
-    await two_turns(lead, client)
-    assert lead.goes_on
-
-
-async def test_who_wants_no_cached_prompt_gets_the_tokens_of_the_text(lead, client):
-    await two_turns(lead, client, cache_prompt=False)
-    assert not lead.goes_on
-
-
-async def test_an_exact_text_does_not_depend_on_what_the_lead_remembers(lead, client):
-    lead.engine.ready = lead.engine.ready.model_copy(update={"exactness": Exactness(is_on=True)})
-    await two_turns(lead, client)
-    assert not lead.goes_on
+@pytest.mark.parametrize(
+    ("is_on", "fields", "goes_on"),
+    [(False, {}, True), (False, {"cache_prompt": False}, False), (True, {}, False)],
+    ids=["usually", "who wants no cached prompt", "an exact text"],
+)
+async def test_the_next_turn_of_a_chat_has_the_tokens_that_the_model_wrote(
+    lead, client, is_on, fields, goes_on
+):
+    lead.engine.ready = lead.engine.ready.model_copy(update={"exactness": Exactness(is_on=is_on)})
+    await two_turns(lead, client, **fields)
+    assert lead.goes_on == goes_on
 
 
 @pytest.mark.parametrize("has_checkpoints", [True, False])

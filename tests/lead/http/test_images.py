@@ -53,12 +53,10 @@ async def test_the_same_image_twice_is_two_spans_of_one_key(lead, client):
     assert first.end < second.start
 
 
+PART = {"type": "input_image", "image_url": URL}
 APIS = {
     "chat": (CHAT, asked(image(), text("What?"))),
-    "responses": (
-        "/v1/responses",
-        {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": URL}]}]},
-    ),
+    "responses": ("/v1/responses", {"input": [{"role": "user", "content": [PART]}]}),
     "anthropic": ("/v1/messages", asked(BLOCK) | {"max_tokens": 3}),
     "ollama chat": ("/api/chat", {"messages": [{"role": "user", "content": "What?", "images": [FILE]}]}),
     "ollama generate": ("/api/generate", {"prompt": "What?", "images": [FILE]}),
@@ -104,12 +102,16 @@ async def test_a_model_without_eyes_gets_a_note_for_what_a_tool_shows(lead, clie
     assert "[an image is left out here: this model" in lead.vocabulary.detokenize(request.tokens)
 
 
+ELSEWHERE = "this lead fetches none from elsewhere"
+
+
 @pytest.mark.parametrize(
     ("url", "said"),
     [
-        ("https://example.org/a.png", "this lead fetches none from elsewhere"),
-        ("file:///etc/passwd", "this lead fetches none from elsewhere"),
-        ("data:image/png,x", "this lead fetches none from elsewhere"),
+        *(
+            (url, ELSEWHERE)
+            for url in ("https://example.org/a.png", "file:///etc/passwd", "data:image/png,x")
+        ),
         ("data:image/png;base64,A", "not valid base64"),
     ],
 )

@@ -8,28 +8,24 @@ TEXT, CHAT = {"prompt": "Hi"}, {"messages": [{"role": "user", "content": "Hi"}]}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 OBJECT = {"type": "object", "properties": {"a": {"type": "object", "properties": {"b": {}}}}}
 
+
+def both(name, within, beyond):
+    return [TEXT | {name: within}, TEXT | {name: beyond}]
+
+
 ASKED_FOR = {
     "max_prompt_tokens": (2, "/v1/completions", [{"prompt": [1, 2]}, {"prompt": [1, 2, 3]}], "prompt"),
-    "max_n": (2, "/v1/completions", [TEXT | {"n": 2}, TEXT | {"n": 3}], "n"),
-    "max_prompts": (2, "/v1/completions", [{"prompt": ["a"] * 2}, {"prompt": ["a"] * 3}], "prompt"),
-    "max_stops": (1, "/v1/completions", [TEXT | {"stop": ["a"]}, TEXT | {"stop": ["a", "b"]}], "stop"),
-    "max_stop_characters": (2, "/v1/completions", [TEXT | {"stop": "ab"}, TEXT | {"stop": "abc"}], "stop"),
-    "max_logit_bias": (
-        *(1, "/v1/completions"),
-        *([TEXT | {"logit_bias": {"1": 1}}, TEXT | {"logit_bias": {"1": 1, "2": 1}}], "logit_bias"),
-    ),
-    "max_top_logprobs": (
-        *(2, "/v1/chat/completions"),
-        [CHAT | {"logprobs": True, "top_logprobs": n} for n in (2, 3)],
-        "top_logprobs",
-    ),
+    "max_n": (2, "/v1/completions", both("n", 2, 3), "n"),
+    "max_prompts": (2, "/v1/completions", both("prompt", ["a"] * 2, ["a"] * 3), "prompt"),
+    "max_stops": (1, "/v1/completions", both("stop", ["a"], ["a", "b"]), "stop"),
+    "max_stop_characters": (2, "/v1/completions", both("stop", "ab", "abc"), "stop"),
+    "max_logit_bias": (1, "/v1/completions", both("logit_bias", {"1": 1}, {"1": 1, "2": 1}), "logit_bias"),
+    "max_top_logprobs": (2, "/v1/completions", both("logprobs", 2, 3), "logprobs"),
     "max_grammar_bytes": (
-        *(12, "/v1/completions"),
-        *([TEXT | {"grammar": 'root ::= "a"'}, TEXT | {"grammar": 'root ::= "ab"'}], "grammar"),
+        *(12, "/v1/completions", both("grammar", 'root ::= "a"', 'root ::= "ab"'), "grammar"),
     ),
     "max_schema_depth": (
-        *(2, "/completion"),
-        *([TEXT | {"json_schema": {"type": "object"}}, TEXT | {"json_schema": OBJECT}], "json_schema"),
+        *(2, "/completion", both("json_schema", {"type": "object"}, OBJECT), "json_schema"),
     ),
     "max_tools": (0, "/v1/chat/completions", [CHAT | {"tools": [TOOL] * n} for n in (0, 1)], "tools"),
 }

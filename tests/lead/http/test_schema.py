@@ -3,8 +3,6 @@
 import pytest
 
 from lead.settings.lead_settings import LeadSettings
-from lead.settings.sampling_defaults import SamplingDefaults
-from shared.sampling.parameters import SamplingParameters
 from tests.lead.fakes import N_CTX
 
 CHAT = "/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}]}
@@ -29,8 +27,7 @@ async def test_a_prediction_goes_to_the_engine_as_tokens(lead, client, url, ask)
 @pytest.mark.parametrize("fields", [{}, {"prediction": None}, predict(""), predict([])])
 async def test_without_a_prediction_there_are_no_tokens(lead, client, url, ask, fields):
     lead.will_say("x")
-    response = await client.post(url, json=ask | fields)
-    assert response.status_code == 200
+    assert (await client.post(url, json=ask | fields)).status_code == 200
     assert lead.engine.submitted[0].prediction == []
 
 
@@ -72,18 +69,9 @@ async def test_each_of_several_prompts_gets_the_prediction(lead, client):
 @pytest.mark.parametrize(
     "prediction",
     [
-        "once",
-        3,
-        [],
-        {},
-        {"type": "content"},
-        {"content": "once"},
-        {"type": "text", "content": "once"},
-        {"type": "content", "content": 3},
-        {"type": "content", "content": None},
-        {"type": "content", "content": ["once"]},
+        *("once", 3, [], {}, {"type": "content"}, {"content": "once"}, {"type": "text", "content": "once"}),
+        *({"type": "content", "content": content} for content in (3, None, ["once"], [{"type": "text"}])),
         {"type": "content", "content": [{"type": "image_url", "text": "once"}]},
-        {"type": "content", "content": [{"type": "text"}]},
     ],
 )
 async def test_a_prediction_of_another_shape_is_400(lead, client, url, ask, prediction):
@@ -180,13 +168,6 @@ async def test_props_show_the_defaults(client, given):
     given("--temp 0.1 -n 10")
     shown = (await client.get("/props")).json()["default_generation_settings"]["params"]
     assert (shown["temperature"], shown["n_predict"], shown["top_k"]) == (0.1, 10, 40)
-
-
-def test_without_options_the_defaults_are_those_of_sampling_parameters():
-    assert SamplingDefaults().parameters() == {}
-    plain = SamplingParameters(seed=0)
-    shared = SamplingDefaults.model_fields.keys() & SamplingParameters.model_fields.keys() - {"seed"}
-    assert all(getattr(SamplingDefaults(), name) == getattr(plain, name) for name in shared)
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,9 @@ def test_who_has_another_one_does_not(tmp_path):
         shake_hands(trusting_only(other), context, "whatever")
 
 
-def test_a_folder_that_cannot_be_made_is_an_error(tmp_path):
-    (tmp_path / "file").touch()
+@pytest.mark.parametrize("folder", ["lead", "lead/key.pem/x"], ids=["a damaged key", "no folder"])
+def test_what_cannot_be_kept_is_an_error(tmp_path, folder):
+    server_context(tmp_path / "lead")
+    (tmp_path / "lead" / "key.pem").write_text("no key")
     with pytest.raises(ConfigError, match="cannot keep a certificate"):
-        server_context(tmp_path / "file" / "lead")
-
-
-def test_a_damaged_key_is_an_error(tmp_path):
-    server_context(tmp_path)
-    (tmp_path / "key.pem").write_text("no key")
-    with pytest.raises(ConfigError, match="cannot keep a certificate"):
-        server_context(tmp_path)
+        server_context(tmp_path / folder)

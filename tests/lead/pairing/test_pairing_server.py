@@ -51,14 +51,24 @@ def make(tmp_path, server):
     return make
 
 
+@pytest.fixture
+def pairing(make):
+    """An open one."""
+    pairing = make()
+    pairing.open()
+    return pairing
+
+
+def join(pairing, role="back"):
+    return pairing.join(pairing.invite(role).secret, "desk", "10.0.0.2")
+
+
 async def test_it_is_closed_and_writes_nothing_before_it_is_opened(make, tmp_path):
     assert not make().is_open
     assert not (tmp_path / "lead").exists()
 
 
-async def test_it_opens_once_on_all_addresses(make, server):
-    pairing = make()
-    pairing.open()
+async def test_it_opens_once_on_all_addresses(pairing, server):
     pairing.open()
     assert pairing.is_open
     assert server.states == [("0.0.0.0:5556", {OWN_KEYS: pairing})]
@@ -74,10 +84,8 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
     assert not pairing.is_open
 
 
-async def test_the_next_start_knows_that_it_was_open_and_who_joined(make):
-    pairing = make()
-    pairing.open()
-    member, key = pairing.join(pairing.invite("client").secret, "desk", "10.0.0.2")
+async def test_the_next_start_knows_that_it_was_open_and_who_joined(make, pairing):
+    member, key = join(pairing, "client")
     again = make()
     assert again.was_open
     assert again.members.identify(key) == member.principal
@@ -89,7 +97,7 @@ async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make)
     before = make()
     before.open()
     after = make()
-    _, key = before.join(before.invite("back").secret, "desk", "10.0.0.2")
+    _, key = join(before)
     before.close()
     assert after.members.identify(key) is None
     after.read()
@@ -97,9 +105,7 @@ async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make)
     assert not after.was_open
 
 
-async def test_an_invitation_names_certificate_and_addresses(make, tmp_path):
-    pairing = make()
-    pairing.open()
+async def test_an_invitation_names_certificate_and_addresses(pairing, tmp_path):
     invitation = pairing.invite("back")
     assert invitation.addresses == ("10.0.0.1:5556",)
     assert invitation.fingerprint == fingerprint((tmp_path / "lead" / "certificate.pem").read_text())
@@ -109,28 +115,22 @@ async def test_an_invitation_names_certificate_and_addresses(make, tmp_path):
     )
 
 
-async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, server):
-    pairing = make()
-    pairing.open()
-    member, key = pairing.join(pairing.invite("back").secret, "desk", "10.0.0.2")
+async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, pairing, server):
+    member, key = join(pairing)
     assert pairing.revoke("desk")
     assert server.disconnected == [member.number]
     assert make().members.identify(key) is None
     assert not pairing.revoke("desk")
 
 
-async def test_closing_cuts_members_off_who_stay_members(make, server):
-    pairing = make()
-    pairing.open()
-    member, key = pairing.join(pairing.invite("back").secret, "desk", "10.0.0.2")
+async def test_closing_cuts_members_off_who_stay_members(make, pairing, server):
+    member, key = join(pairing)
     pairing.close()
     assert (server.n_closed, server.disconnected) == (1, [member.number])
     assert make().members.identify(key) == member.principal
 
 
-async def test_who_cannot_be_written_down_has_not_joined(make, tmp_path):
-    pairing = make()
-    pairing.open()
+async def test_who_cannot_be_written_down_has_not_joined(pairing, tmp_path):
     secret = pairing.invite("back").secret
     for path in (tmp_path / "lead").iterdir():
         path.unlink()
@@ -141,10 +141,8 @@ async def test_who_cannot_be_written_down_has_not_joined(make, tmp_path):
     assert list(pairing.members) == []
 
 
-async def test_keys_are_not_written_down(make, tmp_path):
-    pairing = make()
-    pairing.open()
-    _, key = pairing.join(pairing.invite("back").secret, "desk", "10.0.0.2")
+async def test_keys_are_not_written_down(pairing, tmp_path):
+    _, key = join(pairing)
     assert key not in (tmp_path / "lead" / "members.json").read_text()
 
 

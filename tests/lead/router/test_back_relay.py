@@ -62,18 +62,18 @@ async def received(socket):
         return await socket.recv()
 
 
-async def test_messages_pass_in_both_directions(house):
-    await load(house, "a")
-    async with back(house) as socket:
-        assert await received(socket) == "a"
-        await socket.send("x")
-        assert await received(socket) == "x"
+async def code_of_close(socket):
+    with pytest.raises(ConnectionClosed) as closed:
+        await received(socket)
+    return closed.value.rcvd.code
 
 
-async def test_a_back_waits_for_a_model(house):
+async def test_messages_pass_in_both_directions_once_there_is_a_model(house):
     async with back(house) as socket:
         await load(house, "a")
         assert await received(socket) == "a"
+        await socket.send("x")
+        assert await received(socket) == "x"
 
 
 async def test_a_back_gets_the_model_of_its_vocabulary(house):
@@ -95,9 +95,7 @@ async def test_a_back_is_sent_away_when_a_model_of_its_vocabulary_awakes(house):
     async with back(house, "b") as socket:
         assert await received(socket) == "a"
         await load(house, "b")
-        with pytest.raises(ConnectionClosed) as closed:
-            await received(socket)
-        assert closed.value.rcvd.code == 1012
+        assert await code_of_close(socket) == 1012
     async with back(house, "b") as socket:
         assert await received(socket) == "b"
 
@@ -116,18 +114,14 @@ async def test_a_back_is_sent_away_when_its_model_ends(house):
     async with back(house) as socket:
         await received(socket)
         await house["a"].die()
-        with pytest.raises(ConnectionClosed) as closed:
-            await received(socket)
-        assert closed.value.rcvd.code == 1012
+        assert await code_of_close(socket) == 1012
 
 
 async def test_what_is_no_hello_is_refused(house):
     await load(house, "a")
     async with connect(f"ws://127.0.0.1:{house.port}/v1/speculation") as socket:
         await socket.send('{"type": "nothing"}')
-        with pytest.raises(ConnectionClosed) as closed:
-            await received(socket)
-        assert closed.value.rcvd.code == 1008
+        assert await code_of_close(socket) == 1008
 
 
 async def test_a_back_that_leaves_while_it_waits_is_forgotten(house):

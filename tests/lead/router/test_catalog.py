@@ -38,12 +38,16 @@ def names(folder):
     return [name for name, model in find_models(folder).items() if model.origin == FOLDER]
 
 
-def test_a_file_is_called_by_its_name_and_a_folder_with_one_model_by_its_own(folder):
-    assert names(folder("b-Q4_0.gguf", "a/model.gguf", "a/mmproj-F16.gguf")) == ["a", "b-Q4_0"]
-
-
-def test_several_models_of_a_folder_have_the_names_of_their_files(folder):
-    assert names(folder("a/x.gguf", "a/y.gguf")) == ["x", "y"]
+@pytest.mark.parametrize(
+    ("files", "called"),
+    [
+        (("b-Q4_0.gguf", "a/model.gguf", "a/mmproj-F16.gguf"), ["a", "b-Q4_0"]),
+        (("a/x.gguf", "a/y.gguf"), ["x", "y"]),
+    ],
+    ids=["a folder with one model by its own name", "several of a folder by their files'"],
+)
+def test_a_model_is_called(folder, files, called):
+    assert names(folder(*files)) == called
 
 
 def test_a_model_in_parts_is_one_model(folder):
@@ -56,12 +60,7 @@ def test_a_model_in_parts_is_one_model(folder):
 def test_what_is_no_model_is_left_out(folder):
     path = folder("good.gguf", "big/big-00001-of-00002.gguf")
     (path / "notes.txt").write_text("x")
-    assert names(path) == ["good"]
-
-
-def test_a_pipe_is_not_waited_for(folder):
-    path = folder("good.gguf")
-    os.mkfifo(path / "pipe.gguf")
+    os.mkfifo(path / "pipe.gguf")  # is not waited for
     assert names(path) == ["good"]
 
 

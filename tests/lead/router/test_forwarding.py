@@ -50,17 +50,19 @@ async def test_the_model_is_told_who_asks(routed):
     assert "me" not in told["headers"].values()
 
 
-async def test_a_stream_arrives_part_by_part(routed):
+async def test_a_stream_arrives_part_by_part_and_is_counted_while_it_runs(routed):
     house = await routed()
-    arrived, may_go_on = [], asyncio.Event()
+    arrived, may_go_on, forwarder = [], asyncio.Event(), house.services.forwarder
     app = echo()
     app.state.after_part = may_go_on.wait
     house.house.make = lambda: FakeProcess(app)
     async with house.client.stream("POST", "/x", json={"model": "a", "stream": True}) as answer:
         async for part in answer.aiter_raw():
             arrived.append(part)
+            assert len(forwarder) == 1 or len(arrived) == 2
             may_go_on.set()
     assert arrived == [b"data: 1\n\n", b"data: 2\n\n"]
+    await until(lambda: not len(forwarder))
 
 
 @pytest.fixture
@@ -150,18 +152,6 @@ async def test_a_client_that_leaves_stops_the_model_and_gives_it_back(routed):
     await stopped.wait()
     await until(lambda: not house.host.state("a").n_running)
     assert len(house.services.forwarder) == 0
-
-
-async def test_what_is_running_is_counted(routed):
-    house = await routed()
-    app, go_on = echo(), asyncio.Event()
-    app.state.after_part = go_on.wait
-    house.house.make = lambda: FakeProcess(app)
-    async with house.client.stream("POST", "/x", json={"model": "a", "stream": True}) as answer:
-        assert len(house.services.forwarder) == 1
-        go_on.set()
-        await answer.aread()
-    await until(lambda: not len(house.services.forwarder))
 
 
 async def test_who_waits_at_the_end_is_told_so(routed):

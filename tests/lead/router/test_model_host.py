@@ -13,16 +13,21 @@ from tests.lead.router.fakes import FakeProcess, House, failing, running_house, 
 LOADING = ModelState.LOADING
 
 
+@pytest.fixture
+async def house():
+    async with running_house() as house:
+        yield house
+
+
 async def use(house, name, **options):
     async with house.host.use(name, **options) as process:
         return process
 
 
-async def test_a_model_is_started_once_for_all_who_use_it():
-    async with running_house() as house:
-        first, second = await asyncio.gather(use(house, "a"), use(house, "a"))
-        assert first is second is house["a"]
-        assert house.measured == ["/a.gguf"]
+async def test_a_model_is_started_once_for_all_who_use_it(house):
+    first, second = await asyncio.gather(use(house, "a"), use(house, "a"))
+    assert first is second is house["a"]
+    assert house.measured == ["/a.gguf"]
 
 
 async def test_whether_a_model_fits_is_known_by_its_file_until_it_is_measured():
@@ -33,42 +38,38 @@ async def test_whether_a_model_fits_is_known_by_its_file_until_it_is_measured():
         assert house.host.fits("a", 5, room) is False
 
 
-async def test_the_next_one_takes_the_place_of_the_one_before():
-    async with running_house() as house:
-        await use(house, "a")
-        await use(house, "b")
-        assert house["a"].ended.done()
-        assert house.host.process("a") is None
-        assert house.host.process("b") is house["b"]
+async def test_the_next_one_takes_the_place_of_the_one_before(house):
+    await use(house, "a")
+    await use(house, "b")
+    assert house["a"].ended.done()
+    assert house.host.process("a") is None
+    assert house.host.process("b") is house["b"]
 
 
-async def test_one_in_use_is_waited_for():
-    async with running_house() as house:
-        async with house.host.use("a"):
-            waiting = asyncio.ensure_future(use(house, "b"))
-            await until(lambda: house.host.state("a").is_leaving)
-            assert not house["a"].ended.done()
-        assert await waiting is house["b"]
+async def test_one_in_use_is_waited_for(house):
+    async with house.host.use("a"):
+        waiting = asyncio.ensure_future(use(house, "b"))
+        await until(lambda: house.host.state("a").is_leaving)
+        assert not house["a"].ended.done()
+    assert await waiting is house["b"]
 
 
-async def test_who_stops_waiting_leaves_no_trace():
-    async with running_house() as house:
-        async with house.host.use("a"):
-            waiting = asyncio.ensure_future(use(house, "b"))
-            await until(lambda: house.host.state("a").is_leaving)
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-        assert house.host.process("a")
-        assert house.host.pool.n_waiting == 0
+async def test_who_stops_waiting_leaves_no_trace(house):
+    async with house.host.use("a"):
+        waiting = asyncio.ensure_future(use(house, "b"))
+        await until(lambda: house.host.state("a").is_leaving)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    assert house.host.process("a")
+    assert house.host.pool.n_waiting == 0
 
 
-async def test_who_is_admitted_and_cancelled_at_the_same_time_gives_the_model_back():
-    async with running_house() as house:
-        waiting = asyncio.ensure_future(use(house, "a"))
-        house.host.on_change = waiting.cancel  # called right after it was admitted
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert house.host.state("a").n_running == 0
+async def test_who_is_admitted_and_cancelled_at_the_same_time_gives_the_model_back(house):
+    waiting = asyncio.ensure_future(use(house, "a"))
+    house.host.on_change = waiting.cancel  # called right after it was admitted
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert house.host.state("a").n_running == 0
 
 
 async def test_a_model_that_cannot_be_loaded_says_why():
@@ -78,29 +79,26 @@ async def test_a_model_that_cannot_be_loaded_says_why():
         assert house.host.state("a").state is ModelState.UNLOADED
 
 
-async def test_a_model_whose_memory_is_unknown_says_why():
-    async with running_house() as house:
+async def test_a_model_whose_memory_is_unknown_says_why(house):
+    async def fail(*_):
+        raise ConfigError("damaged")
 
-        async def fail(*_):
-            raise ConfigError("damaged")
-
-        house.host._measure_need = fail
-        with pytest.raises(UnavailableError, match="damaged"):
-            await use(house, "a")
+    house.host._measure_need = fail
+    with pytest.raises(UnavailableError, match="damaged"):
+        await use(house, "a")
 
 
-async def test_a_process_that_cannot_be_started_is_tried_again_some_times():
-    async with running_house() as house:
-        tried = []
+async def test_a_process_that_cannot_be_started_is_tried_again_some_times(house):
+    tried = []
 
-        async def spawn():
-            tried.append(1)
-            raise OSError("no processes left")
+    async def spawn():
+        tried.append(1)
+        raise OSError("no processes left")
 
-        house.host._spawn = spawn
-        with pytest.raises(UnavailableError, match="no processes left"):
-            await use(house, "a")
-        assert len(tried) == 9
+    house.host._spawn = spawn
+    with pytest.raises(UnavailableError, match="no processes left"):
+        await use(house, "a")
+    assert len(tried) == 9
 
 
 async def test_after_a_death_the_next_request_starts_it_again():
@@ -142,50 +140,46 @@ async def test_a_pinned_model_that_dies_is_started_again_by_itself(monkeypatch):
         await until(lambda: house.host.process("a") not in {None, before})
 
 
-async def test_it_is_unloaded_after_the_time_that_a_request_gave_it():
-    async with running_house() as house:
-        process = await use(house, "a", keep_seconds=0.0)
-        await until(process.ended.done)
-        await until(lambda: house.host.state("a").state is ModelState.UNLOADED)
+async def test_it_is_unloaded_after_the_time_that_a_request_gave_it(house):
+    process = await use(house, "a", keep_seconds=0.0)
+    await until(process.ended.done)
+    await until(lambda: house.host.state("a").state is ModelState.UNLOADED)
 
 
-async def test_one_that_is_not_to_stay_at_all_answers_whoever_asks_next():
-    async with running_house() as house:
-        await use(house, "a", keep_seconds=0.0)
-        for _ in range(50):
-            await asyncio.gather(*(use(house, name) for name in "aba"))
+async def test_one_that_is_not_to_stay_at_all_answers_whoever_asks_next(house):
+    await use(house, "a", keep_seconds=0.0)
+    for _ in range(50):
+        await asyncio.gather(*(use(house, name) for name in "aba"))
 
 
-async def test_one_that_a_person_loads_stays_although_a_request_has_said_otherwise():
-    async with running_house() as house:
-        before = await use(house, "a", keep_seconds=0.0)
-        await before.ended
-        house.host.preload("a")
-        await until(lambda: house.host.process("a") and not house.host.state("a").n_running)
-        assert house.host.state("a").idle_seconds == math.inf
+async def test_one_that_a_person_loads_stays_although_a_request_has_said_otherwise(house):
+    before = await use(house, "a", keep_seconds=0.0)
+    await before.ended
+    house.host.preload("a")
+    await until(lambda: house.host.process("a") and not house.host.state("a").n_running)
+    assert house.host.state("a").idle_seconds == math.inf
 
 
 @pytest.mark.parametrize("has_process", [False, True])
-async def test_one_that_loads_for_ever_can_be_unloaded(has_process):
-    async with running_house() as house:
-        make, house.make = house.make, lambda: endless(make())
-        may_spawn = asyncio.Event()
-        spawn = house.host._spawn
+async def test_one_that_loads_for_ever_can_be_unloaded(house, has_process):
+    make, house.make = house.make, lambda: endless(make())
+    may_spawn = asyncio.Event()
+    spawn = house.host._spawn
 
-        async def spawn_when_told():
-            await may_spawn.wait()
-            return await spawn()
+    async def spawn_when_told():
+        await may_spawn.wait()
+        return await spawn()
 
-        house.host._spawn = spawn_when_told
-        if has_process:
-            may_spawn.set()
-        waiting = asyncio.ensure_future(use(house, "a"))
-        await until(lambda: house.processes if has_process else house.host.state("a").state is LOADING)
-        house.make = make
-        house.host.unload("a")
+    house.host._spawn = spawn_when_told
+    if has_process:
         may_spawn.set()
-        assert await waiting is house.processes[-1]
-        assert all(process.ended.done() for process in house.processes[:-1])
+    waiting = asyncio.ensure_future(use(house, "a"))
+    await until(lambda: house.processes if has_process else house.host.state("a").state is LOADING)
+    house.make = make
+    house.host.unload("a")
+    may_spawn.set()
+    assert await waiting is house.processes[-1]
+    assert all(process.ended.done() for process in house.processes[:-1])
 
 
 def endless(process):
@@ -193,14 +187,13 @@ def endless(process):
     return process
 
 
-async def test_one_that_loads_for_ever_does_not_keep_others_from_being_loaded():
-    async with running_house() as house:
-        make, house.make = house.make, lambda: endless(make())
-        leaving = asyncio.ensure_future(use(house, "a"))
-        await until(lambda: house.processes)
-        house.make = make
-        leaving.cancel()
-        assert await use(house, "b") is house["b"]
+async def test_one_that_loads_for_ever_does_not_keep_others_from_being_loaded(house):
+    make, house.make = house.make, lambda: endless(make())
+    leaving = asyncio.ensure_future(use(house, "a"))
+    await until(lambda: house.processes)
+    house.make = make
+    leaving.cancel()
+    assert await use(house, "b") is house["b"]
 
 
 class Commands:
@@ -239,20 +232,19 @@ async def test_every_command_is_answered_in_any_order_with_models_that_are_not_t
         house.host.pool.check_integrity()
 
 
-async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_nobody():
-    async with running_house() as house:
-        async with house.host.use("a"):
-            waiting = asyncio.ensure_future(use(house, "b"))
-            await until(lambda: house.host.pool.n_waiting)
-            house.host.serve([])
-        process = await waiting
+async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_nobody(house):
+    async with house.host.use("a"):
+        waiting = asyncio.ensure_future(use(house, "b"))
+        await until(lambda: house.host.pool.n_waiting)
         house.host.serve([])
-        await process.ended
-        await until(lambda: house.host.state("b").state is ModelState.UNLOADED)
-        house.host.serve([])
-        with pytest.raises(UnavailableError, match="not served any more"):
-            await use(house, "b")
-        house.host.preload("b")
+    process = await waiting
+    house.host.serve([])
+    await process.ended
+    await until(lambda: house.host.state("b").state is ModelState.UNLOADED)
+    house.host.serve([])
+    with pytest.raises(UnavailableError, match="not served any more"):
+        await use(house, "b")
+    house.host.preload("b")
 
 
 async def test_too_many_who_wait_are_refused():

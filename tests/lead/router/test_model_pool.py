@@ -77,37 +77,37 @@ class House:
         return self.pool.models[name].state
 
 
-def test_a_model_is_started_when_a_request_needs_it():
-    house = House()
-    assert house.ask(1, "a") == [StartModel("a")]
-    assert not house.admitted
-    house.load("a")
-    assert house.admitted == [1]
-
-
-def test_several_requests_start_it_once():
+def test_a_model_is_started_once_for_all_requests_that_need_it():
     house = House()
     assert house.ask(1, "a") == [StartModel("a")]
     assert house.ask(2, "a") == []
+    assert not house.admitted
     house.load("a")
     assert house.admitted == [1, 2]
 
 
-def test_what_it_needs_is_measured_first():
+@pytest.fixture
+def unmeasured():
     house = House("")
     house.pool.add(PooledModel("a"))
     assert house.ask(1, "a") == [MeasureModel("a")]
-    assert house.ask(2, "a") == []
-    house.pool.measured("a", {CPU: 1})
-    assert house.step() == [StartModel("a")]
+    return house
 
 
-def test_a_model_that_cannot_be_measured_refuses_its_requests_and_is_measured_again_for_the_next():
-    house = House("")
-    house.pool.add(PooledModel("a"))
-    house.ask(1, "a")
-    assert list(house.pool.cannot_measure("a", "damaged")) == [NotServed(1, "damaged")]
-    assert house.ask(2, "a") == [MeasureModel("a")]
+def test_what_it_needs_is_measured_first(unmeasured):
+    assert unmeasured.ask(2, "a") == []
+    unmeasured.pool.measured("a", {CPU: 1})
+    assert unmeasured.step() == [StartModel("a")]
+
+
+def test_a_model_that_cannot_be_measured_refuses_its_requests_and_is_measured_again_for_the_next(unmeasured):
+    assert list(unmeasured.pool.cannot_measure("a", "damaged")) == [NotServed(1, "damaged")]
+    assert unmeasured.ask(2, "a") == [MeasureModel("a")]
+
+
+def test_a_model_that_is_being_measured_is_not_forgotten(unmeasured):
+    unmeasured.pool.withdraw(1)
+    assert not unmeasured.pool.forget("a")
 
 
 def test_the_least_recently_used_one_goes_for_the_next():
@@ -162,18 +162,16 @@ def test_when_the_waiting_request_leaves_nobody_has_to_go():
     assert house.admitted == [1, 3]
 
 
-def test_only_as_many_go_as_have_to():
-    house = House("abcd", room=4, needs={"a": 1, "b": 3, "c": 3})
+@pytest.mark.parametrize(
+    ("options", "goes"),
+    [({"room": 4, "needs": {"a": 1, "b": 3, "c": 3}}, "b"), ({"room": 100, "maximum": 2}, "a")],
+    ids=["only as many as have to", "at most so many stay, whatever the room"],
+)
+def test_for_a_third_model_goes(options, goes):
+    house = House(**options)
     house.serve(1, "a")
     house.serve(2, "b")
-    assert house.ask(3, "c") == [StopModel("b")]
-
-
-def test_at_most_so_many_are_in_memory_whatever_the_room():
-    house = House(room=100, maximum=2)
-    house.serve(1, "a")
-    house.serve(2, "b")
-    assert house.ask(3, "c") == [StopModel("a")]
+    assert house.ask(3, "c") == [StopModel(goes)]
 
 
 def test_a_place_without_room_counts_as_well():
@@ -192,22 +190,14 @@ def test_one_that_is_too_large_is_tried_alone():
     assert house.end("a") == [StartModel("c")]
 
 
-def test_a_pinned_model_stays_and_who_does_not_fit_beside_it_is_told_so():
-    house = House(needs={"c": 2}, pinned=True)
-    house.pool.models["c"].pinned = False
-    house.serve(1, "a")
-    assert house.ask(2, "c") == []
-    assert house.refused == {2: "there is no room for c beside what is pinned: a"}
-    assert house.state("a") is ModelState.LOADED
-
-
-def test_nobody_goes_for_a_model_that_does_not_fit_anyway():
+def test_a_pinned_model_stays_and_nobody_goes_for_one_that_does_not_fit_beside_it():
     house = House(needs={"c": 2})
     house.pool.models["a"].pinned = True
     house.serve(1, "a")
     house.serve(2, "b")
     assert house.ask(3, "c") == []
-    assert house.state("b") is ModelState.LOADED
+    assert house.refused == {3: "there is no room for c beside what is pinned: a"}
+    assert house.state("a") is house.state("b") is ModelState.LOADED
 
 
 def test_a_model_that_is_being_loaded_is_waited_for_before_it_goes():
@@ -294,14 +284,6 @@ def test_a_model_is_forgotten_unless_somebody_needs_it():
     assert not house.pool.forget("a")
     house.pool.release("a", house.now)
     assert house.pool.forget("a")
-
-
-def test_a_model_that_is_being_measured_is_not_forgotten():
-    house = House("")
-    house.pool.add(PooledModel("a"))
-    house.ask(1, "a")
-    house.pool.withdraw(1)
-    assert not house.pool.forget("a")
 
 
 def test_a_person_unloads_a_model_after_its_answers():

@@ -104,13 +104,12 @@ def test_what_is_wrong_is_said_with_the_table_and_the_option(read, text, reason)
         read(text)
 
 
-def test_a_file_that_was_asked_for_has_to_be_there(tmp_path):
-    lead = LeadSettings.from_options(models_dir=tmp_path, models_file=tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match="cannot read"):
-        served_models(lead, KNOWN, 0)
-
-
-def test_an_option_of_one_model_is_refused_for_all(tmp_path):
-    lead = LeadSettings.from_options(models_dir=tmp_path, alias="x")
-    with pytest.raises(ConfigError, match="--alias is of one model"):
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"models_file": "/none.toml"}, "cannot read"), ({"alias": "x"}, "--alias is of one model")],
+    ids=["a file that is not there", "an option of one model"],
+)
+def test_what_cannot_be_for_all_models_is_refused(tmp_path, options, reason):
+    lead = LeadSettings.from_options(models_dir=tmp_path, **options)
+    with pytest.raises(ConfigError, match=reason):
         served_models(lead, KNOWN, 0)

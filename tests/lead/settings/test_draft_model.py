@@ -52,15 +52,12 @@ def test_it_has_devices_of_its_own_or_the_targets(arguments, expected):
 
 def test_it_has_the_targets_threads_and_slots_if_nothing_else_is_said():
     load = settings("-md", "d.gguf", "-t", "4", "-np", "2").load_draft()
-    assert load
     assert (load.options.threads, load.options.parallel, load.fixed_threads) == (4, 2, False)
 
 
 def test_the_demos_draft_model_can_be_named():
-    assert (
-        settings("-md", "builtin", "-m", str(builtin_draft())).located().drafting.draft_model
-        == builtin_draft()
-    )
+    located = settings("-md", "builtin", "-m", str(builtin_draft())).located()
+    assert located.drafting.draft_model == builtin_draft()
 
 
 def test_a_back_may_draft_as_well():
@@ -69,7 +66,5 @@ def test_a_back_may_draft_as_well():
     assert given.own_back.is_wanted
 
 
-def test_two_draft_models_are_an_error(capsys):
-    with pytest.raises(SystemExit):
-        settings("-md", "d.gguf", "-hfd", "a/b")
-    assert "-hfd: cannot be combined with --draft-model" in capsys.readouterr().err
+def test_two_draft_models_are_an_error(refused):
+    assert "-hfd: cannot be combined with --draft-model" in refused("-md", "d.gguf", "-hfd", "a/b")

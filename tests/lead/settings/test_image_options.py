@@ -13,10 +13,8 @@ def test_images_take_memory_for_the_projector_and_for_what_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("other", ["--context-shift", "--exact"])
-def test_what_images_cannot_be_combined_with_is_refused(other, capsys):
-    with pytest.raises(SystemExit):
-        LeadSettings.from_command_line(["--mmproj", "a.gguf", other])
-    assert f"--mmproj: cannot be combined with {other}" in capsys.readouterr().err
+def test_what_images_cannot_be_combined_with_is_refused(other, refused):
+    assert f"--mmproj: cannot be combined with {other}" in refused("--mmproj", "a.gguf", other)
 
 
 def test_bodies_may_be_larger_with_images_unless_their_size_was_chosen():

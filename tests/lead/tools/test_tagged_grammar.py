@@ -97,14 +97,6 @@ def test_calls_that_are_written_at_random_fit_their_schemas(vocabulary, name):
 
 
 @pytest.mark.parametrize("name", TAGGED)
-def test_a_required_argument_may_not_be_missing(vocabulary, accepts, name):
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    text = grammar(vocabulary, TAGGED[name], {"add": schema})
-    assert accepts(text, TAGGED[name].write([("add", {"a": 1})]))
-    assert not accepts(text, TAGGED[name].write([("add", {})]))
-
-
-@pytest.mark.parametrize("name", TAGGED)
 def test_a_tool_without_properties_may_have_any(vocabulary, accepts, name):
     text = grammar(vocabulary, TAGGED[name], {"add": {"type": "object"}})
     assert accepts(text, TAGGED[name].write([("add", {"anything": "text"})]))

@@ -87,16 +87,21 @@ async def test_a_call_is_whole_and_has_an_object_of_arguments(lead, client):
     assert (await chat(client, tools=[ADD]))["message"]["tool_calls"] == calls[0]
 
 
-async def test_results_of_tools_reach_the_model(lead, client):
+@pytest.mark.parametrize(
+    ("call", "result"),
+    [({}, {"tool_name": "add"}), ({"index": 0, "id": "call_9"}, {"tool_call_id": "call_9"})],
+    ids=["by name", "by id, as Open WebUI sends it"],
+)
+async def test_results_of_tools_reach_the_model(lead, client, call, result):
     lead.use(template=ChatTemplate(HERMES, "", ""))
     lead.will_say("Two.")
-    call = {"function": {"name": "add", "arguments": {"a": 1}}}
+    called = {"function": {"name": "add", "arguments": {"a": 1}}} | call
     turns = [
         HELLO,
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_name": "add", "content": "two"},
+        {"role": "assistant", "content": "", "tool_calls": [called]},
+        {"role": "tool", "content": "two", **result},
     ]
-    await chat(client, messages=turns, tools=[ADD])
+    assert (await chat(client, messages=turns, tools=[ADD]))["message"]["content"] == "Two."
     assert '"arguments": {"a": 1}' in lead.prompt()
     assert "<|im_start|>tool\ntwo<|im_end|>" in lead.prompt()
 
@@ -168,19 +173,6 @@ async def test_a_stream_that_breaks_off_ends_with_an_error(lead, client):
     assert told[-1].keys() == {"error"}
 
 
-async def test_the_model_is_listed_and_described(lead, client):
-    (listed,) = (await client.get("/api/tags")).json()["models"]
-    (running,) = (await client.get("/api/ps")).json()["models"]
-    assert listed["name"] == "toy:latest"
-    assert listed.items() <= running.items()
-    assert running["context_length"] == 4096
-    about = (await client.post("/api/show", json={"model": listed["name"]})).json()
-    assert {"completion", "tools"} <= set(about["capabilities"])
-    assert about["details"] == listed["details"]
-    assert about["template"] == lead.template.source
-    assert (await client.get("/api/version")).json().keys() == {"version"}
-
-
 async def test_a_sleeping_model_is_not_in_memory(lead, client):
     lead.engine.state = EngineState.SLEEPING
     assert (await client.get("/api/ps")).json() == {"models": []}
@@ -191,16 +183,18 @@ async def test_a_sleeping_model_is_not_in_memory(lead, client):
 JSON = {"content-type": "application/json"}  # on GET, too
 
 
-async def test_open_webui_finds_the_model(client):
+async def test_open_webui_finds_the_model(lead, client):
     assert (await client.get("/api/version", headers=JSON)).json()["version"]
-    (model,) = (await client.get("/api/tags", headers=JSON)).json()["models"]
-    assert model["model"] == model["name"] == "toy:latest"
-    assert isinstance(model["size"], int)
+    (listed,) = (await client.get("/api/tags", headers=JSON)).json()["models"]
+    assert listed["model"] == listed["name"] == "toy:latest"
+    assert isinstance(listed["size"], int)
     (loaded,) = (await client.get("/api/ps", headers=JSON)).json()["models"]
-    assert loaded["name"] == model["name"]
+    assert listed.items() <= loaded.items()
+    assert loaded["context_length"] == 4096
     assert int(dt.datetime.fromisoformat(loaded["expires_at"]).timestamp()) > 0
-    shown = (await client.post("/api/show", json={"name": "toy:latest", "model": "toy:latest"})).json()
-    assert "completion" in shown["capabilities"]
+    about = (await client.post("/api/show", json={"name": "toy:latest", "model": "toy:latest"})).json()
+    assert {"completion", "tools"} <= set(about["capabilities"])
+    assert (about["details"], about["template"]) == (listed["details"], lead.template.source)
 
 
 async def test_open_webui_chats_with_all_its_parameters(lead, client):
@@ -217,31 +211,6 @@ async def test_open_webui_chats_with_all_its_parameters(lead, client):
     assert {"total_duration", "load_duration", "prompt_eval_count", "eval_count"} <= told[-1].keys()
     (request,) = lead.engine.submitted
     assert (request.max_tokens, request.sampling.seed) == (60, 3)
-
-
-async def test_open_webui_sends_a_tools_result_without_its_name(lead, client):
-    lead.will_say("It is 3.")
-    call = {"index": 0, "id": "call_9", "function": {"name": "add", "arguments": {"a": 1}}}
-    messages = [
-        HELLO,
-        {"role": "assistant", "content": "", "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_9", "content": "3"},
-    ]
-    answer = await chat(client, messages=messages, tools=[ADD], options={})
-    assert answer["message"]["content"] == "It is 3."
-
-
-async def test_open_webui_asks_for_a_title_by_both_apis(lead, client):
-    for path, limit in (
-        ("/api/chat", {"options": {"num_predict": 50}}),
-        ("/v1/chat/completions", {"max_completion_tokens": 50}),
-    ):
-        lead.will_say("A title")
-        body = CHAT | {"stream": False} | limit
-        answer = (await client.post(path, json=body)).json()
-        message = answer["message"] if path == "/api/chat" else answer["choices"][0]["message"]
-        assert message["content"] == "A title"
-    assert [each.max_tokens for each in lead.engine.submitted] == [50, 50]
 
 
 async def test_open_webui_unloads_the_model_which_does_not_wake_it(lead, client, monkeypatch):

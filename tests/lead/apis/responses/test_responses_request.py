@@ -20,38 +20,36 @@ def call(call_id, arguments='{"a": 1}'):
     return function_call(call_id, "add", arguments)
 
 
+def output(call_id, content, kind="function_call"):
+    return {"type": f"{kind}_output", "call_id": call_id, "output": content}
+
+
+def result(call_id, content):
+    return {"role": "tool", "tool_call_id": call_id, "content": content}
+
+
+def reasoning(**fields):
+    return {"type": "reasoning", "summary": [], **fields}
+
+
 USER = {"role": "user", "content": "Hello"}
 SAID = [{"type": "output_text", "text": "Yes.", "annotations": []}]
+MESSAGE = {"type": "message", "role": "assistant", "content": SAID}
+PARTS = [{"type": "input_text", "text": "two"}]
 INPUTS = {
-    "text": ({"input": "Hello"}, [USER]),
-    "instructions": (
-        {"input": "Hello", "instructions": "Be brief."},
-        [{"role": "system", "content": "Be brief."}, USER],
-    ),
+    "text": ("Hello", [USER]),
     "messages with and without a type": (
-        {"input": [{"role": "developer", "content": "d"}, {"type": "message", **USER}]},
+        [{"role": "developer", "content": "d"}, {"type": "message", **USER}],
         [{"role": "developer", "content": "d"}, USER],
     ),
-    "parts": (
-        {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]},
-        [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}],
-    ),
+    "parts": ([{"role": "user", "content": PARTS}], [{"role": "user", "content": PARTS}]),
     "a whole turn with reasoning, content, calls and results": (
-        {
-            "input": [
-                USER,
-                {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]},
-                {"type": "message", "role": "assistant", "content": SAID, "status": "completed"},
-                called("c1"),
-                called("c2", ""),
-                {"type": "function_call_output", "call_id": "c1", "output": "one"},
-                {
-                    "type": "function_call_output",
-                    "call_id": "c2",
-                    "output": [{"type": "input_text", "text": "two"}],
-                },
-            ]
-        },
+        [
+            USER,
+            reasoning(content=[{"type": "reasoning_text", "text": "Hm."}]),
+            MESSAGE | {"status": "completed"},
+            *(called("c1"), called("c2", ""), output("c1", "one"), output("c2", PARTS)),
+        ],
         [
             USER,
             {
@@ -60,50 +58,33 @@ INPUTS = {
                 "content": SAID,
                 "tool_calls": [call("c1"), call("c2", "{}")],
             },
-            {"role": "tool", "tool_call_id": "c1", "content": "one"},
-            {"role": "tool", "tool_call_id": "c2", "content": [{"type": "input_text", "text": "two"}]},
+            *(result("c1", "one"), result("c2", PARTS)),
         ],
     ),
     "a summary in place of reasoning": (
-        {
-            "input": [
-                {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]},
-                called("c1"),
-                {"type": "function_call_output", "call_id": "c1", "output": "one"},
-            ]
-        },
+        [reasoning(summary=[{"type": "summary_text", "text": "Hm."}]), called("c1"), output("c1", "one")],
         [
             {"role": "assistant", "reasoning_content": "Hm.", "tool_calls": [call("c1")]},
-            {"role": "tool", "tool_call_id": "c1", "content": "one"},
+            result("c1", "one"),
         ],
     ),
     "reasoning that the client cannot read": (
-        {"input": [USER, {"type": "reasoning", "summary": [], "encrypted_content": "x"}, USER]},
+        [USER, reasoning(encrypted_content="x"), USER],
         [USER, USER],
     ),
     "several contents of one answer": (
-        {
-            "input": [
-                {"type": "message", "role": "assistant", "content": SAID},
-                {"type": "message", "role": "assistant", "content": "No."},
-                USER,
-            ]
-        },
+        [MESSAGE, MESSAGE | {"content": "No."}, USER],
         [{"role": "assistant", "content": [*SAID, {"type": "text", "text": "No."}]}, USER],
     ),
-}
-INPUTS |= {
     "calls of other tools than functions": (
-        {
-            "input": [
-                {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+é"},
-                {"type": "local_shell_call", "call_id": "c2", "action": {"command": ["ls"]}},
-                called("c3") | {"namespace": "math"},
-                {"type": "custom_tool_call_output", "call_id": "c1", "output": "one"},
-                {"type": "local_shell_call_output", "call_id": "c2", "output": "two"},
-                {"type": "function_call_output", "call_id": "c3", "output": "three"},
-            ]
-        },
+        [
+            {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+é"},
+            {"type": "local_shell_call", "call_id": "c2", "action": {"command": ["ls"]}},
+            called("c3") | {"namespace": "math"},
+            output("c1", "one", "custom_tool_call"),
+            output("c2", "two", "local_shell_call"),
+            output("c3", "three"),
+        ],
         [
             {
                 "role": "assistant",
@@ -113,17 +94,17 @@ INPUTS |= {
                     function_call("c3", "math__add", '{"a": 1}'),
                 ],
             },
-            {"role": "tool", "tool_call_id": "c1", "content": "one"},
-            {"role": "tool", "tool_call_id": "c2", "content": "two"},
-            {"role": "tool", "tool_call_id": "c3", "content": "three"},
+            *(result("c1", "one"), result("c2", "two"), result("c3", "three")),
         ],
     ),
     "a search on OpenAI's servers": (
-        {"input": [USER, {"type": "web_search_call", "action": {"query": "x"}}, USER]},
+        [USER, {"type": "web_search_call", "action": {"query": "x"}}, USER],
         [USER, USER],
     ),
 }
 SCHEMA = {"type": "object", "properties": {}}
+NAMED = {"name": "n", "schema": SCHEMA}
+STRICT = {"name": "add", "parameters": SCHEMA, "strict": True}
 OPTIONS = {
     "limits and sampling": (
         {"max_output_tokens": 5, "temperature": 0.5, "stream": True, "metadata": {"x": "y"}},
@@ -131,24 +112,13 @@ OPTIONS = {
     ),
     "reasoning effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
     "a flat schema": (
-        {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}}},
-        {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
+        {"text": {"format": {"type": "json_schema", **NAMED, "strict": True}}},
+        {"response_format": {"type": "json_schema", "json_schema": NAMED}},
     ),
     "plain text": ({"text": {"format": {"type": "text"}}}, {"response_format": {"type": "text"}}),
     "functions, but not the tools of OpenAI's servers": (
-        {
-            "tools": [
-                {
-                    "type": "function",
-                    "name": "add",
-                    "parameters": SCHEMA,
-                    "strict": True,
-                    "description": None,
-                },
-                {"type": "web_search"},
-            ]
-        },
-        {"tools": [{"type": "function", "function": {"name": "add", "parameters": SCHEMA, "strict": True}}]},
+        {"tools": [{"type": "function", **STRICT, "description": None}, {"type": "web_search"}]},
+        {"tools": [{"type": "function", "function": STRICT}]},
     ),
     "a choice": ({"tool_choice": "required"}, {"tool_choice": "required"}),
     "a choice by name": (
@@ -162,48 +132,48 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", INPUTS)
-def test_input_items_are_converted_to_messages(name):
-    request, expected = INPUTS[name]
-    chat = ResponsesRequest.model_validate(request).to_chat()
+def chat_of(**fields):
+    return ResponsesRequest.model_validate({"input": "Hello"} | fields).to_chat()
+
+
+@pytest.mark.parametrize(("items", "expected"), INPUTS.values(), ids=INPUTS)
+def test_input_items_are_converted_to_messages(items, expected):
+    chat = chat_of(input=items)
     assert chat["messages"] == expected
     body = ConversationFields.model_validate(chat)
     assert body.conversation(ConversationOptions()).messages == body.messages
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_options_are_converted(name):
-    request, expected = OPTIONS[name]
-    chat = ResponsesRequest.model_validate({"input": "Hello"} | request).to_chat()
+def test_instructions_are_a_system_message():
+    assert chat_of(instructions="Be brief.")["messages"] == [{"role": "system", "content": "Be brief."}, USER]
+
+
+@pytest.mark.parametrize(("fields", "expected"), OPTIONS.values(), ids=OPTIONS)
+def test_options_are_converted(fields, expected):
+    chat = chat_of(**fields)
     del chat["messages"]
     assert {key: value for key, value in chat.items() if value is not None} == expected
 
 
 @pytest.mark.parametrize(
-    ("request_", "complaint"),
+    ("fields", "complaint"),
     [
-        ({"input": "Hello", "previous_response_id": "r"}, "nothing is stored here"),
-        ({"input": "Hello", "conversation": {"id": "c"}}, "nothing is stored here"),
-        ({"input": "Hello", "background": True}, "nothing is stored here"),
+        ({"previous_response_id": "r"}, "nothing is stored here"),
+        ({"conversation": {"id": "c"}}, "nothing is stored here"),
+        ({"background": True}, "nothing is stored here"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' are not supported"),
+        *(({"input": [reasoning(content=wrong)]}, "reasoning") for wrong in ("a", ["a"], {"text": "a"}, 5)),
+        ({"input": [reasoning(content=[None])]}, "reasoning"),
     ],
 )
-def test_what_needs_stored_data_is_refused(request_, complaint):
+def test_what_needs_stored_data_or_is_none_is_refused(fields, complaint):
     with pytest.raises(RequestError, match=complaint):
-        ResponsesRequest.model_validate(request_).to_chat()
-
-
-@pytest.mark.parametrize("content", ["abc", ["abc"], {"text": "abc"}, 5, [None]])
-def test_reasoning_that_is_not_a_list_of_parts_is_refused(content):
-    request = ResponsesRequest(input=[{"type": "reasoning", "content": content}])
-    with pytest.raises(RequestError, match="reasoning"):
-        request.to_chat()
+        chat_of(**fields)
 
 
 def test_as_many_items_as_allowed_can_be_one_message():
-    items = [{"type": "reasoning", "content": [{"text": "a"}]} for _ in range(MAX_MESSAGES // 2)]
-    items += [called(str(number)) for number in range(MAX_MESSAGES // 2)]
-    (message,) = ResponsesRequest(input=items).to_chat()["messages"]
+    items = [reasoning(content=[{"text": "a"}]) for _ in range(MAX_MESSAGES // 2)]
+    (message,) = chat_of(input=[*items, *(called(str(n)) for n in range(MAX_MESSAGES // 2))])["messages"]
     assert message["reasoning_content"] == "a" * (MAX_MESSAGES // 2)
     assert [each["id"] for each in message["tool_calls"]] == [str(n) for n in range(MAX_MESSAGES // 2)]
 
@@ -219,9 +189,7 @@ def test_tools_that_are_no_functions_are_left_out_and_the_log_says_so_once(kind,
         request = ResponsesRequest.model_validate({"input": "Hello", "tools": [{"type": kind}, ADD]})
         assert [tool["function"]["name"] for tool in request.to_chat()["tools"]] == ["add"]
         assert request.usable_tools() == [ADD]
-    assert [record.message for record in caplog.records] == [
-        f"tools: {kind}: left out: only functions are offered to the model"
-    ]
+    assert caplog.messages == [f"tools: {kind}: left out: only functions are offered to the model"]
 
 
 def test_the_functions_of_a_namespace_are_offered_under_its_name():
@@ -232,9 +200,8 @@ def test_the_functions_of_a_namespace_are_offered_under_its_name():
 
 @pytest.mark.parametrize("tools", [None, "x", {}, [None], ["x"]])
 def test_a_namespace_without_a_list_of_tools_is_refused(tools):
-    request = ResponsesRequest(input="Hello", tools=[NAMESPACE | {"tools": tools}])
     with pytest.raises(RequestError, match=r"^tools: a namespace has a list of tools$"):
-        request.to_chat()
+        chat_of(tools=[NAMESPACE | {"tools": tools}])
 
 
 def test_all_that_codex_sends_is_understood():
@@ -263,7 +230,5 @@ def test_all_that_codex_sends_is_understood():
     ("tools", "told"), [([{"type": "web_search"}], True), ([ADD, {"type": "web_search"}], False)]
 )
 def test_a_model_that_is_left_without_tools_is_told_so(tools, told):
-    chat = ResponsesRequest.model_validate(
-        {"input": "Hello", "instructions": "Be brief.", "tools": tools}
-    ).to_chat()
-    assert any("No tools are available" in message["content"] for message in chat["messages"]) == told
+    messages = chat_of(instructions="Be brief.", tools=tools)["messages"]
+    assert any("No tools are available" in message["content"] for message in messages) == told

@@ -67,47 +67,51 @@ def continuation(tokens, at, n):
     return text[at : at + n]
 
 
-def test_of_two_occurrences_the_longer_match_is_followed():
-    assert ngram_draft([1, 2, 3, 4, 50, 9, 3, 4, 60, 1, 2, 3, 4], 1) == [50]
+@pytest.mark.parametrize(
+    ("tokens", "n_max", "draft"),
+    [
+        pytest.param([1, 2, 3, 4, 50, 9, 3, 4, 60, 1, 2, 3, 4], 1, [50], id="the longer match"),
+        pytest.param([1, 2, 50, 9, 1, 2, 60, 8, 1, 2], 1, [60], id="the newer of equally long ones"),
+        pytest.param([9, 1, 2, 3, 1, 2, 3], 8, [1, 2, 3, 1, 2, 3, 1, 2], id="a period past the end"),
+        pytest.param([9, 7, 7, 7], 4, [7] * 4, id="a period of one token"),
+        pytest.param([1, 2, 3, 1, 2], 0, [], id="no more than is wanted"),
+    ],
+)
+def test_what_is_followed_is(tokens, n_max, draft):
+    assert ngram_draft(tokens, n_max) == draft
 
 
-def test_of_equally_long_matches_the_newest_is_followed():
-    assert ngram_draft([1, 2, 50, 9, 1, 2, 60, 8, 1, 2], 1) == [60]
+PASSAGE = list(range(100, 160))
 
 
-def test_a_period_goes_on_past_the_end_of_the_text():
-    assert ngram_draft([9, 1, 2, 3, 1, 2, 3], 8) == [1, 2, 3, 1, 2, 3, 1, 2]
-    assert ngram_draft([9, 7, 7, 7], 4) == [7, 7, 7, 7]
-
-
-def test_a_copy_goes_on_where_it_was_although_the_index_has_forgotten_the_place():
-    passage = list(range(100, 160))
+@pytest.fixture
+def copying():
+    """A drafter that follows a copy of PASSAGE."""
     drafter = NgramDrafter()
-    drafter.draft([*passage, *passage[:5]], 1)
-    drafter._index = SuffixIndex()
-    drafter._index.n_indexed = len(passage)
-    assert drafter.draft([*passage, *passage[:8]], 2)[0] == passage[8:10]
+    drafter.draft([*PASSAGE, *PASSAGE[:5]], 1)
+    return drafter
 
 
-def test_a_copy_that_was_left_is_not_followed_further():
-    passage = list(range(100, 160))
-    drafter = NgramDrafter()
-    drafter.draft([*passage, *passage[:5]], 1)
-    assert drafter.draft([*passage, *passage[:5], 7, 8], 2) == ([], [])
+def test_a_copy_goes_on_where_it_was_although_the_index_has_forgotten_the_place(copying):
+    copying._index = SuffixIndex()
+    copying._index.n_indexed = len(PASSAGE)
+    assert copying.draft([*PASSAGE, *PASSAGE[:8]], 2)[0] == PASSAGE[8:10]
+
+
+def test_a_copy_that_was_left_is_not_followed_further(copying):
+    assert copying.draft([*PASSAGE, *PASSAGE[:5], 7, 8], 2) == ([], [])
 
 
 def test_confidence_rises_with_the_length_of_the_match():
-    passage = list(range(100, 140))
     drafter = NgramDrafter()
-    firsts = [drafter.draft([*passage, *passage[:n]], 1)[1][0] for n in (2, 5, 12, 30)]
+    firsts = [drafter.draft([*PASSAGE, *PASSAGE[:n]], 1)[1][0] for n in (2, 5, 12, 30)]
     assert firsts == sorted(firsts)
     assert firsts[0] < 0.5
     assert firsts[-1] > 0.9
 
 
 def test_confidence_rises_along_the_draft_because_each_right_token_lengthens_the_match():
-    passage = list(range(100, 140))
-    _, confidences = NgramDrafter().draft([*passage, 100, 101, 102], 10)
+    _, confidences = NgramDrafter().draft([*PASSAGE, *PASSAGE[:3]], 10)
     assert confidences == sorted(set(confidences))
 
 
@@ -124,11 +128,6 @@ def test_after_a_dispute_is_decided_the_confidence_is_that_of_a_match_alone():
     _, alone = NgramDrafter().draft([1, 2, 60, 61, 8, 1, 2], 2)
     assert disputed[0] < alone[0]
     assert disputed[1] == alone[1]
-
-
-def test_no_more_is_proposed_than_wanted():
-    tokens, confidences = NgramDrafter().draft([1, 2, 3, 1, 2], 0)
-    assert (tokens, confidences) == ([], [])
 
 
 @given(FEW_KINDS, st.integers(1, 20), st.integers(1, 8))
@@ -171,43 +170,37 @@ def drafter(prediction=PREDICTION):
     return PredictionDrafter(prediction, len(PROMPT))
 
 
-def after(answer, n_max=3, prediction=PREDICTION):
-    """What is proposed after `answer` has come token by token."""
-    source = drafter(prediction)
-    proposals = [source.draft([*PROMPT, *answer[:n]], n_max)[0] for n in range(len(answer) + 1)]
-    return proposals[-1]
+TWICE = [1, 2, 50, 51, 1, 2, 60, 61, 1, 2, 70, 71]
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("prediction", "answer", "draft"),
     [
-        [*PREDICTION[:5], 7, 8, *PREDICTION[5:9]],  # inserted
-        [*PREDICTION[:5], *PREDICTION[7:9]],  # left out
-        [*PREDICTION[:5], 7, *PREDICTION[6:9]],  # replaced
-        [7, 8, 9, *PREDICTION[:9]],  # something in front
+        pytest.param(PREDICTION, [*PREDICTION[:5], 7, 8, *PREDICTION[5:9]], [109, 110], id="inserted"),
+        pytest.param(PREDICTION, [*PREDICTION[:5], *PREDICTION[7:9]], [109, 110], id="left out"),
+        pytest.param(PREDICTION, [*PREDICTION[:5], 7, *PREDICTION[6:9]], [109, 110], id="replaced"),
+        pytest.param(PREDICTION, [7, 8, 9, *PREDICTION[:9]], [109, 110], id="something in front"),
+        pytest.param(PREDICTION, [*PREDICTION[:20], *PREDICTION[3:6]], [106, 107], id="only behind"),
+        pytest.param(TWICE, [1, 2, 50, 8, 9, 1, 2], [60, 61], id="ahead before behind"),
     ],
 )
-def test_after_a_departure_two_equal_tokens_bring_it_back(answer):
-    assert after(answer) == [109, 110, 111]
+def test_after_a_departure_two_equal_tokens_bring_it_back(prediction, answer, draft):
+    source = drafter(prediction)
+    proposals = [source.draft([*PROMPT, *answer[:n]], 2)[0] for n in range(len(answer) + 1)]
+    assert proposals[-1] == draft
 
 
-def test_what_comes_back_more_than_once_is_found_ahead_before_it_is_found_behind():
-    line = [1, 2]
-    prediction = [*line, 50, 51, *line, 60, 61, *line, 70, 71]
-    assert after([1, 2, 50, 8, 9, 1, 2], 1, prediction) == [60]
-
-
-def test_what_is_only_behind_is_found_too():
-    assert after([*PREDICTION[:20], *PREDICTION[3:6]]) == [106, 107, 108]
-
-
-def test_a_longer_match_counts_more_than_a_nearer_one():
-    source = drafter([30, 31, 8, 1, 2, 50, 20, 21, 9, 1, 2, 60])
-    assert source.draft([*PROMPT, 30, 31, 9, 1, 2], 1)[0] == [60]
-
-
-def test_the_first_look_may_come_after_tokens_were_committed():
-    assert drafter().draft([*PROMPT, *PREDICTION[:4]], 2)[0] == [104, 105]
+@pytest.mark.parametrize(
+    ("prediction", "answer", "draft"),
+    [
+        pytest.param(
+            [30, 31, 8, 1, 2, 50, 20, 21, 9, 1, 2, 60], [30, 31, 9, 1, 2], [60], id="not the nearer"
+        ),
+        pytest.param(PREDICTION, PREDICTION[:4], [104], id="as it began"),
+    ],
+)
+def test_the_first_look_may_come_later_and_takes_the_longest_match(prediction, answer, draft):
+    assert drafter(prediction).draft([*PROMPT, *answer], 1)[0] == draft
 
 
 def test_asking_twice_gives_the_same():

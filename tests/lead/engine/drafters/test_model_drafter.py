@@ -11,20 +11,16 @@ PROMPT = [0, 2]
 TEXT, _ = plain_run(submit(tokens=PROMPT), 100)
 
 
-def opened(tokens=None, *, n_slots=2, sequence="s", **more):
-    """A drafter whose model equals the target, and the committed tokens that it reads."""
-    drafter, committed = (
-        ByName(inline_drafter(n_slots, 0.0, **more)),
-        list(PROMPT if tokens is None else tokens),
-    )
-    drafter.open(sequence, GREEDY, committed)
+def opened(tokens=None, *, n_slots=2, **more):
+    """A drafter whose model equals the target, and the committed tokens of `s` that it reads."""
+    drafter, committed = ByName(inline_drafter(n_slots, 0.0, **more)), list(tokens or PROMPT)
+    drafter.open("s", GREEDY, committed)
     return drafter, committed
 
 
-def drafted(drafter, n_rounds, sequence="s"):
-    """The draft after `n_rounds` rounds."""
+def drafted(drafter, n_rounds):
     for _ in range(n_rounds):
-        tokens, _ = drafter.draft([sequence], 1000).drafts[sequence]
+        tokens, _ = drafter.draft(["s"], 1000).drafts["s"]
     return tokens
 
 

@@ -57,16 +57,27 @@ def answering():
 # A draft that lives and grows
 
 
-def test_a_growing_draft_goes_on_at_its_pace(drafting):
-    assert drafting.expected(0.05) == pytest.approx((0.01, 1, 0.01))
+@pytest.mark.parametrize(
+    ("source", "now", "first_in", "n_first"),
+    [
+        pytest.param("drafting", 0.05, 0.01, 1, id="a growing draft goes on at its pace"),
+        pytest.param("drafting", 0.056, 0.004, 1, id="time that has passed is not waited for again"),
+        pytest.param("answering", 1.0, 0.02, 2, id="an answer comes as long after a mismatch as usual"),
+        pytest.param("answering", 1.015, 0.005, 2, id="or what is left of that"),
+    ],
+)
+def test_the_next_tokens_are_expected(request, source, now, first_in, n_first):
+    arrival = request.getfixturevalue(source).expected(now)
+    assert (arrival.first_in, arrival.n_first) == (pytest.approx(first_in), n_first)
 
 
-def test_time_that_has_passed_is_not_waited_for_again(drafting):
-    assert drafting.expected(0.056).first_in == pytest.approx(0.004)
+@pytest.mark.parametrize(("source", "now"), [("drafting", 0.2), ("answering", 1.5)])
+def test_a_source_that_has_gone_quiet_is_not_waited_for(request, source, now):
+    assert request.getfixturevalue(source).expected(now) is None
 
 
-def test_a_growing_draft_that_stopped_is_not_waited_for(drafting):
-    assert drafting.expected(0.2) is None
+def test_an_overdue_answer_is_not_there_yet(answering):
+    assert 0 < answering.expected(1.021).first_in < 0.01
 
 
 def test_an_overdue_token_is_as_late_as_others_were_and_not_there_yet():
@@ -83,10 +94,6 @@ def test_without_jitter_an_overdue_token_comes_soon_or_not_at_all():
         watching.post(10, 10 + i, i / 100)
     assert 0 < watching.expected(0.401).first_in < 0.001
     assert watching.expected(0.403) is None
-
-
-def test_an_overdue_answer_is_not_there_yet(answering):
-    assert 0 < answering.expected(1.021).first_in < 0.01
 
 
 def test_several_tokens_at_once_share_their_time():
@@ -145,16 +152,6 @@ def test_a_first_draft_alone_gives_no_pace():
 # A draft that died: the answer to the news
 
 
-def test_after_a_mismatch_the_next_draft_is_expected_as_long_after_the_commit_as_usual(answering):
-    arrival = answering.expected(1.0)
-    assert (arrival.first_in, arrival.n_first) == (pytest.approx(0.02), 2)
-    assert answering.expected(1.015).first_in == pytest.approx(0.005)
-
-
-def test_a_source_that_does_not_answer_has_gone_quiet(answering):
-    assert answering.expected(1.0 + 0.5) is None
-
-
 def test_a_quiet_source_stays_quiet_however_many_tokens_are_committed(answering):
     for i in range(1, 200):
         answering.commit(30 + i, 1.0 + i / 1000)
@@ -169,39 +166,21 @@ def test_a_quiet_source_that_speaks_again_is_expected_again(answering):
     assert answering.expected(9.05) is not None
 
 
-def test_a_late_answer_is_expected_late_next_time():
-    watching = Watching()
-    watching.post(10, 12, 0.005)
-    for i in range(1, 30):
-        watching.commit(10 + i, float(i), dead=["a"])
-        watching.post(10 + i, 12 + i, i + 0.3)
-    watching.commit(40, 30.0, dead=["a"])
-    assert watching.expected(30.0).first_in == pytest.approx(0.3)
-
-
-def test_a_draft_on_older_tokens_does_not_count_as_a_quick_answer():
-    """It was under way when its text died: measured from the newest commit it would seem to come at once."""
-    watching = Watching()
-    watching.post(10, 12, 0.005)
-    for i in range(1, 20):
-        watching.commit(10 + i, float(i), dead=["a"])
-        watching.post(10 + i - 1, 12 + i, i + 0.001, alive=False)
-        watching.post(10 + i, 12 + i, i + 0.3)
-    watching.commit(31, 20.0, dead=["a"])
-    assert watching.expected(20.0).first_in == pytest.approx(0.3)
-
-
-def test_a_draft_that_was_under_way_when_the_text_departed_from_it_is_no_answer_to_that():
+@pytest.mark.parametrize("early", [None, 0, 1], ids=["none", "a draft on older tokens", "one under way"])
+def test_a_late_answer_is_expected_late_next_time_whatever_comes_of_what_was_under_way(early):
+    """What was under way when its text died would seem to come at once, measured from the newest commit."""
     watching = Watching()
     watching.post(10, 13, 0.005)
-    for i in range(1, 20):
+    for i in range(1, 30):
         n = 10 + 2 * i
-        watching.commit(n - 1, i - 0.5)
+        if early:
+            watching.commit(n - 1, i - 0.5)
         watching.commit(n, float(i), dead=["a"])
-        watching.post(n - 1, n + 1, i + 0.001, alive=False)
+        if early is not None:
+            watching.post(n - 1, n + 1, i + 0.001, alive=False)
         watching.post(n, n + 3, i + 0.3)
-    watching.commit(60, 20.0, dead=["a"])
-    assert watching.expected(20.0).first_in == pytest.approx(0.3)
+    watching.commit(80, 30.0, dead=["a"])
+    assert watching.expected(30.0).first_in == pytest.approx(0.3)
 
 
 def test_a_source_never_heard_of_is_not_expected():
@@ -236,15 +215,15 @@ def test_a_draft_on_newer_text_counts_as_activity(drafting):
 # Patience, for the policy that waits for all
 
 
+def test_without_sources_no_draft_is_expected():
+    assert not Watching().is_drafting(0.0)
+
+
 def test_a_sequence_is_waited_for_from_its_beginning_until_patience_ends():
     watching = Watching()
     watching.connect("a")
     assert watching.is_drafting(0.9)
     assert not watching.is_drafting(1.1)
-
-
-def test_without_sources_no_draft_is_expected():
-    assert not Watching().is_drafting(0.0)
 
 
 def test_a_source_that_never_drafted_is_not_waited_for_again_later():
@@ -255,14 +234,11 @@ def test_a_source_that_never_drafted_is_not_waited_for_again_later():
     assert not watching.is_drafting(5.0)
 
 
-def test_a_source_with_a_growing_draft_is_drafting_until_patience_ends(drafting):
-    assert drafting.is_drafting(1.04)
-    assert not drafting.is_drafting(1.06)
-
-
-def test_after_a_mismatch_the_source_is_drafting_until_patience_ends(answering):
-    assert answering.is_drafting(1.9)
-    assert not answering.is_drafting(2.1)
+@pytest.mark.parametrize(("source", "last_heard"), [("drafting", 0.05), ("answering", 1.0)])
+def test_a_source_that_was_heard_of_is_drafting_until_patience_ends(request, source, last_heard):
+    watching = request.getfixturevalue(source)
+    assert watching.is_drafting(last_heard + 0.99)
+    assert not watching.is_drafting(last_heard + 1.01)
 
 
 def test_a_source_that_is_behind_is_waited_for_since_the_first_commit_it_has_not_seen(answering):

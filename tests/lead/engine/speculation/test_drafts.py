@@ -18,55 +18,6 @@ def scored(drafts):
     return outcomes
 
 
-class Sequence:
-    """A text and what is drafted for it."""
-
-    def __init__(self, *committed):
-        self.text = list(committed)
-        self.drafts = Drafts("s", self.text, {}, 0.0)
-
-    def post(self, base, tokens, parents=None, confidences=None, *, source="a"):
-        """(alive, outcomes)"""
-        alive = self.drafts.post(DraftTree(source, base, tokens, parents, confidences))
-        return alive, scored(self.drafts)
-
-    def lives(self, base, tokens, parents=None):
-        return self.post(base, tokens, parents)[0]
-
-    def tried(self, base, tokens):
-        return right_of(self.post(base, tokens)[1])
-
-    def commit(self, *tokens):
-        start = len(self.text)
-        self.text += tokens
-        self.drafts.extend(start, tokens, 0.0)
-        return scored(self.drafts)
-
-    def branch(self):
-        return [each.token for each in self.drafts.branch("a")]
-
-
-@pytest.fixture
-def sequence():
-    return Sequence(10, 11, 12)
-
-
-def right_of(outcomes):
-    return [(drafted.source, place, right) for drafted, _, place, right in outcomes]
-
-
-# What lives
-
-
-def test_without_drafts_nothing_is_proposed(sequence):
-    assert sequence.drafts.branches == []
-
-
-def test_a_draft_on_the_newest_tokens_lives(sequence):
-    assert sequence.lives(3, [1, 2])
-    assert sequence.drafts.branches == [[DraftToken(1, "a", None), DraftToken(2, "a", None)]]
-
-
 class CountedTokens(list):
     """Committed tokens that count how many of them were read."""
 
@@ -84,52 +35,12 @@ def test_the_cost_of_a_draft_does_not_depend_on_its_age(tokens):
     assert committed.n_read <= 2 * len(tokens)
 
 
-def test_a_side_branch_goes_on_where_its_token_is_committed(sequence):
-    sequence.post(3, [1, 2, 3, 4, 5], [-1, 0, 1, 0, 3])
-    sequence.commit(1, 4)
-    assert sequence.branch() == [5]
-
-
-def test_a_draft_that_was_overtaken_does_not_replace_a_longer_one(sequence):
-    sequence.post(3, [1, 2, 9], [-1, 0, -1])
-    sequence.post(3, [5, 6])
-    assert sequence.branch() == [1, 2]
-    sequence.post(3, [5, 6, 7])
-    assert sequence.branch() == [5, 6, 7]
-
-
-# Outcomes
-
-
-def test_all_sources_are_tried_whichever_was_verified(sequence):
-    sequence.post(3, [1, 2])
-    sequence.post(3, [1, 5], source="b")
-    sequence.post(3, [7], source="c")
-    assert sequence.commit(1, 2) == [
-        (DraftToken(1, "a", None), "agreed", 0, True),
-        (DraftToken(1, "b", None), "agreed", 0, True),
-        (DraftToken(7, "c", None), "conflicting", 0, False),
-        (DraftToken(2, "a", None), "conflicting", 1, True),
-        (DraftToken(5, "b", None), "conflicting", 1, False),
-    ]
-
-
-def test_what_a_source_was_tried_for_already_is_not_tried_again(sequence):
-    sequence.post(3, [1, 2])
-    sequence.commit(1, 7, 8)
-    assert sequence.tried(3, [1, 2]) == []
-    assert sequence.tried(3, [1, 7, 8]) == [("a", 2, True)]
-    assert sequence.tried(3, [1, 7, 8, 5]) == []
-
-
-# Integrity
-
-
-def test_a_dead_draft_that_is_kept_is_noticed(sequence):
-    sequence.post(3, [1])
-    sequence.drafts.trees["a"].follow([9])
+def test_a_dead_draft_that_is_kept_is_noticed():
+    drafts = Drafts("s", [10, 11, 12], {}, 0.0)
+    drafts.post(DraftTree("a", 3, [1]))
+    drafts.trees["a"].follow([9])
     with pytest.raises(AssertionError, match="dead draft"):
-        sequence.drafts.check_integrity()
+        drafts.check_integrity()
 
 
 CHANCES = {"agreed": 0.95, "single": 0.8, "conflicting": 0.6}

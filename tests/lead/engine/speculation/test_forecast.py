@@ -40,12 +40,16 @@ def test_a_new_source_that_states_no_confidence_is_right_every_other_time():
     assert forecast.probability("new", None, "single") == forecast.mean("new") == 0.5
 
 
-def test_a_few_outcomes_do_not_outweigh_the_stated_confidence():
-    assert learned(outcome(False)).probability("a", 0.9, "single") == pytest.approx(0.675)
-
-
-def test_a_confidence_without_outcomes_is_believed_although_others_have_some():
-    assert learned(*[outcome(False, 0.9)] * 50).probability("a", 0.3, "single") == 0.3
+@pytest.mark.parametrize(
+    ("n", "confidence", "chance"),
+    [
+        pytest.param(1, 0.9, 0.675, id="one outcome does not outweigh it"),
+        pytest.param(50, 0.3, 0.3, id="outcomes of another confidence say nothing"),
+    ],
+)
+def test_a_stated_confidence_is_believed(n, confidence, chance):
+    forecast = learned(*[outcome(False, 0.9)] * n)
+    assert forecast.probability("a", confidence, "single") == pytest.approx(chance)
 
 
 # What was learned
@@ -101,15 +105,9 @@ def test_with_many_tokens_there_is_less_to_hope_for():
 # The report
 
 
-def test_the_report_shows_acceptance_by_position():
-    forecast = learned(outcome(True), outcome(True), outcome(False, place=1), outcome(True))
-    report = forecast.describe("a")
-    assert (report["n_scored"], report["n_right"]) == (4, 3)
-    assert report["acceptance_by_position"] == [1.0, 0.0]
-
-
-def test_a_position_never_tried_keeps_its_place_in_the_report():
-    report = learned(outcome(True), outcome(False, place=2)).describe("a")
+def test_the_report_shows_acceptance_by_position_also_where_none_was_tried():
+    report = learned(outcome(True), outcome(False, place=2), outcome(True)).describe("a")
+    assert (report["n_scored"], report["n_right"]) == (3, 2)
     assert report["acceptance_by_position"] == [1.0, None, 0.0]
 
 
@@ -133,22 +131,25 @@ def drafts_of(**tokens):
     return drafts
 
 
-def test_the_next_tokens_of_a_draft_are_as_likely_as_usual():
-    future = Forecast().future(drafts_of(a=([1, 2], [0.9, 0.8])), "a", 0.7, 50, 4)
-    assert future.probabilities == pytest.approx((0.9, 0.72, 0.504, 0.3528))
-    assert future.n_drafted == 2
-
-
-def test_where_another_source_shows_that_a_place_is_hard_it_is_so_for_both():
-    drafts = drafts_of(a=([1], [0.9]), b=([1, 2, 3], [0.9, 0.1, 0.5]))
-    # The mean of a new source is 0.5.
-    future = Forecast().future(drafts, "a", 0.7, 50, 4)
-    assert future.probabilities == pytest.approx((0.9, 0.9 * 0.5, 0.9 * 0.5 * 0.7, 0.9 * 0.5 * 0.7 * 0.7))
-
-
-def test_no_more_counts_than_can_be_committed():
-    future = Forecast().future(drafts_of(a=([1, 2], [0.9, 0.8])), "a", 0.7, 1, 1)
-    assert future.probabilities == (0.9,)
+@pytest.mark.parametrize(
+    ("others", "limits", "n_drafted", "probabilities"),
+    [
+        pytest.param({}, (50, 4), 2, (0.9, 0.9 * 0.8, 0.72 * 0.7, 0.504 * 0.7), id="as usual"),
+        pytest.param({}, (1, 1), 1, (0.9,), id="no more than can be committed"),
+        pytest.param(  # the mean of a new source is 0.5
+            {"b": ([1, 2, 3, 4], [0.9, 0.8, 0.1, 0.5])},
+            (50, 4),
+            2,
+            (0.9, 0.72, 0.72 * 0.5, 0.36 * 0.7),
+            id="where another source shows that a place is hard it is so for both",
+        ),
+    ],
+)
+def test_the_next_tokens_of_a_draft_are_as_likely_as(others, limits, n_drafted, probabilities):
+    drafts = drafts_of(a=([1, 2], [0.9, 0.8]), **others)
+    future = Forecast().future(drafts, "a", 0.7, *limits)
+    assert future.probabilities == pytest.approx(probabilities)
+    assert future.n_drafted == n_drafted
 
 
 # Drafts of several sources: a new forecast takes their word
@@ -185,17 +186,19 @@ def test_behind_a_draft_counts_what_agrees_with_all_of_it():
     assert outlook(drafts, "new") == ([], [("c", 0.9), ("c", 0.8), ("c", 0.8), ("c", 0.8)])
 
 
-def test_without_drafts_there_is_no_chain():
-    assert best(drafts_of()) == []
-
-
-def test_a_draft_that_begins_worse_but_goes_on_better_is_the_best():
-    assert best(drafts_of(a=([1, 2, 3], [0.6, 0.1, 0.1]), b=([4, 5, 6], [0.5, 0.9, 0.9]))) == [4, 5, 6]
-
-
-def test_where_drafts_agree_each_token_is_from_the_surer_source():
-    drafts = drafts_of(a=([1, 2, 3], [0.9, 0.5, 0.9]), b=([1, 2], [0.6, 0.8]))
-    assert Forecast().best(drafts) == [(1, "a", 0.9), (2, "b", 0.8), (3, "a", 0.9)]
+@pytest.mark.parametrize(
+    ("drafts", "chain"),
+    [
+        pytest.param({}, [], id="none"),
+        pytest.param(
+            {"a": ([1, 2, 3], [0.6, 0.1, 0.1]), "b": ([4, 5, 6], [0.5, 0.9, 0.9])},
+            [4, 5, 6],
+            id="one that begins worse but goes on better",
+        ),
+    ],
+)
+def test_of_several_drafts_the_best_is(drafts, chain):
+    assert best(drafts_of(**drafts)) == chain
 
 
 def test_agreement_decides_if_it_makes_tokens_likelier():
@@ -203,15 +206,16 @@ def test_agreement_decides_if_it_makes_tokens_likelier():
     assert best(drafts, Given(by_agreement)) == [1, 2]
 
 
+def test_where_drafts_agree_each_token_is_from_the_surer_source():
+    drafts = drafts_of(a=([1, 2, 3], [0.9, 0.5, 0.9]), b=([1, 2], [0.6, 0.8]))
+    assert Forecast().best(drafts) == [(1, "a", 0.9), (2, "b", 0.8), (3, "a", 0.9)]
+
+
 @pytest.mark.parametrize("sources", ["a", "ab"])
-def test_a_chain_ends_where_it_has_become_too_unlikely(sources):
+@pytest.mark.parametrize(("options", "n"), [({"min_probability": 0.01}, 2), ({}, 32)])
+def test_a_chain_ends_where_it_has_become_too_unlikely_for_a_minimum(sources, options, n):
     drafts = drafts_of(**dict.fromkeys(sources, ([1] * 40, [0.05] * 40)))
-    assert best(drafts, min_probability=0.01) == [1, 1]
-
-
-@pytest.mark.parametrize("sources", ["a", "ab"])
-def test_without_a_minimum_probability_an_unlikely_chain_is_proposed_whole(sources):
-    assert best(drafts_of(**dict.fromkeys(sources, ([1] * 40, [0.0] * 40)))) == [1] * 32
+    assert best(drafts, **options) == [1] * n
 
 
 def test_a_guess_of_which_nothing_is_known_counts_for_nothing():

@@ -34,14 +34,23 @@ def paused():
     return guard
 
 
-def test_what_gains_goes_on():
+def gain(guard):
+    guard.resume()
+    learn(guard, gain=0.2, n=20)
+
+
+@pytest.mark.parametrize("change", [gain, Guard.reset])
+def test_after_a_gain_or_a_change_the_next_pause_is_short_again(change):
     guard = Guard()
-    learn(guard, gain=0.01, n=2000)
+    pauses(guard, 2000, gain=-0.2)
+    change(guard)
     assert not guard.is_pausing
+    assert pauses(guard, 100, gain=-0.2) == [64]
 
 
-def test_pauses_get_longer_up_to_a_limit():
-    assert pauses(Guard(), 4000, gain=-0.1) == [64, 256, 1024, 1024, 1024]
+@pytest.mark.parametrize(("gain", "lengths"), [(0.01, []), (-0.1, [64, 256, 1024, 1024, 1024])])
+def test_what_loses_pauses_longer_each_time_up_to_a_limit_and_what_gains_never(gain, lengths):
+    assert pauses(Guard(), 4000, gain=gain) == lengths
 
 
 def test_a_trial_costs_no_more_than_a_few_steps():
@@ -50,14 +59,6 @@ def test_a_trial_costs_no_more_than_a_few_steps():
         learn(guard, gain=-lost)
         n_trial += 1
     assert n_trial * lost < DEFAULTS.guard_loss + lost
-
-
-def test_a_gain_makes_the_next_pause_short_again():
-    guard = Guard()
-    pauses(guard, 2000, gain=-0.2)
-    guard.resume()
-    learn(guard, gain=0.2, n=20)
-    assert pauses(guard, 100, gain=-0.2) == [64]
 
 
 def test_the_engine_s_own_time_counts_where_only_speculation_takes_it():
@@ -96,11 +97,3 @@ def test_with_fewer_sequences_it_tries_again():
     assert guard.is_pausing
     learn(guard, n_sequences=3)
     assert not guard.is_pausing
-
-
-def test_after_a_change_all_begins_anew():
-    guard = Guard()
-    pauses(guard, 2000, gain=-0.2)
-    guard.reset()
-    assert not guard.is_pausing
-    assert pauses(guard, 100, gain=-0.2) == [64]

@@ -91,6 +91,15 @@ def test_a_sequence_that_was_just_committed_to_is_offered_at_the_price_of_its_pe
     assert Known(s=2).offer().n_pending == 2
 
 
+@pytest.mark.parametrize(
+    ("n_pending", "n_drafted", "offered"),
+    [(1, 2, True), (1, 3, False), (None, 0, False)],
+    ids=["it can grow", "it is as long as the step can use", "it cannot grow"],
+)
+def test_a_draft_is_offered_if(n_pending, n_drafted, offered):
+    assert bool(Known(s=n_pending).offer(n_drafted=n_drafted, n_max=3)) == offered
+
+
 def test_what_the_drafter_has_missed_is_paid_for_over_the_rest_of_the_answer():
     catch_up = Known(s=101).offer(n_left=40).catch_up
     assert catch_up == pytest.approx(0.1 / 20)
@@ -106,15 +115,6 @@ def test_an_answer_is_expected_to_be_as_long_as_others_were():
     assert known.offer(n_left=1000).catch_up == pytest.approx(0.1 / 5, rel=0.1)
 
 
-def test_a_draft_that_is_as_long_as_the_step_can_use_is_not_offered():
-    assert Known(s=1).offer(n_drafted=2, n_max=3)
-    assert Known(s=1).offer(n_drafted=3, n_max=3) is None
-
-
-def test_a_draft_that_cannot_grow_is_not_offered():
-    assert Known(s=None).offer() is None
-
-
 def test_a_sequence_that_does_not_grow_is_left_alone_until_the_next_step():
     known = Known(s=1, t=1)
     known.drafter.grows = False
@@ -125,19 +125,12 @@ def test_a_sequence_that_does_not_grow_is_left_alone_until_the_next_step():
     assert known.offer()
 
 
-def test_a_prompt_is_read_on_until_its_end_if_nobody_else_waits():
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_prompt_is_read_on_until_its_end_or_in_chunks_between_the_steps_of_others(at_once):
     known = Known(s=5000)
     known.drafter.grows = False
-    known.draft(at_once=True)
-    assert known.offer()
-
-
-def test_a_prompt_is_read_in_chunks_between_the_steps_of_others():
-    known = Known(s=5000)
-    known.drafter.grows = False
-    known.draft(at_once=False)
-    assert known.drafter.asked[-1] < 200
-    assert known.offer() is None
+    known.draft(at_once=at_once)
+    assert (known.drafter.asked[-1] > 200, bool(known.offer())) == (at_once, at_once)
 
 
 def test_rounds_are_timed():
@@ -176,9 +169,6 @@ def test_exploring_takes_no_more_than_its_share_from_the_beginning_on():
     assert known.explored(20) == 1
 
 
-def test_what_takes_too_long_is_not_explored():
-    assert Known(token_s=STEP_S / 10, s=2000).explored(5000) == 0
-
-
-def test_only_sequences_that_can_be_drafted_for_are_explored():
-    assert Known(s=None).explored(100) == 0
+@pytest.mark.parametrize("n_pending", [2000, None], ids=["it takes too long", "it cannot be drafted for"])
+def test_what_is_not_explored(n_pending):
+    assert Known(token_s=STEP_S / 10, s=n_pending).explored(5000) == 0

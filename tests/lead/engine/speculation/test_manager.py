@@ -281,23 +281,25 @@ def test_each_sequence_has_lookup_drafters_of_its_own():
 # Waiting
 
 
-def test_a_source_that_answers_quickly_is_waited_for_after_a_mismatch():
-    table = Table()
-    now = float(answering(table))
-    for _ in range(40):  # and it is right by now
-        table.post([8], now=now + 0.004)
-        now += 1.0
-        table.commit(8, 5, now=now)
-    assert table.wait_at(now) == pytest.approx(0.004, rel=0.1)
-
-
-def test_a_wait_in_vain_ends():
+@pytest.fixture
+def right_by_now():
+    """A table whose source answers quickly, wrongly at first; and the time."""
     table = Table()
     now = float(answering(table))
     for _ in range(40):
         table.post([8], now=now + 0.004)
         now += 1.0
         table.commit(8, 5, now=now)
+    return table, now
+
+
+def test_a_source_that_answers_quickly_is_waited_for_after_a_mismatch(right_by_now):
+    table, now = right_by_now
+    assert table.wait_at(now) == pytest.approx(0.004, rel=0.1)
+
+
+def test_a_wait_in_vain_ends(right_by_now):
+    table, now = right_by_now
     waited = 0.0
     while wait := table.wait_at(now + waited):
         waited += wait
@@ -311,21 +313,16 @@ def growing(table, n=4, **more):
     return n / 1000
 
 
-def test_a_draft_that_grows_quickly_is_waited_for():
+@pytest.mark.parametrize(
+    ("tuning", "waits"),
+    [({}, True), ({"n_ahead": 4}, False), ({"min_confidence": 0.9}, False)],
+    ids=["it is", "it has reached its length", "it has become too doubtful"],
+)
+def test_a_draft_that_grows_quickly_is_waited_for_unless(monkeypatch, tuning, waits):
     table = Table()
-    assert table.wait_at(growing(table)) > 0
-
-
-def test_a_draft_that_has_reached_its_length_is_not_waited_for():
-    table = Table()
-    table.speculation.tuning.n_ahead = 4
-    assert table.wait_at(growing(table)) == 0
-
-
-def test_a_draft_that_has_become_too_doubtful_is_not_waited_for():
-    table = Table()
-    table.speculation.tuning.min_confidence = 0.9
-    assert table.wait_at(growing(table)) == 0
+    for name, value in tuning.items():
+        monkeypatch.setattr(table.speculation.tuning, name, value)
+    assert (table.wait_at(growing(table)) > 0) == waits
 
 
 def test_a_draft_that_ends_the_text_is_not_waited_for():
@@ -547,28 +544,27 @@ def test_drafting_counts_as_time_of_the_step():
     assert report["draft_model"]["n_tokens"] == 2
 
 
-def test_a_draft_model_that_is_always_wrong_is_soon_not_asked_any_more():
-    table = with_draft_model(7, 7, 7, price=0.005)
-    n_drafted = []
-    for _ in range(200):
+def always_wrong(n_steps):
+    """A table after so many steps, and how many tokens were drafted for each."""
+    table, n_drafted = with_draft_model(7, 7, 7, price=0.005), []
+    for _ in range(n_steps):
         n_drafted.append(len(drafted(table, 0.005)))
         table.commit(8)
         table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0))
+    return table, n_drafted
+
+
+def test_a_draft_model_that_is_always_wrong_is_soon_not_asked_any_more():
+    _, n_drafted = always_wrong(200)
     assert n_drafted[0] > 0
     assert sum(n_drafted) < 80
     assert sum(n_drafted[150:]) <= 5
 
 
 def test_it_is_tried_again_from_time_to_time():
-    table = with_draft_model(7, 7, 7, price=0.005)
-    for _ in range(1000):
-        drafted(table, 0.005)
-        table.commit(8)
-        table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0))
-    n_scored = table.scored("draft_model")[1]
-    drafted_seconds = table.speculation.describe()["draft_seconds"]
-    assert n_scored > 5
-    assert drafted_seconds < 0.015 * 1000 * 0.05
+    table, _ = always_wrong(1000)
+    assert table.scored("draft_model")[1] > 5
+    assert table.speculation.describe()["draft_seconds"] < 0.015 * 1000 * 0.05
 
 
 def test_when_backs_come_and_go_what_is_known_of_the_draft_model_stays():
@@ -585,13 +581,11 @@ def test_what_a_back_has_pushed_is_not_drafted_again():
     assert table.order() is None
 
 
-def test_what_would_be_padding_is_filled_with_more_of_the_draft():
-    table = Table("fixed", depth=1, batch_sizes=InvariantSizes((2, 4), (2, 4)))
+@pytest.mark.parametrize(("depth", "verified"), [(1, (1,)), (2, (1, 2, 3))])
+def test_what_would_be_padding_is_filled_with_more_of_the_draft(depth, verified):
+    table = Table("fixed", depth=depth, batch_sizes=InvariantSizes((2, 4), (2, 4)))
     table.post([1, 2, 3, 4])
-    assert table.tokens_at() == (1,)
-    table = Table("fixed", depth=2, batch_sizes=InvariantSizes((2, 4), (2, 4)))
-    table.post([1, 2, 3, 4])
-    assert table.tokens_at() == (1, 2, 3)
+    assert table.tokens_at() == verified
 
 
 def test_without_a_draft_it_is_filled_with_what_followed_before():

@@ -65,30 +65,26 @@ def test_the_memory_decides_how_drafts_share_a_step(traits, batching):
     assert type(batching_for(make_limits(**traits))) is batching
 
 
-def test_without_a_draft_nothing_is_replayed():
-    assert seconds(candidate(2, 0.5))[0] == pytest.approx(1.0)
-
-
-def test_a_rejection_costs_the_next_step_what_it_replays():
+@pytest.mark.parametrize(
+    ("probability", "replayed"),
     # One draft token: half of the time 1 token is replayed. Two: a quarter of the time 2 more.
-    assert seconds(candidate(2, 0.5)) == pytest.approx([1.0, 1.1 + 0.5 * 0.1, 1.2 + 0.5 * 0.1 + 0.25 * 0.2])
+    [(1.0, (0, 0, 0)), (0.5, (0, 0.5 * 0.1, 0.5 * 0.1 + 0.25 * 0.2))],
+    ids=["a certain draft costs its width", "a rejection what the next step replays"],
+)
+def test_a_draft_costs(probability, replayed):
+    widths = (1.0, 1.1, 1.2)
+    expected = [width + more for width, more in zip(widths, replayed, strict=True)]
+    assert seconds(candidate(2, probability)) == pytest.approx(expected)
 
 
-def test_a_certain_draft_costs_its_width_only():
-    assert seconds(candidate(2, 1.0)) == pytest.approx([1.0, 1.1, 1.2])
-
-
-def test_replayed_tokens_widen_the_step():
-    assert seconds(candidate(2, 0.5, n_fed=4))[0] == pytest.approx(1.3)
-
-
-def test_spans_of_unequal_lengths_take_several_passes():
-    assert seconds(candidate(0, 0.5), candidate(0, 0.5, n_fed=3))[0] == pytest.approx(1.1 + 1.1)
-
-
-def test_a_prompt_takes_a_pass_of_its_own():
-    assert seconds(candidate(0, 0.5), n_prompt=4)[0] == pytest.approx(1.4)
-    assert seconds(candidate(0, 0.5), candidate(0, 0.5), n_prompt=4)[0] == pytest.approx(1.2 + 1.3)
+@pytest.mark.parametrize(
+    ("n_fed", "n_prompt", "expected"),
+    [((4,), 0, 1.3), ((1, 3), 0, 1.1 + 1.1), ((1,), 4, 1.4), ((1, 1), 4, 1.2 + 1.3)],
+    ids=["one span", "spans of unequal lengths", "a prompt", "a prompt beside two"],
+)
+def test_a_step_without_drafts_costs_all_its_passes(n_fed, n_prompt, expected):
+    candidates = [candidate(0, 0.5, n_fed=n) for n in n_fed]
+    assert seconds(*candidates, n_prompt=n_prompt)[0] == pytest.approx(expected)
 
 
 def test_after_many_replayed_tokens_the_policy_lets_the_state_catch_up():

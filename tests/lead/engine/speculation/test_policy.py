@@ -127,18 +127,23 @@ def test_prompts_alone_need_no_depths():
 # Waiting
 
 
-def test_it_waits_for_a_token_that_comes_soon():
-    assert wait(F16, candidate(awaited=(growing(first_in=0.001),))) > 0
+def soon(*drafted, **more):
+    return growing(*drafted, first_in=0.001, **more)
 
 
-def test_it_does_not_wait_where_nothing_more_can_be_committed():
-    assert wait(F16, candidate(n_useful=0, awaited=(growing(first_in=0.001, n_max=0),))) == 0
-    soon = growing(0.9, first_in=0.001, n_max=1)
-    assert wait(F16, candidate(0.9, n_useful=1, awaited=(soon,))) == 0
-
-
-def test_it_does_not_wait_while_prompts_are_processed():
-    assert wait(F16, candidate(awaited=(growing(first_in=0.001),)), n_prompt=1) == 0
+@pytest.mark.parametrize(
+    ("given", "n_prompt", "waits"),
+    [
+        (candidate(awaited=(soon(),)), 0, True),
+        (candidate(n_useful=0, awaited=(soon(n_max=0),)), 0, False),
+        (candidate(0.9, n_useful=1, awaited=(soon(0.9, n_max=1),)), 0, False),
+        (candidate(awaited=(soon(),)), 1, False),
+        (candidate(awaited=(soon(next_ones=(0.05,)),)), 0, False),
+    ],
+    ids=["it comes soon", "nothing can be committed", "all is there", "a prompt", "others show it is wrong"],
+)
+def test_a_token_is_waited_for_if_that_pays(given, n_prompt, waits):
+    assert (wait(F16, given, n_prompt=n_prompt) > 0) == waits
 
 
 def test_it_waits_until_as_many_tokens_are_there_as_pay():
@@ -319,12 +324,6 @@ def test_a_real_jump_in_t_is_seldom_measured_again():
     assert chosen[4] > 8000 * 0.98
 
 
-def test_it_does_not_wait_for_a_source_where_another_one_shows_that_its_token_will_be_wrong():
-    soon = growing(first_in=0.1 * T1)
-    assert wait(F16, candidate(awaited=(soon,))) > 0
-    assert wait(F16, candidate(awaited=(growing(first_in=0.1 * T1, next_ones=(0.05,)),))) == 0
-
-
 # Drafting in the engine
 
 
@@ -362,36 +361,38 @@ def test_a_cheap_drafter_is_asked_for_as_much_as_pays_to_verify():
     assert n_rounds(0.001, drafting(mean=0.9), table=FLAT) == 8
 
 
-@pytest.mark.parametrize(("dear", "cheap"), [(0.3, 0.1), (0.1, 0.003)])
-def test_the_dearer_a_token_is_the_fewer_are_asked_for(dear, cheap):
-    assert n_rounds(dear, drafting()) < n_rounds(cheap, drafting())
+def test_the_dearer_a_token_is_the_fewer_are_asked_for():
+    assert n_rounds(0.3, drafting()) < n_rounds(0.1, drafting()) < n_rounds(0.003, drafting())
 
 
-@pytest.mark.parametrize("price", [0.02, 0.3])
-def test_a_useless_drafter_is_not_asked(price):
-    assert n_rounds(price, drafting(mean=0.02)) == 0
-
-
-def test_a_price_above_a_step_is_never_paid():
-    assert n_rounds(1.1, drafting(mean=0.99), table=FLAT) == 0
-
-
-def test_what_has_to_be_caught_up_with_counts():
-    behind = drafting(catch_up=2 * T1)
-    assert n_rounds(0.003, behind) == 0
-
-
-def test_a_doubtful_draft_is_not_extended():
-    assert n_rounds(0.1, drafting_on(0.9, 0.9, 0.05)) == 0
+@pytest.mark.parametrize(
+    ("price", "given", "table"),
+    [
+        (0.02, drafting(mean=0.02), F16),
+        (0.3, drafting(mean=0.02), F16),
+        (1.1, drafting(mean=0.99), FLAT),
+        (0.003, drafting(catch_up=2 * T1), F16),
+        (0.1, drafting_on(0.9, 0.9, 0.05), F16),
+        (0.3, drafting(0.9, 0.9, 0.9, 0.9), F16),
+        (0.1, drafting(mean=0.9, next_ones=(0.05,)), F16),
+    ],
+    ids=[
+        "useless",
+        "and dear",
+        "above a step",
+        "behind",
+        "doubtful",
+        "backs have pushed",
+        "others show it is hard",
+    ],
+)
+def test_a_drafter_is_not_asked_where_that_does_not_pay(price, given, table):
+    assert n_rounds(price, given, table=table) == 0
 
 
 def test_a_draft_goes_on_after_its_tokens():
     choice = choose(0.003, drafting_on(0.95, mean=0.9))
     assert 0 < choice.n_rounds <= 7
-
-
-def test_what_backs_have_pushed_is_taken_instead():
-    assert n_rounds(0.3, drafting(0.9, 0.9, 0.9, 0.9)) == 0
 
 
 def test_instead_of_waiting_for_a_slow_back_it_drafts():
@@ -427,12 +428,6 @@ def test_a_draft_ends_where_it_is_no_longer_worth_a_token():
     assert 0.05 < choice.min_probability < 0.5
 
 
-def test_where_another_source_shows_that_a_token_is_hard_none_is_drafted():
-    doubtful = drafting(mean=0.9, next_ones=(0.05,))
-    assert n_rounds(0.1, drafting(mean=0.9)) > 0
-    assert n_rounds(0.1, doubtful) == 0
-
-
 def test_what_several_sequences_may_draft_is_worth_what_other_sources_let_expect():
     doubtful = drafting(sequence="t", mean=0.9, next_ones=(0.05,) * 8)
     assert choose(0.1, drafting(mean=0.9), doubtful).sequences == ("s",)
@@ -451,24 +446,32 @@ def test_fixed_takes_what_is_there_up_to_its_depth_and_never_waits():
     assert depths_of(choice) == (4, 1, 0)
 
 
-def test_sync_waits_as_long_as_a_source_is_drafting_and_tokens_are_missing():
-    sync = Sync(3)
-    assert sync.choose([candidate(0.9, 0.9, is_drafting=True)], 0) == Wait(SYNC_PATIENCE_S)
-    assert depths_of(sync.choose([candidate(0.9, 0.9, is_drafting=False)], 0)) == (2,)
-    assert depths_of(sync.choose([candidate(*[0.9] * 5, is_drafting=True)], 0)) == (3,)
+def drafted(n, *, is_drafting=True, **more):
+    return candidate(*[0.9] * n, is_drafting=is_drafting, **more)
 
 
-def test_sync_waits_for_no_more_than_can_be_committed():
-    assert depths_of(Sync(3).choose([candidate(0.9, n_useful=1, is_drafting=True)], 0)) == (1,)
-
-
-def test_sync_does_not_wait_while_prompts_are_processed():
-    assert depths_of(Sync(3).choose([candidate(is_drafting=True)], 5)) == (0,)
-
-
-def test_sync_waits_for_the_slowest_sequence():
-    candidates = [candidate(*[0.9] * 3, is_drafting=True), candidate(0.9, is_drafting=True)]
-    assert Sync(3).choose(candidates, 0) == Wait(SYNC_PATIENCE_S)
+@pytest.mark.parametrize(
+    ("candidates", "n_prompt", "verified"),
+    [
+        ([drafted(2)], 0, None),
+        ([drafted(2, is_drafting=False)], 0, (2,)),
+        ([drafted(5)], 0, (3,)),
+        ([drafted(1, n_useful=1)], 0, (1,)),
+        ([drafted(0)], 5, (0,)),
+        ([drafted(3), drafted(1)], 0, None),
+    ],
+    ids=[
+        "tokens are missing",
+        "nobody drafts",
+        "its depth",
+        "no more can be committed",
+        "a prompt",
+        "the slowest",
+    ],
+)
+def test_sync_waits_while_somebody_drafts_what_is_missing(candidates, n_prompt, verified):
+    choice = Sync(3).choose(candidates, n_prompt)
+    assert choice == Wait(SYNC_PATIENCE_S) if verified is None else depths_of(choice) == verified
 
 
 @pytest.mark.parametrize("policy", [Fixed(0), Sync(0)])

@@ -39,14 +39,12 @@ def test_backs_draft_far_ahead_at_first_without_being_told():
     assert run(managed(), 3) == []
 
 
-def test_backs_whose_drafts_are_not_verified_are_told_to_draft_little_but_not_nothing():
-    (told,) = run(managed(), 64)
-    assert told.n_ahead == 2
-
-
-def test_backs_draft_for_the_step_after_the_one_under_way():
-    (told,) = run(managed(), 32, depth=4, n_committed=5)
-    assert told.n_ahead >= 2 * 4
+@pytest.mark.parametrize(
+    ("n_steps", "depth", "n_ahead"), [(64, 0, 2), (32, 4, 10)], ids=["little, but not nothing", "further"]
+)
+def test_backs_draft_for_the_step_after_the_one_under_way(n_steps, depth, n_ahead):
+    (told,) = run(managed(), n_steps, depth=depth, n_committed=1 + depth)
+    assert told.n_ahead == n_ahead
 
 
 def test_one_deep_step_among_shallow_ones_is_remembered_for_a_while():
@@ -57,10 +55,12 @@ def test_one_deep_step_among_shallow_ones_is_remembered_for_a_while():
     assert run(manager, 200)[-1].n_ahead == 2
 
 
-def test_where_further_tokens_are_expensive_backs_are_asked_for_surer_ones():
-    expensive = {n: 1 + 0.5 * (n - 1) for n in range(1, 12)}
-    told = run(managed(table=expensive), 32, table=expensive)[-1]
-    assert 0.15 < told.min_confidence <= 0.3
+@pytest.mark.parametrize(("slope", "least", "most"), [(0.5, 0.15, 0.3), (0.0, 0.0, 0.0)])
+def test_the_dearer_further_tokens_are_the_surer_ones_backs_are_asked_for(slope, least, most):
+    table = {n: 1 + slope * (n - 1) for n in range(1, 12)}
+    manager = managed(table=table)
+    run(manager, 32, table=table)
+    assert least <= manager.tuning.min_confidence <= most
 
 
 def test_what_the_machine_did_long_ago_or_slept_through_is_forgotten():
@@ -71,13 +71,6 @@ def test_what_the_machine_did_long_ago_or_slept_through_is_forgotten():
     manager.on_step(StepReport(1, 3 * 3600.0, [0], 1, 1.0))
     run(manager, 800, table=expensive)
     assert manager.tuning.min_confidence == pytest.approx(before, abs=0.05)
-
-
-def test_where_further_tokens_are_free_backs_are_asked_for_any():
-    flat = dict.fromkeys(range(1, 12), 1.0)
-    manager = managed(table=flat)
-    run(manager, 32, table=flat)
-    assert manager.tuning.min_confidence == 0
 
 
 def test_small_changes_are_not_sent():

@@ -96,16 +96,16 @@ def test_a_dip_is_used_without_any_cost_of_changes():
     assert widths.seconds(range(1, 4)) == pytest.approx([T1, 1.04 * T1, 1.06 * T1])
 
 
-def test_where_changes_cost_nothing_nothing_is_padded():
-    widths = Widths(settled(cost_of(GENTLE, (0, 0)), 4), pads=True)
-    for _ in range(20):
-        widths.learn(1, [1, 1.9, 2.7, 3.4], RATE)
-    assert [widths.width(n, n - 1) for n in range(1, 5)] == [1, 2, 3, 4]
+DIP = {1: 1.0, 2: 3.0, 3: 1.1}
 
 
-@pytest.mark.parametrize(("settles", "pads"), [(False, True), (True, False)])
-def test_on_a_cpu_and_where_padding_cannot_be_taken_back_nothing_is_padded(settles, pads):
-    widths = Widths(settled(cost_of({1: 1.0, 2: 3.0, 3: 1.1}, settles=settles), 3), pads=pads)
+@pytest.mark.parametrize(
+    ("cost", "pads"),
+    [(cost_of(GENTLE, (0, 0)), True), (cost_of(DIP, settles=False), True), (cost_of(DIP), False)],
+    ids=["changes cost nothing", "on a CPU", "padding cannot be taken back"],
+)
+def test_nothing_is_padded_where(cost, pads):
+    widths = Widths(settled(cost, 3), pads=pads)
     for _ in range(20):
         widths.learn(1, [1, 1.9, 2.7], RATE)
     assert [widths.width(n, n - 1) for n in (1, 2, 3)] == [1, 2, 3]

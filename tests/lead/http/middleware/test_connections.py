@@ -54,8 +54,10 @@ def waiting(kernel, n):
     return transports
 
 
-def test_a_new_connection_takes_the_place_of_the_one_that_has_waited_longest():
-    kernel = Kernel(OTHER_FILES + 3)
+@pytest.mark.parametrize("n_other", [0, 2], ids=["", "and descriptors are in use for other things"])
+def test_a_new_connection_takes_the_place_of_the_one_that_has_waited_longest(n_other):
+    kernel = Kernel(OTHER_FILES + 3 + n_other)
+    kernel.n_other = n_other
     first, second, third = waiting(kernel, 3)
     _, room = kernel.connect()
     assert room is Room.FREE
@@ -64,11 +66,8 @@ def test_a_new_connection_takes_the_place_of_the_one_that_has_waited_longest():
 
 @pytest.mark.parametrize(
     ("waits_for", "was_served", "waits_longest"),
-    [
-        pytest.param("head", True, False, id="it was served meanwhile"),
-        pytest.param("head", False, True, id="it sends its request byte by byte"),
-        pytest.param("body", False, False, id="it has come to its body"),
-    ],
+    [("head", True, False), ("head", False, True), ("body", False, False)],
+    ids=["it was served meanwhile", "it sends its request byte by byte", "it has come to its body"],
 )
 def test_a_connection_that_has_got_further_waits_anew(waits_for, was_served, waits_longest):
     kernel = Kernel(OTHER_FILES + 2)
@@ -96,14 +95,6 @@ def test_connections_that_are_being_answered_are_never_closed():
     assert set(rooms) == {Room.SCARCE}
     assert kernel.connect()[1] is Room.NONE
     assert not any(each.aborted for each in answered)
-
-
-def test_descriptors_in_use_for_other_things_count():
-    kernel = Kernel(OTHER_FILES + 4)
-    kernel.n_other = 2
-    first, second = waiting(kernel, 2)
-    kernel.connect()
-    assert (first.aborted, second.aborted) == (True, False)
 
 
 def test_descriptors_that_other_things_take_or_free_later_are_noticed():
@@ -168,25 +159,16 @@ async def test_beyond_the_limit_only_health_is_answered(lead):
     assert (await asgi_request(app, "GET", "/props"))[0] == 503
 
 
-IDLE = [
-    pytest.param(b"", id="nothing"),
-    pytest.param(b"GET /health HTTP/1.1\r\nHo", id="part of a head"),
-    pytest.param(POST + b"{", id="part of a body"),
-]
-
-
 @pytest.mark.both_loops
-@pytest.mark.parametrize("text", IDLE)
-async def test_an_idle_connection_makes_room_for_a_request(lead, text):
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [(b"", b""), (HEALTH[:25], b""), (POST + b"{", b""), (HEALTH, b'"ok"}')],
+    ids=["nothing", "part of a head", "part of a body", "kept alive after its answer"],
+)
+async def test_an_idle_connection_makes_room_for_a_request(lead, text, answer):
     async with served(lead.app, 1) as port, sending(port, text) as reader:
-        assert (await asked(port)).status_code == 200
-        assert await reader.read() == b""
-
-
-@pytest.mark.both_loops
-async def test_a_connection_kept_alive_after_its_answer_makes_room_too(lead):
-    async with served(lead.app, 1) as port, sending(port, HEALTH) as reader:
-        await reader.readuntil(b'"ok"}')
+        if answer:
+            await reader.readuntil(answer)
         assert (await asked(port)).status_code == 200
         assert await reader.read() == b""
 

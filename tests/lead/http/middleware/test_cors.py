@@ -63,11 +63,7 @@ async def test_only_pages_of_allowed_origins_can_open_a_websocket(lead, origins,
 IMAGE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
 ITSELF = {"origin": "http://LEAD:5555", "host": "lead:5555"}
 REFUSED = [
-    IMAGE,
-    {"sec-fetch-site": "same-site"},
-    {"origin": PAGE},
-    {"origin": "null"},
-    ITSELF | {"host": "x"},
+    *(IMAGE, {"sec-fetch-site": "same-site"}, {"origin": PAGE}, {"origin": "null"}, ITSELF | {"host": "x"}),
 ]
 ANSWERED = [{}, {"sec-fetch-site": "none"}, {"sec-fetch-site": "same-origin", "origin": PAGE}, ITSELF]
 

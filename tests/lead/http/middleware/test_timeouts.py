@@ -139,18 +139,18 @@ async def test_no_timer_runs_for_a_websocket(lead, connections):
 
 
 UPGRADE = HANDSHAKE.removesuffix(b"\r\n")
-UNREADABLE = [
-    pytest.param(UPGRADE + b"Content-Length: 1\r\n\r\na", id="with a body"),
-    pytest.param(UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n", id="with a chunked body"),
-    pytest.param(UPGRADE + b"x: y\r\n" * 130 + b"\r\n", id="with too many headers"),
-    pytest.param(UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n", id="with a long header"),
-    pytest.param(UPGRADE + b"x: \x01\r\n\r\n", id="with a control character"),
-    pytest.param(HANDSHAKE.replace(b"/v1", b"/" + b"v" * 9000), id="of a long path"),
-    pytest.param(HANDSHAKE.replace(b"GET", b"POST"), id="as POST"),
-]
+UNREADABLE = {
+    "with a body": UPGRADE + b"Content-Length: 1\r\n\r\na",
+    "with a chunked body": UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n",
+    "with too many headers": UPGRADE + b"x: y\r\n" * 130 + b"\r\n",
+    "with a long header": UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n",
+    "with a control character": UPGRADE + b"x: \x01\r\n\r\n",
+    "of a long path": HANDSHAKE.replace(b"/v1", b"/" + b"v" * 9000),
+    "as POST": HANDSHAKE.replace(b"GET", b"POST"),
+}
 
 
-@pytest.mark.parametrize("handshake", UNREADABLE)
+@pytest.mark.parametrize("handshake", UNREADABLE.values(), ids=UNREADABLE)
 async def test_a_handshake_that_the_library_cannot_read_is_refused_and_closed(handshake):
     async with served(no_app) as port, connected(port) as (reader, writer):
         writer.write(handshake)

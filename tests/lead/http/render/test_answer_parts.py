@@ -73,10 +73,8 @@ async def test_text_offsets_continue_from_chunk_to_chunk(client):
     ("given", "names"), [(False, ("logprob", "top_logprobs")), (True, ("prob", "top_probs"))]
 )
 async def test_native_probabilities_have_llama_servers_shape(client, said, given, names):
-    body = (
-        await client.post(NATIVE, json={"prompt": "x", "n_probs": 2, "post_sampling_probs": given})
-    ).json()
-    told = body["completion_probabilities"]
+    ask = {"prompt": "x", "n_probs": 2, "post_sampling_probs": given}
+    told = (await client.post(NATIVE, json=ask)).json()["completion_probabilities"]
     assert [entry["id"] for entry in told] == list(said)
     assert told[0].keys() == {"id", "token", "bytes", *names}
 
@@ -85,14 +83,8 @@ async def test_native_probabilities_have_llama_servers_shape(client, said, given
 async def test_every_chunk_has_timings_on_request(lead, client, url):
     lead.will_say("one two")
     ask = asking(url) | {"stream": True, "timings_per_token": True}
-    chunks = [chunk for chunk in events(await client.post(url, json=ask)) if isinstance(chunk, dict)]
-    with_text = [
-        chunk
-        for chunk in chunks
-        if any(word in str(chunk.get("choices") or chunk["content"]) for word in ("one", "two"))
-    ]
-    assert with_text
-    assert next(chunk["timings"]["predicted_n"] for chunk in with_text if "timings" in chunk) == 1
+    chunks = [chunk for chunk in events(await client.post(url, json=ask)) if "timings" in chunk]
+    assert chunks[0]["timings"]["predicted_n"] == 1
 
 
 @pytest.mark.parametrize("url", [CHAT, TEXT, NATIVE])

@@ -54,13 +54,16 @@ async def test_the_model_is_listed_under_its_alias(client):
     assert (model["meta"]["n_vocab"], model["meta"]["n_ctx_train"]) == (4096, 2048)
 
 
+PROPS = {"total_slots": 4, "bos_token": "", "eos_token": "<|im_end|>", "cpu_kernel": library.kernel()}
+ABSENT = dict.fromkeys(("endpoint_metrics", "endpoint_props", "context_shift"), False)
+
+
 async def test_props_tell_what_clients_ask_llama_server_for(client):
     props = (await client.get("/props")).json()
-    assert props["total_slots"] == 4
+    assert (PROPS | ABSENT | {"endpoint_slots": True}).items() <= props.items()
     assert props["default_generation_settings"]["n_ctx"] == 128
     assert props["default_generation_settings"]["params"]["temperature"] == 0.8
     assert "<|im_start|>" in props["chat_template"]
-    assert (props["bos_token"], props["eos_token"]) == ("", "<|im_end|>")
 
 
 async def test_props_tell_what_is_promised_of_texts(lead, client):
@@ -70,10 +73,6 @@ async def test_props_tell_what_is_promised_of_texts(lead, client):
     props = (await client.get("/props")).json()
     assert (props["exact"], props["exact_cost"]) == (False, 1.5)
     assert props["promise"] == "the best"
-
-
-async def test_props_tell_which_kernel_computes(client):
-    assert (await client.get("/props")).json()["cpu_kernel"] == library.kernel()
 
 
 async def test_props_tell_where_the_layers_are(lead, client):
@@ -88,19 +87,9 @@ async def test_the_model_is_also_listed_for_clients_made_for_ollama(client):
 
 
 async def test_props_tell_what_a_context_shift_keeps(lead, client):
-    assert (await client.get("/props")).json()["context_shift"] is False
     lead.use(context_shift=True, keep=7)
     props = (await client.get("/props")).json()
     assert (props["context_shift"], props["default_generation_settings"]["params"]["n_keep"]) == (True, 7)
-
-
-async def test_props_say_which_endpoints_there_are(client):
-    props = (await client.get("/props")).json()
-    assert (props["endpoint_slots"], props["endpoint_metrics"], props["endpoint_props"]) == (
-        True,
-        False,
-        False,
-    )
 
 
 @pytest.mark.parametrize("path", ["/v1/models/org/toy", "/models/second"])

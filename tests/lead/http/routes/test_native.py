@@ -37,18 +37,14 @@ async def test_a_stop_string_is_named(lead, client):
     assert (body["content"], body["stop_type"], body["stopping_word"]) == ("and then", "word", ".")
 
 
-async def test_a_limit_differs_from_an_end(lead, client):
-    lead.will_say("x")
-    lead.engine.reason = "length"
-    body = (await client.post(URL, json={"prompt": "Once", "n_predict": 1})).json()
-    assert (body["stop_type"], body["truncated"]) == ("limit", False)
-
-
-async def test_a_full_context_is_reported_as_truncated(lead, client):
-    lead.engine.steps = [([5] * 100, {})]
+@pytest.mark.parametrize(("n_generated", "truncated"), [(1, False), (100, True)])
+async def test_a_limit_differs_from_an_end_and_a_full_context_is_reported_as_truncated(
+    lead, client, n_generated, truncated
+):
+    lead.engine.steps = [([5] * n_generated, {})]
     lead.engine.reason = "length"
     body = (await client.post(URL, json={"prompt": [5] * 28})).json()
-    assert body["truncated"] is True
+    assert (body["stop_type"], body["truncated"]) == ("limit", truncated)
 
 
 @pytest.mark.parametrize(
@@ -147,9 +143,7 @@ async def test_with_probabilities_a_stream_sends_one_token_at_a_time(lead, clien
 
 
 async def test_a_stream_ends_in_mid_character_as_the_whole_answer_does(lead, client):
-    begun = lead.tokens("👋")[:1]
-    lead.engine.steps = [(begun, {})]
+    lead.engine.steps = [(lead.tokens("👋")[:1], {})]
     whole = (await client.post(URL, json={"prompt": "Once"})).json()["content"]
-    lead.engine.steps = [(begun, {})]
     streamed = events(await client.post(URL, json={"prompt": "Once", "stream": True}))
     assert "".join(event["content"] for event in streamed) == whole

@@ -128,12 +128,18 @@ async def test_a_draft_reaches_the_engine(lead):
     assert [(draft.source, draft.tokens) for draft in lead.engine.posted] == [("desk", [7])]
 
 
-@pytest.mark.parametrize("junk", ["{", "[]", '{"type": "open"}', '{"type": "draft"}', b"\x00\x01", "HELLO"])
-async def test_junk_closes_the_connection_with_the_reason(lead, junk):
+@pytest.mark.parametrize(
+    ("junk", "code"),
+    [
+        *((junk, 1008) for junk in ("{", "[]", '{"type": "open"}', '{"type": "draft"}')),
+        *((b"\x00\x01", 1008), ("HELLO", 1008), pytest.param("x" * 70_000, 1009, id="too large")),
+    ],
+)
+async def test_junk_closes_the_connection_with_the_reason(lead, junk, code):
     async with welcomed(lead) as back:
         await back.send(hello(lead).model_dump_json() if junk == "HELLO" else junk)
         close = await closed(back)
-    assert close.code == 1008
+    assert close.code == code
     assert close.reason
 
 
@@ -213,12 +219,6 @@ async def test_a_peer_that_begins_with_junk_is_refused(lead, junk):
         await back.send(junk)
         assert isinstance(await heard(back), Refused)
         await closed(back)
-
-
-async def test_an_oversized_message_closes_the_connection(lead):
-    async with welcomed(lead) as back:
-        await back.send("x" * 70_000)
-        assert (await closed(back)).code == 1009
 
 
 async def test_a_bug_is_not_taken_for_a_back_that_left(lead, caplog, monkeypatch):
@@ -415,27 +415,18 @@ async def test_without_an_engine_the_list_is_still_there(lead, client):
 
 
 @pytest.mark.parametrize("policy", ["adaptive", "fixed", "sync", "off"])
-async def test_the_policy_can_be_changed_while_running(lead, client, policy):
-    response = await client.put(URL, json={"policy": policy, "depth": 7})
-    assert (response.status_code, response.json()) == (200, {"policy": policy, "depth": 7})
-    assert lead.engine.policy == (policy, 7)
-
-
-async def test_a_policy_needs_no_depth(lead, client):
-    assert (await client.put(URL, json={"policy": "off"})).status_code == 200
-    assert lead.engine.policy == ("off", 4)
+@pytest.mark.parametrize(("fields", "depth"), [({"depth": 7}, 7), ({}, 4)])
+async def test_the_policy_can_be_changed_while_running(lead, client, policy, fields, depth):
+    response = await client.put(URL, json={"policy": policy} | fields)
+    assert (response.status_code, response.json()) == (200, {"policy": policy, "depth": depth})
+    assert lead.engine.policy == (policy, depth)
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        {},
-        {"policy": "fast"},
-        {"policy": "sync", "depth": -1},
-        {"policy": "sync", "depth": 33},
-        {"policy": "sync", "depth": 2.5},
-        {"policy": None},
-        [],
+        *({}, [], {"policy": "fast"}, {"policy": None}),
+        *({"policy": "sync", "depth": depth} for depth in (-1, 33, 2.5)),
     ],
 )
 async def test_a_wrong_policy_is_400_and_changes_nothing(lead, client, body):
