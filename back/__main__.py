@@ -1,4 +1,4 @@
-"""The way into the program `back`."""
+"""Entry point of the program `back`."""
 
 from shared import way_in
 

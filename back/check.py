@@ -11,7 +11,11 @@ from shared.settings.model_source import ModelSource
 
 
 def check(settings: BackSettings) -> PreflightReport:
-    """Loads the vocabulary; does not contact the lead, which may be started later. Raises nothing."""
+    """Check the settings and the draft model.
+
+    Loads only the model's vocabulary and does not contact the lead, which may be started later. Raises
+    nothing: problems are in the report.
+    """
     report, source = PreflightReport(), settings.source
     try:
         if source.model is None and source.hf_repo is None:

@@ -17,7 +17,10 @@ _FAILED = 3
 
 
 def main() -> None:
-    """Draft until a signal. Exits with 1 if the settings must be changed, with 3 on other failures."""
+    """Draft until a signal arrives.
+
+    Exits with status 1 if the settings must be changed, with 3 on other failures.
+    """
     if sys.argv[1:2] == ["service"]:
         from back.service.back_service import main as serve  # noqa: PLC0415 - not needed to draft
 

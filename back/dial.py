@@ -1,4 +1,4 @@
-"""Connecting to the lead: how, which failures are final, and what the log says of the connection."""
+"""Connecting to the lead: retries, failures that are final, and log messages about the connection."""
 
 import logging
 import ssl
@@ -29,11 +29,11 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 
 
 class RefusedError(ConfigError):
-    """The lead does not accept this back, and trying again would not change that."""
+    """The lead rejected this back, and another attempt would be rejected, too."""
 
 
 class OtherVocabularyError(RefusedError):
-    """The lead speaks another vocabulary than the one in the hello."""
+    """The lead's vocabulary differs from the one that this back named in its hello."""
 
 
 class _ConnectWithoutRedirects(connect):
@@ -52,9 +52,10 @@ def dial(
     process_exception: Callable[[Exception], Exception | None],
     delays: Iterator[float],
 ) -> AsyncGenerator[ClientConnection]:
-    """Connections to the lead, one after the other, as `async for` yields them; raises RefusedError.
+    """Yield connections to the lead, one after the other; raises RefusedError.
 
-    `process_exception` is that of `websockets.connect`; `delays` are seconds between attempts.
+    `process_exception` is the callback of that name of `websockets.connect`; `delays` are seconds between
+    attempts.
     """
     try:
         dialling = _ConnectWithoutRedirects(
@@ -76,7 +77,9 @@ def dial(
 
 
 async def greet(connection: ClientConnection, url: str, hello: Hello) -> Welcome:
-    """Introduce this back; raises RefusedError with the lead's reason, or ProtocolError."""
+    """Send the hello and return the lead's welcome; raises RefusedError with the lead's reason, or
+    ProtocolError.
+    """
     await connection.send(hello.model_dump_json())
     match parse_lead_message(await connection.recv()):
         case Welcome() as welcome:
@@ -89,7 +92,7 @@ async def greet(connection: ClientConnection, url: str, hello: Hello) -> Welcome
 
 
 def as_final(url: str, error: Exception) -> RefusedError | None:
-    """The error to end with if dialling `url` again could not succeed; None if it could."""
+    """The error to stop with if connecting to `url` again cannot succeed; None if it may."""
     match error:
         case ssl.SSLCertVerificationError():
             return RefusedError(f"the lead at {url} is not trusted: {explain_distrust(error)}")
@@ -104,7 +107,7 @@ def as_final(url: str, error: Exception) -> RefusedError | None:
 
 
 def brief(url: str, error: Exception) -> str:
-    """Why connecting to `url` failed or a connection ended, in a few words."""
+    """A few words for the log: why connecting to `url` failed or a connection ended."""
     if is_plain(error):
         return SPEAKS_PLAIN
     if isinstance(error.__cause__, EOFError) and url.startswith("ws:"):
@@ -113,7 +116,7 @@ def brief(url: str, error: Exception) -> str:
 
 
 def refusal(error: InvalidStatus) -> str:
-    """The lead's reason; for a missing key also how to give one."""
+    """The lead's reason for refusing this back; for a missing key also how to pass one."""
     reason = said_by_lead(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
         reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
@@ -134,10 +137,10 @@ def _redirect_target(url: str, error: InvalidStatus) -> str | None:
 
 
 class ConnectionLog:
-    """Receives each change, and logs those that make the last log line untrue.
+    """Logs changes of the connection's state, and only those: repeated failures are logged once.
 
-    So the last line says at any time whether the back is connected, and neither a lead that is away for days
-    nor a connection that breaks again and again fills the log. Uses neither network nor clock.
+    The last line logged always says whether the back is connected, and the log stays short while a lead is
+    away for days or a connection keeps breaking. Uses neither network nor clock.
     """
 
     def __init__(self, url: str) -> None:
@@ -154,7 +157,7 @@ class ConnectionLog:
             self._report_connected()
 
     def stable(self) -> None:
-        """The connection has lasted `STABLE_SECONDS`."""
+        """Called when the connection has lasted `STABLE_SECONDS`."""
         self._n_unstable = 0
         if self._reported == "unstable":
             self._report_connected()

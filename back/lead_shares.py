@@ -2,8 +2,9 @@
 
 Leads with equally good drafts get equal time as long as they have work; all their sequences are decoded
 together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less, but
-never below a quarter of another's. The value that a lead claims can only lower its own share: it counts up to
-what its texts show. A lead without work, or one that is disconnected, costs nothing and saves up no time.
+never below a quarter of another's. The value that a lead claims can only lower its own share: it is capped by
+what its acceptance shows. A lead without work, or one that is disconnected, costs nothing and saves up no
+time.
 """
 
 from collections.abc import Collection, Mapping
@@ -38,7 +39,7 @@ class _LeadAccount:
 
 
 class LeadShares:
-    """Leads are numbered from 0. Knows no clock."""
+    """The time that each lead has used, and its share. Leads are numbered from 0. Reads no clock."""
 
     def __init__(self, n_leads: int) -> None:
         self._leads = [_LeadAccount() for _ in range(n_leads)]
@@ -46,7 +47,10 @@ class LeadShares:
         self._now = 0.0  # the least weighted time of those that had work
 
     def choose(self, waiting: Collection[int]) -> set[int]:
-        """The leads to serve in the next step, of those with work; all of one or none."""
+        """The leads to serve in the next step, out of `waiting` (leads with work).
+
+        Never empty if `waiting` is not.
+        """
         for lead in waiting:
             if lead not in self._waiting:
                 account = self._leads[lead]
@@ -61,17 +65,19 @@ class LeadShares:
         return {lead for lead in waiting if self._leads[lead].seconds <= self._now + _SLACK_SECONDS}
 
     def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None:
-        """A step took `seconds` for `n_tokens` of each lead."""
+        """Account for a step of `seconds` in which each lead got the number of tokens in `n_tokens`."""
         total = sum(n_tokens.values())
         for lead, n in n_tokens.items():
             self._leads[lead].seconds += seconds * n / (total * self._weight(lead))
 
     def claim(self, lead: int, value: float | None) -> None:
-        """A lead says what a draft token is worth to it."""
+        """Set the value of a draft token that a lead reports."""
         self._leads[lead].claim = 1.0 if value is None else value
 
     def learn(self, lead: int, n_right: int, n_wrong: int) -> None:
-        """`n_right` draft tokens were committed; instead of `n_wrong` others, another token was."""
+        """Record outcomes of draft tokens: `n_right` were committed; in place of `n_wrong`, another token
+        was.
+        """
         account = self._leads[lead]
         kept = _DECAY ** (n_right + n_wrong)
         account.n_drafted = account.n_drafted * kept + n_right + n_wrong

@@ -1,4 +1,6 @@
-"""The leads that a back follows: the one it is given or finds on the local network, or several at once."""
+"""The leads that a back drafts for: one, given by address or found on the local network, or several
+at once.
+"""
 
 import asyncio
 import logging
@@ -24,7 +26,7 @@ _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 def find(
     settings: BackSettings, rng: random.Random, sleep: Callable[[float], None] = time.sleep
 ) -> BackSettings:
-    """The settings with the address of the lead, which is searched for if they say so.
+    """The settings with the lead's address, after a search of the local network if the settings ask for one.
 
     Blocks until a lead is found; raises SeveralLeadsError if there are several.
     """
@@ -36,11 +38,11 @@ def find(
 
 
 async def follow(settings: BackSettings, link: LeadLink, worker: DraftWorker) -> None:
-    """Run `link` until cancelled.
+    """Run `link` until cancelled, and search for its lead again when it is lost.
 
-    When its lead is lost, search again, and between two searches try its address for a while. Whatever is
-    announced then does not end a running back: only the lead that it began with may refuse it for good, with
-    a RefusedError. Raises OtherVocabularyError for any lead: run it again with that lead's vocabulary.
+    Between two searches the old address is tried for a while. A lead that is found by a later search cannot
+    end a running back: only the lead that it began with may refuse it for good (RefusedError). Raises
+    OtherVocabularyError if any lead has another vocabulary: run the back again with that one.
     """
     discovery = _LeadDiscovery(settings, again=True)
     is_first = True
@@ -93,9 +95,10 @@ class _LeadDiscovery:
 
 
 async def follow_all(links: Sequence[LeadLink], worker: DraftWorker) -> None:
-    """Run all links until cancelled; `worker` numbers the leads as they are there.
+    """Run all links until cancelled; a link's index is the number of its lead for `worker`.
 
-    A lead that refuses this back is left out; raises RefusedError when all have. Others may come and go.
+    A lead that refuses this back is dropped; raises RefusedError when all have refused. Leads that are
+    unreachable are tried again.
     """
     refusals = await asyncio.gather(*(_follow(link, worker, lead) for lead, link in enumerate(links)))
     raise RefusedError(f"no lead is left: {refusals[0]}")

@@ -1,4 +1,4 @@
-"""The link to the lead: one WebSocket, opened by the back, and opened again when it breaks."""
+"""The link to the lead: a WebSocket that the back opens, and reopens when it breaks."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ _RATE_MARGIN = 0.9
 
 
 class Outbox:
-    """Holds the newest draft of each sequence until it is sent; an older one is replaced."""
+    """Holds the newest draft of each sequence until it is sent. A newer draft replaces an older one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         """Belongs to the running event loop; `clock` gives seconds."""
@@ -34,14 +34,14 @@ class Outbox:
         self._not_empty = asyncio.Event()
 
     def post(self, draft: Draft) -> None:
-        """Send a draft soon. May be called in any thread."""
+        """Queue a draft to be sent soon. May be called in any thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended and the drafting thread has not
             self._loop.call_soon_threadsafe(self._put, draft)
 
     async def send_all(self, send: Callable[[str], Awaitable[None]], limits: Welcome) -> None:
-        """Send drafts as they come, within the lead's limits, until cancelled.
+        """Send drafts as they are posted, within the lead's limits, until cancelled.
 
-        What an earlier connection has left is dropped.
+        Drafts left from an earlier connection are dropped.
         """
         self._drafts.clear()
         rate = _RATE_MARGIN * limits.max_drafts_per_second
@@ -73,11 +73,11 @@ _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 
 
 class LostError(DuoError):
-    """The lead was unreachable for as long as this link waits for it."""
+    """The lead has been unreachable for as long as this link waits."""
 
 
 class LeadLink:
-    """Hands the lead's messages to the worker, and the drafts in `outbox` to the lead."""
+    """The connection to one lead: its messages go to the worker, the drafts in `outbox` to the lead."""
 
     def __init__(
         self,
@@ -111,21 +111,24 @@ class LeadLink:
 
     @property
     def lead(self) -> str:
-        """The lead's URL, as `--lead` takes it."""
+        """The lead's URL, in the form that `--lead` accepts."""
         return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
 
     def introduce(self, vocabulary: VocabularyId) -> None:
-        """The next hello claims another vocabulary."""
+        """Set the vocabulary that the next hello names."""
         self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
 
     def set_lead(self, url: str, tls: ssl.SSLContext | None) -> None:
-        """The next `run` connects to another address."""
+        """Set the address that the next `run` connects to."""
         if url != self._url:
             self._log = ConnectionLog(url)
         self._url, self.tls = url, tls
 
     async def run(self, worker: DraftWorker, lead: int = 0) -> None:
-        """Stay connected until cancelled; raises RefusedError, LostError. lead: its number for `worker`."""
+        """Stay connected until cancelled; raises RefusedError, LostError.
+
+        `lead`: the lead's number for `worker`.
+        """
         self._last_connected = self._clock()
         self._delays.reset()
         connections = dial(
@@ -151,7 +154,7 @@ class LeadLink:
                 await asyncio.sleep(next(self._delays))
 
     def _process_exception(self, error: Exception) -> Exception | None:
-        """What to raise after a failed attempt to connect; None: try again."""
+        """The exception to raise after a failed attempt to connect; None: try again."""
         if final := as_final(self._url, error):
             return final
         return self._on_unreachable(error) if isinstance(error, _TRANSIENT) else error

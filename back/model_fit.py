@@ -1,4 +1,4 @@
-"""Memory plan of a back's draft model: as many side branches as there is memory for."""
+"""Memory plan of a back's draft model: as many side branches as fit into memory."""
 
 from pathlib import Path
 

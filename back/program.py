@@ -1,4 +1,4 @@
-"""The program of a back: finds its leads, makes a drafter for them, connects its parts."""
+"""The program of a back: finds its leads, makes a drafter for them, and connects the parts."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
 
 
 def run(settings: BackSettings) -> None:
-    """Draft until a signal. Raises ConfigError if the settings must be changed."""
+    """Draft until a signal arrives. Raises ConfigError if the settings must be changed."""
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
     settings = leads.find(settings, _jitter()).located()
@@ -55,9 +55,10 @@ def run(settings: BackSettings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DraftingSetup:
-    """The vocabulary to name in the hello, and the drafter for it. `make` empties the model's cache.
+    """The vocabulary to name in the hello, and a factory `make` of drafters for it; `make` empties the
+    model's cache.
 
-    `close` it when its drafter is not used any more: it has a process for grammars.
+    Call `close` once the drafter is no longer used: it stops the process for grammars.
     """
 
     vocabulary: VocabularyId
@@ -66,7 +67,7 @@ class DraftingSetup:
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
-    """What a back drafts with for a lead with `vocabulary`; None: that of the draft model.
+    """The drafting set-up for a lead with `vocabulary`; None stands for the draft model's own vocabulary.
 
     Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
     """

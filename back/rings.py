@@ -1,4 +1,4 @@
-"""The rings of a back: what it does beside drafting in the vocabulary of its model."""
+"""The rings of a back: optional features beside drafting in its model's own vocabulary."""
 
 RINGS = (
     "back.translation",

@@ -43,7 +43,7 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 class BackComputeOptions(ComputeOptions):
-    """The same options as the lead's, described as they apply to a back."""
+    """The lead's compute options, with descriptions that fit a back."""
 
     parallel: SlotCount = Field(
         4, ge=1, le=MAX_SLOTS, description="number of sequences to draft for in parallel, for each lead"
@@ -180,7 +180,8 @@ class BackSettings(FileSettings):
         return self
 
     def joined(self) -> Self:
-        """The settings with the lead that is joined, or was, unless leads are named or searched for.
+        """The settings with the lead of `--join` or of an earlier pairing, unless leads are named or searched
+        for.
 
         Raises ConfigError.
         """
@@ -193,15 +194,14 @@ class BackSettings(FileSettings):
         return self.model_copy(update=found)
 
     def located(self) -> Self:
-        """The settings with a model that exists: the file is checked, or downloaded. Raises ConfigError."""
+        """The settings with the path of an existing model file, downloaded if needed. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """The settings with URLs of leads that announce themselves, if `discover` or `discover_all` is set.
+        """The settings with the URLs of announced leads if `discover` or `discover_all` is set.
 
-        `again`: rather the lead that this back had before, if that is among several. With a `ca_file` only
-        leads with HTTPS count, so that the key is not sent to any other. Raises NoLeadError,
-        SeveralLeadsError.
+        `again`: prefer the lead that this back had before if several are found. With a `ca_file` only leads
+        with HTTPS count, so that the key is not sent to any other. Raises NoLeadError, SeveralLeadsError.
         """
         if not (self.discover or self.discover_all):
             return self
@@ -211,7 +211,7 @@ class BackSettings(FileSettings):
         return self.with_lead(choose(found, with_https=with_https, former=self.url if again else None).url)
 
     def _with_leads(self, found: Sequence[FoundLead]) -> Self:
-        """With as many of them as can be drafted for."""
+        """The settings with as many of these leads as can be drafted for."""
         n_max = min(_MAX_LEADS, MAX_SLOTS // self.compute.parallel)
         leads, others = found[:n_max], found[n_max:]
         log.info("drafting for all leads that are announced: %s", ", ".join(map(str, leads)))
@@ -226,7 +226,7 @@ class BackSettings(FileSettings):
 
     @property
     def url(self) -> str:
-        """The URL of the only lead, or of the first one."""
+        """The URL of the only or first lead."""
         return self.lead[0]
 
     def with_lead(self, url: str) -> Self:
@@ -250,7 +250,9 @@ class BackSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """Threads to compute with; one beside a lead: two programs that busy-wait slow each other down."""
+        """Number of compute threads; 1 beside a lead on the same machine, as two programs that busy-wait slow
+        each other down.
+        """
         if self.compute.threads:
             return self.compute.threads
         hosts = {urlsplit(each).hostname for each in self.lead}
@@ -259,23 +261,24 @@ class BackSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """The options to load the model with, and the number of threads that was chosen.
+        """The options to load the model with, including the chosen number of threads.
 
-        A draft may be rejected many decodes after its tokens were decoded: a window is not enough.
+        Caches of sliding windows are kept in full: a draft may be rejected many decodes later, when a window
+        has moved on.
         """
         chosen = {"threads": self.n_threads, "parallel": self.n_parallel, "swa_full": True}
         return ModelOptions(**self.compute.model_dump() | chosen)
 
     @property
     def n_parallel(self) -> int:
-        """Sequences of all leads: each may use --parallel."""
+        """Number of sequences of all leads together: each lead may use --parallel."""
         return self.compute.parallel * len(self.lead)
 
     @property
     def n_branches_each(self) -> int:
-        """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots do not suffice.
+        """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots are too few.
 
-        A model with sliding windows needs each of them twice (`WindowGuard`).
+        A model with sliding windows needs two slots for each branch (`WindowGuard`).
         """
         return max(0, min(self.n_branches, MAX_SLOTS // 2 // self.n_parallel - 1))
 
@@ -286,10 +289,10 @@ class BackSettings(FileSettings):
 
     @property
     def n_step_checkpoints(self) -> int:
-        """States of each slot that a recurrent draft model keeps."""
+        """Number of states per slot that a recurrent draft model keeps, to undo decodes."""
         return self.n_ahead + N_FURTHER_STATES
 
     @property
     def own_name(self) -> str:
-        """A name that the protocol allows."""
+        """The name to send to the lead, made of characters that the protocol allows."""
         return re.sub(r"[^A-Za-z0-9._:-]", "-", self.name or platform.node())[:64] or "back"

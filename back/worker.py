@@ -1,4 +1,4 @@
-"""The drafting thread: never waits for an answer, only for something to do."""
+"""The drafting thread: waits only when there is nothing to draft, never for an answer."""
 
 import queue
 import threading
@@ -16,7 +16,7 @@ _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 
 
 class TimeShares(Protocol):
-    """Which of several leads is served when (`back.lead_shares`)."""
+    """Decides which of several leads is served in a step (implemented in `back.lead_shares`)."""
 
     def choose(self, waiting: Collection[int]) -> set[int]: ...
 
@@ -28,7 +28,7 @@ class TimeShares(Protocol):
 
 
 class DraftWorker:
-    """Drafts for all leads: takes their messages, steps the drafter, posts drafts."""
+    """The drafting thread for all leads: handles their messages, runs the drafter, posts its drafts."""
 
     def __init__(
         self,
@@ -55,26 +55,26 @@ class DraftWorker:
         self._inbox: _Inbox = queue.SimpleQueue()
 
     def start(self) -> None:
-        """Draft from now on, until the process ends."""
+        """Start the thread; it drafts until the process ends."""
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
     def change_drafter(self, make: Callable[[], Drafter]) -> None:
-        """Draft with another drafter from now on; `make` is called in the worker's thread."""
+        """Replace the drafter; `make` is called in the worker's thread."""
         self._inbox.put((0, make, self._clock()))
 
     def on_message(self, lead: int, message: DrafterMessage | None) -> None:
-        """A lead has sent a message; None: its connection has ended. May be called in any thread."""
+        """Queue a message of a lead; None: the lead has disconnected. May be called in any thread."""
         if message is not None:
             self._drafter.interrupt(message, lead)
         self._inbox.put((lead, message, self._clock()))
 
     @property
     def n_unread(self) -> int:
-        """Messages of all leads that are yet to be handled."""
+        """Number of queued messages of all leads."""
         return self._inbox.qsize()
 
     def step(self) -> None:
-        """Handle all messages, waiting for one if there is nothing else to do; then one decode."""
+        """Handle all queued messages, waiting for one if there is nothing to draft; then decode once."""
         if self._handle_messages():
             self._send(self._drafter.take_due(self._clock(), at_once=True))
         self._decode()

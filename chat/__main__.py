@@ -1,4 +1,4 @@
-"""The way into the program `chat`."""
+"""Entry point of the program `chat`."""
 
 from shared import way_in
 

@@ -1,4 +1,4 @@
-"""Answers as their chunks arrive: the text, who drafted which token, and how fast it came.
+"""Answers as their chunks arrive: text, source of each token, speed.
 
 Knows the shapes in `wire`; knows nothing of HTTP, the screen or the conversation. The clock is passed in.
 """
@@ -18,10 +18,9 @@ _N_SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token, or the text of a chunk; `source` is who drafted it, None if the server generated it itself.
+    """A token, or the text of a chunk. `source`: the drafter; None: the target generated it without a draft.
 
-    A thought is part of the model's reasoning: shown, but not part of the answer. `more`: another piece of
-    the same chunk follows.
+    `is_reasoning`: shown, but not part of the answer. `more`: another piece of the same chunk follows.
     """
 
     text: str
@@ -32,9 +31,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """Tokens and drafts of an answer; `seconds` is the time of generation, without the prompt.
+    """Numbers of tokens and draft tokens of an answer; `seconds` of generation, without the prompt.
 
-    n_untimed: tokens of answers whose time is not known.
+    `n_untimed`: tokens of answers whose time is not known.
     """
 
     n_tokens: int = 0
@@ -62,7 +61,7 @@ class GenerationStats:
 
 
 class ChatAnswer:
-    """Filled from the chunks of a stream; readable at any time, as an answer may be interrupted."""
+    """An answer, filled from the chunks of a stream. Readable at any time: it may be interrupted."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.text = ""
@@ -76,7 +75,7 @@ class ChatAnswer:
         self._n_first = self._n_read = self._n_drafted = self._n_accepted = 0
 
     def read(self, chunk: Chunk) -> list[Piece]:
-        """Add a chunk; returns its pieces, whose texts together are the chunk's text."""
+        """Add a chunk; returns its pieces, whose texts concatenated are the chunk's text."""
         self.timings = chunk.timings or self.timings
         self.usage = chunk.usage or self.usage
         self.seed = self.seed if chunk.seed is None else chunk.seed
@@ -96,7 +95,7 @@ class ChatAnswer:
 
     @property
     def stats(self) -> GenerationStats:
-        """The server's figures if it has sent them, otherwise those measured here."""
+        """The server's statistics if it has sent them, otherwise those measured here."""
         if self.timings is not None:
             return _server_stats(self.timings)
         n_tokens = self.usage.completion_tokens if self.usage else self._n_read
@@ -140,7 +139,7 @@ def _pieces(content: str, speculation: Speculation | None, *, is_reasoning: bool
 
 
 class SessionStats:
-    """Sums over the answers of a session."""
+    """Totals over the answers of a session."""
 
     def __init__(self) -> None:
         self.n_answers = 0
@@ -157,14 +156,16 @@ class SessionStats:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Answers to one question with and without speculation: which was faster, and whether texts are equal."""
+    """The answers to one question with and without speculation: which was faster, and whether the texts are
+    equal.
+    """
 
     with_drafts: ChatAnswer
     without: ChatAnswer
 
     @property
     def ratio(self) -> float | None:
-        """The speed-up as a factor; None if a speed is unknown."""
+        """Speed with speculation over speed without; None if one of them is unknown."""
         fast = self.with_drafts.stats.tokens_per_second
         slow = self.without.stats.tokens_per_second
         return fast / slow if fast and slow else None

@@ -1,7 +1,7 @@
 """The source of each character of a text, before and after rendering. Pure.
 
-Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: so each word is
-searched in the original text after the previous one. A word that is not found has no source.
+Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: each rendered word is
+searched in the original text, after the previous one. A word that is not found has no source.
 """
 
 import re
@@ -32,7 +32,7 @@ class AttributedText:
         self.sources += [source] * len(text)
 
     def take(self, n: int) -> "AttributedText":
-        """Cut off the first `n` characters and return them."""
+        """Remove the first `n` characters and return them."""
         taken = AttributedText()
         taken.text, taken.sources = self.text[:n], self.sources[:n]
         self.text, self.sources = self.text[n:], self.sources[n:]
@@ -40,7 +40,7 @@ class AttributedText:
 
 
 def transfer(written: str, sources: Sequence[Source], shown: str) -> list[Source]:
-    """The source of each character of `shown`, a rendering of `written`."""
+    """The source of each character of `shown`, which is a rendering of the text `written` with `sources`."""
     marks: list[Source] = [None] * len(shown)
     at = 0
     for match in _WORD_OR_PUNCTUATION.finditer(shown):
@@ -69,7 +69,10 @@ _NAMES = tuple(ANSI_COLOURS)
 
 
 class SourceColours:
-    """A source keeps its colour for the session; if there are more sources than colours, some share one."""
+    """The colour of each source.
+
+    It stays the same for the session; if there are more sources than colours, some share one.
+    """
 
     def __init__(self) -> None:
         self._chosen: dict[str, str] = {}

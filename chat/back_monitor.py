@@ -13,7 +13,9 @@ _UNREACHABLE = "the server is unreachable"
 
 
 class BackMonitor:
-    """Polls until closed, or until the server turns out not to have such a report."""
+    """A background thread that polls the server for its backs until closed, or until the server turns out not
+    to report any.
+    """
 
     def __init__(
         self, get_backs: Callable[[], Sequence[BackReport] | None], interval_s: float = INTERVAL_S
@@ -34,7 +36,9 @@ class BackMonitor:
 
     @property
     def status_during_an_answer(self) -> str:
-        """The status while an answer arrives: a server that sends one is shutting down rather than away."""
+        """The status line's text while an answer arrives: a server that does not reply then is shutting down
+        rather than away.
+        """
         return "the server accepts no new requests" if self.status == _UNREACHABLE else self.status
 
     def poll(self) -> bool:

@@ -33,7 +33,7 @@ _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.c
 
 
 class LeadClient:
-    """A blocking HTTP client of one server: there is only one request at a time."""
+    """A blocking HTTP client of one server, for one request at a time."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LeadClient:
         self._http.close()
 
     def stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
-        """Ask for a chat completion; feed `answer` and yield its pieces as they come.
+        """Request a chat completion; feed `answer` and yield its pieces as they arrive.
 
         Closing the iterator closes the connection, which makes the lead cancel the request. Raises LeadError.
         """
@@ -209,9 +209,8 @@ class LeadClient:
 
 
 def _may_use_proxy(url: httpx.URL) -> bool:
-    """Not over HTTP, where it could read the key; nor for this machine or one of its own network.
-
-    No proxy reaches those.
+    """Whether requests may use a proxy: not over HTTP, where it could read the key, and not for this machine
+    or its own network, which no proxy reaches.
     """
     return url.scheme == "https" and not _is_near(url.host)
 

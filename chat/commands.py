@@ -1,4 +1,4 @@
-"""The commands, lines that begin with ':': their names, their help texts and how to parse them. No I/O."""
+"""The commands (lines that begin with ':'): their names, help texts and parsers. No I/O."""
 
 import difflib
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from chat.errors import CommandError
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of `:help`."""
+    """A line of the output of `:help`."""
 
     names: tuple[str, ...]
     argument: str
@@ -41,7 +41,7 @@ _BY_NAME = {name: entry for entry in COMMANDS for name in entry.names}
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`name` is the first of the entry's names, whichever was typed."""
+    """A parsed command. `name` is the entry's first name, whichever alias was typed."""
 
     name: str
     argument: str
@@ -52,7 +52,7 @@ def is_command(line: str) -> bool:
 
 
 def parse_command(line: str) -> Command:
-    """Read a line for which `is_command` holds. Raises CommandError for an unknown or misused command."""
+    """Parse a line for which `is_command` holds. Raises CommandError for an unknown or misused command."""
     typed, argument = [*line.removeprefix(":").split(None, 1), "", ""][:2]
     entry = _BY_NAME.get(typed.lower())
     if entry is None:
@@ -63,7 +63,9 @@ def parse_command(line: str) -> Command:
 
 
 def parse_assignment(argument: str) -> tuple[str, str]:
-    """`temperature 0.2` or `temperature=0.2` as (name, value); the value is empty if there is none."""
+    """Split `temperature 0.2` or `temperature=0.2` into (name, value); the value is empty if there
+    is none.
+    """
     name, _, value = argument.replace("=", " ", 1).partition(" ")
     return name, value.strip()
 

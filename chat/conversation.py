@@ -1,7 +1,7 @@
-"""The conversation: its messages, system prompt, model and sampling parameters; and conversations in files.
+"""The conversation: messages, system prompt, model and sampling parameters; and conversations in files.
 
 A file is the JSON body of an OpenAI chat completion request. A question enters the conversation together with
-its answer, never alone: whatever goes wrong in between, it is as it was and the question can be sent again.
+its answer, never alone: after a failure the conversation is unchanged, and the question can be sent again.
 """
 
 import base64
@@ -52,9 +52,10 @@ class ChatConversation:
         self.turns: list[Turn] = []
 
     def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
-        """The body of a chat completion that asks `question` next, or `instead` of the last one.
+        """The body of a chat completion request that asks `question` next, or instead of the last one if
+        `instead` is set.
 
-        The conversation stays as it is.
+        The conversation is not changed.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
         messages.append(RequestMessage(role="user", content=question))
@@ -109,7 +110,7 @@ class _Saved(BaseModel):
 
 
 class SavedConversations:
-    """Conversations in a folder, by name. A name with a slash is a path."""
+    """Conversations saved in a folder, by name. A name with a slash is a path."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -134,7 +135,7 @@ class SavedConversations:
         return path
 
     def name_of(self, path: Path) -> str:
-        """The name for which `path` and `find` return this path."""
+        """The name of the conversation at `path`: the inverse of `path`."""
         return path.stem if path.parent == self._folder else str(path.absolute())
 
     def new_path(self, conversation: ChatConversation) -> Path:
@@ -149,7 +150,10 @@ class SavedConversations:
 
 
 def write_conversation(path: Path, conversation: ChatConversation) -> None:
-    """Replace the file atomically; only its owner can read it. Raises CommandError on failure."""
+    """Write a conversation to a file, atomically and readable only by its owner.
+
+    Raises CommandError on failure.
+    """
     text = json.dumps(conversation.record(), ensure_ascii=False, indent=2)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -163,7 +167,10 @@ def write_conversation(path: Path, conversation: ChatConversation) -> None:
 
 
 def read_conversation(path: Path) -> ChatConversation:
-    """Read a conversation. Raises CommandError if the file cannot be read or is not a conversation."""
+    """Read a conversation from a file.
+
+    Raises CommandError if the file cannot be read or is not a conversation.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:

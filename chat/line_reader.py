@@ -1,4 +1,4 @@
-"""Input lines from a keyboard or a pipe, and what is typed while an answer streams."""
+"""Input lines from a keyboard or a pipe; and a terminal without echo, for while an answer streams."""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from typing import Protocol, TextIO
 
 class LineReader(Protocol):
     def read(self, draft: str = "") -> str:
-        """The next line, without its end; at a prompt it begins with `draft`, to be edited.
+        """The next line, without its line end; at a prompt it starts out as `draft`, for editing.
 
         Raises EOFError at the end of the input, KeyboardInterrupt on Ctrl-C.
         """

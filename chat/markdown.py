@@ -1,7 +1,7 @@
-"""Render Markdown as lines for a terminal, with rich: sanitized, and coloured by source. No I/O.
+"""Render Markdown as lines for a terminal, with rich: sanitised, and coloured by source. No I/O.
 
-HTML is shown as text. Line breaks are kept. The addresses of links are shown.
-Code is highlighted only in texts without sources, because otherwise colours stand for sources.
+HTML is shown as text. Line breaks are kept. The addresses of links are shown. Code is highlighted only in
+texts without sources, because otherwise colours stand for sources.
 """
 
 from collections.abc import Iterable, Iterator
@@ -63,7 +63,10 @@ def render(block: AttributedText, console: Console, palette: SourceColours) -> L
 
 
 def last_block(text: str) -> int:
-    """The index of the last block of an unfinished text. The rendering of all before it is final."""
+    """The index at which the last block of an unfinished text begins.
+
+    The rendering of all blocks before it is final.
+    """
     # An unfinished line is ambiguous: "-" may begin a list, the underline of a heading, or a rule.
     whole = text[: text.rfind("\n") + 1]
     starts = [token.map[0] for token in _parser.parse(whole) if token.level == 0 and token.map]

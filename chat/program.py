@@ -1,6 +1,6 @@
 """The `chat` program: reads its settings, connects its parts and sets its exit status.
 
-0: success. 2: wrong option or setting. Not interactive: 1 if a question failed, 130 after Ctrl-C.
+Status 0: success. 2: an invalid option or setting. Not interactive: 1 if a question failed, 130 after Ctrl-C.
 """
 
 import io
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
-    """Hold one conversation, or ask one question. Returns the exit status."""
+    """Hold a conversation, or ask one question. Returns the exit status."""
     interactive = stdin.isatty() and not settings.question
     if interactive and settings.output == "json":
         raise ConfigError("--json is for questions on the command line or in a pipe")

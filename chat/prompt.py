@@ -30,7 +30,7 @@ _STYLE = Style.from_dict(
 
 
 class PromptReader:
-    """A `LineReader` that reads from the keyboard."""
+    """A `LineReader` for the keyboard, with line editing."""
 
     def __init__(
         self,

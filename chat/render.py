@@ -1,7 +1,7 @@
-"""Everything chat writes goes through here: sanitised, coloured where a terminal shows it, plain elsewhere.
+"""Output of chat: sanitised, in colour on a terminal, plain elsewhere. Nothing else writes.
 
-Answers go to one stream (stdout), all else to another (stderr), so that a redirected answer is nothing else.
-`TerminalScreen` shows answers better, `JsonScreen` for programs.
+Answers go to one stream (stdout), everything else to another (stderr), so that a redirected answer is the
+answer only. `TerminalScreen` redraws answers on a terminal; `JsonScreen` prints them for programs.
 """
 
 import json
@@ -19,7 +19,7 @@ RED = "\x1b[31m"
 
 
 class Screen:
-    """The only place that writes; flushes at once, because an answer is read while it streams."""
+    """Writes answers and messages; flushes at once, because an answer is read while it streams."""
 
     def __init__(
         self, out: TextIO, err: TextIO, environment: Mapping[str, str], *, with_summary: bool = False
@@ -35,7 +35,9 @@ class Screen:
         self._line_is_open = False
 
     def begin_answer(self, answer: ChatAnswer, *, shown: bool = True) -> None:
-        """The next tokens belong to `answer`; unless it is `shown`, it is only measured."""
+        """Start an answer: the next pieces belong to it. If `shown` is false, it is measured but
+        not written.
+        """
         del answer
         self._is_shown = shown
 
@@ -50,13 +52,13 @@ class Screen:
         self._line_is_open = not piece.text.endswith("\n")
 
     def end_answer(self, *, empty: bool = False) -> None:
-        """End the answer's last line; an answer without text is an empty line."""
+        """End the last line of the answer; an answer without text becomes an empty line."""
         if self._line_is_open or (empty and self._is_shown):
             self._write(self._out, "\n")
         self._line_is_open = False
 
     def show_summary(self, answer: ChatAnswer) -> None:
-        """Under an answer that is complete or was stopped: statistics, and the legend of its colours."""
+        """Show statistics and the legend of colours below an answer that is complete or was stopped."""
         if not self._sums_up:
             return
         parts = [(part, DIM) for part in report.summary(answer)]
@@ -82,7 +84,7 @@ class Screen:
         self._line(text, RED)
 
     def show_legend(self, n_accepted: Mapping[str, int]) -> None:
-        """The legend: each source in its colour, with the number of its accepted tokens."""
+        """Show each source in its colour, with the number of its accepted tokens."""
         for source, n in n_accepted.items():
             self._line(f"  {source}: {n} accepted", self._colours.escape_of(source))
 
@@ -92,7 +94,7 @@ class Screen:
 
     @property
     def columns(self) -> int | None:
-        """The width for breaking lines; None: they are not broken."""
+        """The number of columns to wrap lines at; None: do not wrap."""
         return None
 
     def _styled(self, text: str, style: str) -> str:

@@ -1,4 +1,4 @@
-"""The read loop: runs each line as a command, or sends it to the model."""
+"""The read-eval-print loop: runs each line as a command, or sends it to the model."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +17,7 @@ from shared.diagnostics.findings import count
 
 
 class Repl:
-    """The loop of an interactive chat: reads lines, obeys commands, asks questions."""
+    """The loop of an interactive chat: reads lines, executes commands, asks questions."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Repl:
                 self._screen.note("Ctrl-C stops an answer. To leave, type :quit or press Ctrl-D.")
 
     def turn(self, line: str) -> bool:
-        """Handle one line; False when it asks to leave."""
+        """Handle one line; returns False if it asks to exit."""
         is_edited, self._draft = self._draft is not None, None
         if not line.strip():
             return True

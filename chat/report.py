@@ -1,4 +1,4 @@
-"""The sentences and tables that chat shows: figures as text. Pure; knows neither colour nor the terminal."""
+"""The sentences and tables that chat shows. Pure; knows neither colour nor the terminal."""
 
 import re
 import textwrap
@@ -78,7 +78,7 @@ def backs(found: Sequence[BackReport] | None, columns: int | None = None) -> str
 
 
 def connected(found: Sequence[BackReport] | None) -> str:
-    """The status line's text about backs; empty where the server does not speculate."""
+    """The part of the status line about backs; empty if the server does not speculate."""
     return "" if found is None else count(len(found), "back")
 
 
@@ -96,14 +96,17 @@ def status(model: str | None, of: SessionStats, connected_backs: str, columns: i
 
 
 class StatusPart(NamedTuple):
-    """A part of a status line. If there is no room for all, those of the highest rank are left out first."""
+    """A part of a status line.
+
+    If there is no room for all parts, those with the highest `rank` are left out first.
+    """
 
     text: str
     rank: int
 
 
 def fitted(parts: Sequence[StatusPart], columns: int | None) -> str:
-    """The parts that fit on one line of `columns`, in their order; empty parts are left out."""
+    """The status line of the parts that fit into `columns`, in their order; empty parts are skipped."""
     kept = [part for part in parts if part.text]
     while len(kept) > 1 and columns is not None and len(_joined(kept)) > columns:
         kept.remove(max(kept, key=lambda part: part.rank))
@@ -124,7 +127,9 @@ def comparison(of: Comparison) -> str:
 
 
 def record(answer: ChatAnswer) -> dict[str, Any]:
-    """An answer as a record for programs; None: the server did not report it."""
+    """An answer as a JSON-compatible record, for programs; None stands for values that the server did not
+    report.
+    """
     of = answer.stats
     return {
         "answer": answer.text,
@@ -150,7 +155,10 @@ def models(of: Sequence[str], chosen: str | None) -> str:
 
 
 def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
-    """The parts on as few lines as they fit on, separators between them; one line where `columns` is None."""
+    """Distribute the parts, in order, over as few lines as possible; one line if `columns` is None.
+
+    The width of the separators between parts counts, but they are not inserted.
+    """
     lines: list[list[str]] = [[]]
     for part in parts:
         if lines[-1] and columns is not None and len(SEPARATOR.join([*lines[-1], part])) > columns:
@@ -160,7 +168,7 @@ def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """Lines with long ones wrapped between words; text in a table's last column stays in that column."""
+    """`text` with long lines wrapped between words; text in a table's last column stays in that column."""
     if columns is None:
         return text
     return "\n".join(_broken(line, columns) for line in text.split("\n"))
@@ -180,7 +188,9 @@ def help_text(columns: int | None) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> str:
-    """Columns two spaces apart; those from `n_text_columns` on are numbers and aligned to the right."""
+    """Align the rows in columns two spaces apart; columns from `n_text_columns` on are numbers and
+    right-aligned.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     n_left = len(widths) if n_text_columns is None else n_text_columns
 
@@ -191,7 +201,7 @@ def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> s
 
 
 def duration(seconds: float) -> str:
-    """Short enough for a table: 12s, 3m, 2h, 5d."""
+    """A duration in one short unit, for tables: 12s, 3m, 2h, 5d."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"

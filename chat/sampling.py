@@ -1,6 +1,6 @@
-"""The sampling parameters that chat can ask for.
+"""The sampling parameters that chat can request.
 
-Those that are not set are not sent, so the server's own defaults apply.
+Parameters that are not set are not sent, so the server's defaults apply.
 """
 
 import difflib
@@ -27,7 +27,7 @@ def _optional(_: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
 
 @with_sampling_fields(_optional)
 class _Parameters(BaseModel, frozen=True):
-    """Those of `SamplingParameters` that chat has."""
+    """The fields of `SamplingParameters` that chat has."""
 
 
 class Sampling(_Parameters):
@@ -42,7 +42,10 @@ class Sampling(_Parameters):
         return self.model_dump(exclude_none=True)
 
     def with_value(self, name: str, text: str) -> Self:
-        """A copy with one parameter set as a person typed it; `none` unsets it. Raises CommandError."""
+        """A copy with one parameter set to the text that a person typed; `none` unsets it.
+
+        Raises CommandError.
+        """
         name = known_name(name)
         value = None if text.lower() == "none" else text
         try:
@@ -53,7 +56,7 @@ class Sampling(_Parameters):
 
 
 def known_name(name: str) -> str:
-    """The parameter meant by `name`, with either dashes or underscores. Raises CommandError."""
+    """The parameter's name as in `Sampling`, from `name` with dashes or underscores. Raises CommandError."""
     field = name.lower().replace("-", "_")
     if field in Sampling.model_fields:
         return field

@@ -1,4 +1,4 @@
-"""Asks questions, retries and compares, and adds the answers to the conversation."""
+"""Asks questions, retries and compares, and adds answers to the conversation."""
 
 import secrets
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Session:
 
     @property
     def last_question(self) -> str:
-        """The latest question, answered or not. Raises CommandError before the first one."""
+        """The latest question, whether answered or not. Raises CommandError if there is none."""
         if self._unanswered:
             return self._unanswered[0]
         if self.conversation.turns:
@@ -48,7 +48,7 @@ class Session:
     def ask(self, question: str, *, instead: bool = False) -> None:
         """Stream the answer to the screen; the conversation gets question and answer together or neither.
 
-        `instead`: the question takes the place of the last one, if that is in the conversation.
+        `instead`: replace the last question, if that is in the conversation.
         """
         instead = self._unanswered[1] if instead and self._unanswered else instead
         instead = instead and bool(self.conversation.turns)

@@ -1,4 +1,4 @@
-"""chat's settings: command line over environment (CHAT_*) over default."""
+"""chat's settings: options override environment variables (CHAT_*), which override defaults."""
 
 import platform
 import ssl
@@ -108,7 +108,9 @@ class ChatSettings(ProgramSettings):
         return address
 
     def joined(self) -> Self:
-        """The settings with the lead that is joined, or was, unless one is named; raises ConfigError."""
+        """The settings with the lead of `--join` or of an earlier pairing, unless a lead is named; raises
+        ConfigError.
+        """
         if self.join is None and "lead" in self.model_fields_set:
             return self
         lead = JoinedLead.find("client", platform.node(), self.join)

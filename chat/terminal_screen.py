@@ -39,9 +39,9 @@ class TerminalLine(NamedTuple):
 class LiveRegion:
     """Lines at the bottom of a terminal that are redrawn in place until they are final.
 
-    Only what changed is drawn. Rows that have left the screen cannot be reached and stay as they were. A line
-    that is wider than it seemed (terminals differ in the width of some characters) is clipped, so that the
-    rows are always counted right.
+    Only changed lines are drawn. Rows that have scrolled off the screen cannot be redrawn and stay as they
+    were. A line that is wider than computed (terminals differ in the width of some characters) is clipped, so
+    that the count of rows stays right.
     """
 
     def __init__(self, stream: TextIO, size: Callable[[], tuple[int, int]]) -> None:
@@ -59,7 +59,7 @@ class LiveRegion:
         self._write(f"{_HIDE_CURSOR}{_NO_WRAP}{up}\r{_ERASE_BELOW}{fresh}{_WRAP}")
 
     def freeze(self) -> None:
-        """Make what is drawn final; what is drawn next goes below it."""
+        """Make the drawn lines final; later lines are drawn below them."""
         self._drawn.clear()
         self._write(SHOW_CURSOR)
 
@@ -181,7 +181,9 @@ class TerminalScreen(Screen):
 
     @property
     def columns(self) -> int:
-        """The width to write in: one less than the terminal, as some draw wide characters wider still."""
+        """The width to write in: one column less than the terminal's, as some terminals draw wide characters
+        wider still.
+        """
         return max(self._size()[0] - 1, 1)
 
     def _line(self, text: str, style: str) -> None:

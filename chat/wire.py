@@ -1,4 +1,4 @@
-"""The fields that chat reads of replies: OpenAI's, llama-server's timings, lead's speculation.
+"""The fields that chat reads from replies: OpenAI's, llama-server's timings, the lead's speculation.
 
 Only declares fields. Those that are not OpenAI's are optional, so that any compatible server works.
 """
@@ -27,7 +27,7 @@ class ErrorReply(_ServerReply):
 
 
 class Delta(_ServerReply):
-    """A piece of an answer. Reasoning is in `reasoning_content` (llama-server) or `reasoning` (vLLM)."""
+    """An increment of an answer. Reasoning is in `reasoning_content` (llama-server) or `reasoning` (vLLM)."""
 
     content: str | None = None
     reasoning_content: str | None = None
@@ -71,7 +71,7 @@ class Timings(_ServerReply):
 
 
 class Usage(_ServerReply):
-    """The counts of tokens of an answer."""
+    """The token counts of an answer."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0

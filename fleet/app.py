@@ -62,7 +62,7 @@ async def _rest(head: AnswerHead, answer: Answer) -> AsyncIterator[bytes]:
 
 @serve.ingress(_web)  # which pickles what the routes refer to, so that stands above
 class Ingress:
-    """Reads a request whole, which Serve's proxy cannot: a router has to see the prompt."""
+    """Reads a request whole, unlike Serve's proxy: the router needs the prompt."""
 
     def __init__(self, leads: DeploymentHandle, max_body_bytes: int) -> None:
         self._leads = leads.options(method_name="answer", stream=True)
@@ -73,7 +73,10 @@ class Ingress:
     @_web.api_route("/health", methods=["GET", "HEAD"])
     @_web.api_route("/v1/health", methods=["GET", "HEAD"])
     async def health(self) -> Response:
-        """By what Serve knows of the leads. One of them would answer only when it has a slot free."""
+        """200 if Serve has a replica of the lead that runs, else 503.
+
+        The leads are not asked: each would answer only when it has a free slot.
+        """
         now = time.monotonic()
         if now >= self._looked_at + _LOOK_SECONDS:
             self._looked_at = now
@@ -85,7 +88,7 @@ class Ingress:
 
     @_web.api_route("/{path:path}", methods=_METHODS)
     async def forward(self, request: Request) -> Response:
-        """The answer of some lead, which also checks the key."""
+        """Pass the request to a lead, which also checks the key, and return its answer."""
         body = bytearray()
         async for chunk in request.stream():
             body += chunk
@@ -154,7 +157,9 @@ def _replicas(settings: FleetSettings) -> dict[str, object]:
 
 
 def _resources(settings: FleetSettings) -> dict[str, object]:
-    """With RPC workers a placement group for each lead: its own bundle first, then theirs."""
+    """The resources of a replica; with RPC workers a placement group for each lead, its own bundle first,
+    then theirs.
+    """
     lead = {"num_cpus": settings.lead_cpus, "num_gpus": settings.lead_gpus}
     if not settings.rpc_workers:
         return {"ray_actor_options": lead}

@@ -1,4 +1,4 @@
-"""The backs of a fleet: started as actors, and moved to the leads where they gain most."""
+"""The backs of a fleet: started as actors, and moved to the leads that gain most from them."""
 
 import asyncio
 import logging
@@ -29,7 +29,7 @@ _RECENT = 0.5
 
 
 class BackActor:
-    """An actor that owns a `back` process, on whatever node has room; it drafts for one lead at a time."""
+    """An actor that owns a `back` process on any node with room; the back drafts for one lead at a time."""
 
     def __init__(self, settings: FleetSettings, name: str) -> None:
         self._arguments = [*settings.arguments("back"), "--name", name]
@@ -57,7 +57,7 @@ class _KnownLead:
 
 
 class BackPool:
-    """A deployment of one replica. Backs end with it."""
+    """Starts the backs and assigns them to leads. A deployment with one replica; the backs end with it."""
 
     def __init__(self, settings: FleetSettings) -> None:
         self._settings = settings
@@ -98,7 +98,7 @@ class BackPool:
         await asyncio.gather(*(self._ask(http, url, lead) for url, lead in self._leads.items()))
 
     async def _ask(self, http: httpx.AsyncClient, url: str, lead: _KnownLead) -> None:
-        """What is not said stays as it was."""
+        """Update `lead` with its load and the gain of its backs; without a reply they stay unchanged."""
         try:
             loads = (await http.get(f"{url}/loads")).raise_for_status().json()["loads"][0]
             backs = (await http.get(f"{url}/v1/speculation")).raise_for_status().json()["backs"]

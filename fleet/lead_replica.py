@@ -1,4 +1,4 @@
-"""A replica of the deployment of leads: owns a `lead` process and hands requests on to it."""
+"""A replica of the deployment of leads: owns a `lead` process and forwards requests to it."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ _ANSWER_SECONDS = 5.0
 
 
 class RpcWorker:
-    """An actor that owns an RPC worker: layers of one lead's model on another machine.
+    """An actor that owns an RPC worker, which computes some layers of one lead's model on another machine.
 
     Ends with the lead's replica.
     """
@@ -48,7 +48,10 @@ class RpcWorker:
 
 
 class LeadReplica:
-    """Serve calls `check_health`, and `__del__` when no request is left (graceful shutdown)."""
+    """Owns one `lead` process.
+
+    Ray Serve calls `check_health`, and `__del__` once no request is left (graceful shutdown).
+    """
 
     def __init__(self, settings: FleetSettings, pool: DeploymentHandle | None) -> None:
         """Returns when the model is loaded; raises RuntimeError."""
@@ -69,7 +72,7 @@ class LeadReplica:
         self._next_hop = NextHop(max_idle=settings.slots, connect_seconds=_ANSWER_SECONDS)
 
     async def answer(self, request: ForwardedRequest) -> AsyncIterator[AnswerHead | bytes]:
-        """The head of the lead's answer, then its bytes; raises LeadGoneError instead of a head."""
+        """Yield the head of the lead's answer, then its bytes; raises LeadGoneError if there is no head."""
         has_begun = False
         sent = self._next_hop.answer(request.method, self._url, request.target, request.headers, request.body)
         try:
@@ -86,7 +89,9 @@ class LeadReplica:
             raise LeadGoneError(self._name) from error
 
     async def check_health(self) -> None:
-        """Raise if the lead has ended: then Serve starts another replica. Else the pool hears of it."""
+        """Raise if the lead has ended, so that Serve starts another replica; else report its load to the
+        pool.
+        """
         if self._lead.poll() is not None:
             raise RuntimeError(f"the lead of replica {self._name} has ended")
         if self._pool and (self._registering is None or self._registering.done()):
@@ -100,7 +105,7 @@ class LeadReplica:
             log.warning("the pool of backs does not answer: %r", error)
 
     async def record_routing_stats(self) -> dict[str, Any]:
-        """The lead's load, for the router; nothing if it does not say."""
+        """The lead's load, for the router; empty if the lead does not report it."""
         try:
             response = await self._asking.get("/loads")
             load = response.raise_for_status().json()["loads"][0]
@@ -128,7 +133,7 @@ class LeadReplica:
         return arguments
 
     def _start_rpc_workers(self) -> list[str]:
-        """Each in its own bundle of this replica's placement group; returns their addresses."""
+        """Start each worker in its own bundle of this replica's placement group; returns their addresses."""
         settings, group = self._settings, get_current_placement_group()
         resources = dict(settings.rpc_resources)
         n_cpus, n_gpus = resources.pop("CPU", 0.0), resources.pop("GPU", 0.0)

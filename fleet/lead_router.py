@@ -1,6 +1,6 @@
-"""The choice of a replica for a request: one with its prompt's beginning in its cache, unless too busy.
+"""Chooses a replica for a request: one whose cache has the prompt's beginning, unless it is too busy.
 
-Serve itself sees to it that no lead has more requests than slots, and lets the others wait.
+Serve itself sends no lead more requests than it has slots; other requests wait.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from fleet.prefixes import SentPrefixes, ranks
 
 
 class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where it is not installed
-    """Chooses replicas for one handle; each ingress has one."""
+    """Chooses replicas for one deployment handle; each ingress has one."""
 
     def initialize_state(self, **_settings: Any) -> None:
         self._prefixes = SentPrefixes()
@@ -22,7 +22,9 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """Groups, the best one first; Serve takes the idlest of a group, or goes on to the next."""
+        """The replicas in groups, best group first; Serve takes the least busy of a group, or goes on to the
+        next.
+        """
         candidates = {each.replica_id.unique_id: each for each in candidate_replicas}
         request = _request_of(pending_request)
         blocks = request.blocks if request else ()
@@ -46,7 +48,7 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
 
 
 def _told(replica: RunningReplica) -> int:
-    """How busy its lead was a moment ago: other ingresses send requests, too."""
+    """The load that a replica's lead reported a moment ago: other ingresses send requests, too."""
     return int((replica.routing_stats or {}).get("running", 0))
 
 

@@ -1,4 +1,4 @@
-"""Messages between ingress and leads: a request on its way, and the beginning of its answer."""
+"""Messages between ingress and leads: a forwarded request, and the head of its answer."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,10 @@ from shared.next_hop import RawHeaders
 
 @dataclass(frozen=True, slots=True)
 class ForwardedRequest:
-    """`target`: path and query as sent. `blocks`: of its prompt. `failed`: replicas that did not answer."""
+    """A request as received. `target`: path and query. `blocks`: hashes of its prompt (`blocks_of`).
+
+    `failed`: replicas that did not answer.
+    """
 
     method: str
     target: bytes
@@ -28,7 +31,7 @@ class AnswerHead:
 
 
 class LeadGoneError(Exception):
-    """A lead does not serve, or ended before it had answered anything; another one may answer."""
+    """The lead does not serve, or ended before it had answered anything; another lead may answer."""
 
     def __init__(self, replica: str) -> None:
         super().__init__(replica)

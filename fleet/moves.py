@@ -1,4 +1,4 @@
-"""The backs that should draft for another lead: where they gain most, and not for small differences.
+"""Decides which backs should draft for another lead: where they gain most, ignoring small differences.
 
 Knows neither Ray nor processes. docs/scale.md says what moving gains in a simulated fleet.
 """
@@ -16,8 +16,10 @@ _INCUMBENT = 1.25
 
 @dataclass(frozen=True, slots=True)
 class LeadNeed:
-    """`n_running`: sequences that are being generated, of late; `gain`: tokens per second that a back adds
-    to one of them.
+    """A lead's demand for backs.
+
+    `n_running`: recent number of sequences being generated; `gain`: tokens per second that a back adds to one
+    of them.
     """
 
     lead: str
@@ -25,33 +27,36 @@ class LeadNeed:
     gain: float = _UNKNOWN_GAIN
 
     def marginal(self, n_backs: int, n_each: float) -> float:
-        """The gain of one back more than `n_backs`, if each drafts for `n_each` sequences without loss."""
+        """Tokens per second gained by one more back than `n_backs`, if each can draft for `n_each` sequences
+        at full speed.
+        """
         left = self.n_running - n_backs * n_each
         return self.gain * min(max(left, 0.0), n_each)
 
 
 class Move(NamedTuple):
-    """`back` is to draft for `lead` from now on."""
+    """The assignment of `back` to `lead`."""
 
     back: str
     lead: str
 
 
 def gain_of(backs: Iterable[Mapping[str, Any]], before: float) -> float:
-    """The gain of a draft token of a lead's best back, as `Back.value` has it.
+    """The value of a draft token of the lead's best back, between 0 and 1, from the `gain` that each back
+    has.
 
-    `backs` as in `GET /v1/speculation`. If none of them is asked for a sequence, what was known `before` is
-    forgotten by and by: a lead that gained little would get no back otherwise, and never show that its texts
-    are others now.
+    `backs` as in `GET /v1/speculation`. While no back is asked to draft, the value known `before` moves
+    slowly back to that of an unknown back: otherwise a lead that gained little would never get a back again,
+    even if its texts have changed.
     """
     gains = [float(back["gain"]) for back in backs if back["n_asked"]]
     return max(gains) / (1 + max(gains)) if gains else before + _FORGOTTEN * (_UNKNOWN_GAIN - before)
 
 
 def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_each: float) -> list[Move]:
-    """The moves that gain most, the best first. `placed`: each back's lead; None: none yet.
+    """The moves that gain most, best first. `placed`: the current lead of each back; None: none yet.
 
-    A back whose lead is not among `needs` has none.
+    A back whose lead is not in `needs` counts as free.
     """
     leads = {need.lead: need for need in needs}
     backs: dict[str, list[str]] = {lead: [] for lead in leads}

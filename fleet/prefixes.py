@@ -1,6 +1,6 @@
-"""The beginnings of prompts that each lead has in its cache, as far as a router has sent them there.
+"""The beginnings of prompts that each lead probably has in its cache, because they were routed to it.
 
-Pure: knows neither Ray nor requests over a network.
+Pure: knows neither Ray nor the network.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ Blocks = tuple[bytes, ...]
 
 
 def blocks_of(body: bytes) -> Blocks:
-    """The hash of each beginning of a request's prompt that is a multiple of a block long.
+    """Hashes of the prefixes of a request's prompt, at each multiple of the block length.
 
-    Empty for a body that is short, or no JSON object, or that costs too much to look at.
+    Empty for a body that is short, is no JSON object, or is too expensive to parse.
     """
     if body.count(b"[") + body.count(b"{") > _MAX_BRACKETS:
         return ()
@@ -43,19 +43,19 @@ def blocks_of(body: bytes) -> Blocks:
 
 
 def _text(fields: dict[str, Any]) -> str:
-    """What comes first in a prompt comes first here."""
+    """The text of a request in the order of its prompt."""
     return "".join(json.dumps(fields[name], ensure_ascii=False) for name in _FIELDS if name in fields)
 
 
 class SentPrefixes:
-    """The latest prompts that were sent to each lead, as hashes of blocks."""
+    """Hashes of the latest prompts that were sent to each lead."""
 
     def __init__(self, n_max: int = 1 << 18) -> None:
         self._n_max = n_max
         self._sent: OrderedDict[tuple[bytes, str], None] = OrderedDict()
 
     def note(self, blocks: Blocks, lead: str) -> None:
-        """A request that begins so was sent to `lead`."""
+        """Record that a request with these blocks was sent to `lead`."""
         for block in blocks:
             self._sent[block, lead] = None
             self._sent.move_to_end((block, lead))
@@ -63,14 +63,15 @@ class SentPrefixes:
             self._sent.popitem(last=False)
 
     def depth(self, blocks: Blocks, lead: str) -> int:
-        """The number of these blocks that `lead` has had, from the first one on."""
+        """How many of these blocks, from the first on, `lead` has received before."""
         return next((i for i, block in enumerate(blocks) if (block, lead) not in self._sent), len(blocks))
 
 
 def ranks(depths: Mapping[str, int], running: Mapping[str, int]) -> list[list[str]]:
-    """The leads in groups, the best group first; within a group the idlest is to be chosen.
+    """Group the leads, best group first; within a group the least busy lead is to be chosen.
 
-    Those with the longest known beginning of the prompt come first, unless they are much busier than others.
+    Leads with the longest known prefix of the prompt come first, unless they are much busier than others.
+    `depths`: number of known blocks of each lead; `running`: its number of requests.
     """
     if not depths:
         return []

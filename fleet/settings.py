@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 
 class FleetSettings(BaseModel, extra="forbid"):
-    """A fleet of leads with the same options, and backs that draft for whichever of them gain most."""
+    """A fleet: leads with the same options, and backs that draft for the leads that gain most."""
 
     lead: str = Field("", description="options of every lead, as on its command line")
     back: str = Field("", description="options of every back")
@@ -45,7 +45,7 @@ class FleetSettings(BaseModel, extra="forbid"):
         return shlex.split(str(getattr(self, program)))
 
     def key(self) -> str | None:
-        """The first key of the file, with which the fleet asks its own leads."""
+        """The first key in the key file, which the fleet uses to call its own leads."""
         if self.key_file is None:
             return None
         lines = (line.strip() for line in self.key_file.read_text().splitlines())

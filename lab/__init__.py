@@ -1,4 +1,4 @@
-"""The laboratory: what `lead plan`, `lead bench` and both doctors are made of, and the project's own benches.
+"""The laboratory: the parts of `lead plan`, `lead bench` and both doctors, and the project's own benchmarks.
 
-`parts` and `campaign` are for developers (`python -m bench`): no wheel has them.
+`parts` and `campaign` are for developers (`python -m bench`): no wheel contains them.
 """

@@ -40,7 +40,7 @@ SUBCOMMANDS = {
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
-    """Run the lead or a subcommand, or report with --check or `doctor`."""
+    """Run the lead or a subcommand, or print the report of --check or `doctor`."""
     if program := SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
         module = importlib.import_module(program)
         raise_interrupts()
@@ -62,13 +62,13 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
 
 class Serving(Protocol):
     async def serve(self) -> None:
-        """Run until a signal ends it."""
+        """Run until a signal stops it."""
 
 
 def serving(settings: LeadSettings, routed: object = None) -> Serving:
     """A lead with one model, or what a ring makes of these settings; raises ConfigError.
 
-    routed: see `lead.server.server.Lead`.
+    routed: as for `lead.server.server.Lead`.
     """
     if settings.source.hf_repo:  # what serves it depends on its file
         settings = settings.model_copy(update={"source": settings.source.located()})
@@ -80,9 +80,9 @@ def serving(settings: LeadSettings, routed: object = None) -> Serving:
 
 
 def run(settings: LeadSettings, program: Callable[[LeadSettings], Serving] = serving) -> None:
-    """Serve until a signal. Exits with 1 if the settings must be changed, with 3 on other failures.
+    """Serve until a signal. Exits with status 1 if the settings must be changed, with 3 on other failures.
 
-    program: what serves; it raises ConfigError.
+    program: serves requests; it raises ConfigError.
     """
     try:
         _raise_limit()

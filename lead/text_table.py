@@ -1,4 +1,4 @@
-"""Rows as a table."""
+"""Formats rows as a table."""
 
 import io
 import shutil
@@ -23,7 +23,7 @@ def text(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> str
 
 
 def listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Texts in columns, without lines between them."""
+    """Rows of texts in aligned columns, without lines between them."""
     table = Table(box=None)
     for heading in headings:
         table.add_column(heading, overflow="fold")

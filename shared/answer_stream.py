@@ -10,8 +10,7 @@ from pydantic_core import from_json
 class AnswerStream:
     """The events of an answer, up to the end of the response; [DONE] is an empty one.
 
-    Reading them raises SSEError for what is no event stream, ValueError for what is no JSON, and httpx's
-    errors.
+    Iterating raises SSEError if it is no event stream, ValueError if an event is no JSON, and httpx's errors.
     """
 
     def __init__(self, source: EventSource) -> None:

@@ -1,4 +1,4 @@
-"""Edits of a model's memory between two decodes, and snapshots of what its slots held."""
+"""Edits of a model's memory between two decodes, and snapshots of its slots."""
 
 import itertools
 from abc import abstractmethod
@@ -25,8 +25,8 @@ class Snapshot(NamedTuple):
 class SlotMemory(Protocol):
     """The memory of a model, in slots (`shared.llama.model.Model`).
 
-    Memory that can be trimmed to any length needs no states, and texts are stored only by that which has a
-    prompt cache.
+    Memory that can be trimmed to any length needs no states, and only a model with a prompt cache stores
+    texts.
     """
 
     @abstractmethod
@@ -42,7 +42,7 @@ class SlotMemory(Protocol):
         raise AssertionError(f"this memory keeps no {snapshot} of slot {slot}")
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """Give a slot what the snapshot has of the first `n_keep` tokens; see `Restore`."""
+        """Give a slot the first `n_keep` tokens that the snapshot covers; see `Restore`."""
         raise AssertionError(f"this memory has no {snapshot} for {n_keep} tokens of slot {slot}")
 
     def forget(self, key: int) -> None:
@@ -51,16 +51,16 @@ class SlotMemory(Protocol):
 
 
 class Trim(NamedTuple):
-    """`slot` keeps its first `n_keep` tokens."""
+    """Keep only the first `n_keep` tokens of `slot`."""
 
     slot: int
     n_keep: int
 
 
 class Copy(NamedTuple):
-    """`slot`, which is empty, gets the first `n_keep` tokens of `source`; they share their cells.
+    """Give `slot`, which is empty, the first `n_keep` tokens of `source`; the slots then share cells.
 
-    A recurrent state is that of all tokens of `source`: one has to be loaded.
+    A recurrent state covers all tokens of `source`: for fewer one has to be loaded.
     """
 
     source: int
@@ -69,17 +69,17 @@ class Copy(NamedTuple):
 
 
 class Store(NamedTuple):
-    """A snapshot of `slot` is taken; the slot keeps what it holds."""
+    """Take a snapshot of `slot`, which keeps its contents."""
 
     slot: int
     snapshot: Snapshot
 
 
 class Restore(NamedTuple):
-    """`slot` goes back or on to the first `n_keep` tokens of a text, up to the end of the snapshot.
+    """Set `slot` to the first `n_keep` tokens of a text, up to the end of the snapshot.
 
-    A text is loaded into a slot that holds the tokens before its `start`, and nothing else: as far as to
-    `n_keep` where memory can be trimmed, else all of it.
+    A text is loaded into a slot that holds exactly the tokens before its `start`: up to `n_keep` if the
+    memory can be trimmed, else all of it.
     """
 
     slot: int
@@ -88,7 +88,7 @@ class Restore(NamedTuple):
 
 
 class Forget(NamedTuple):
-    """The snapshot in host memory is not needed any more."""
+    """Free the snapshot in host memory."""
 
     key: int
 
@@ -97,7 +97,8 @@ CacheEdit = Trim | Copy | Store | Restore | Forget
 
 
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
-    """The same edits with what loads from host memory after all that remove tokens, and `Forget` at the end.
+    """The same edits, reordered: those that load from host memory after all that remove tokens, and `Forget`
+    at the end.
 
     Loading takes cells, and llama.cpp gives it those that the window of another slot has left. Rejected draft
     tokens still count as the end of that window.

@@ -17,7 +17,9 @@ ABANDONED_SECONDS = 3600.0
 
 
 class CacheFolder(enum.StrEnum):
-    """All folders below `user_cache_path("llama-duo")`. Grown demo models lie beside them."""
+    """The names of all folders in `user_cache_path("llama-duo")`. Grown demo models are beside
+    these folders.
+    """
 
     ATTENTION = "attention"
     CONVERTED = "converted"
@@ -31,7 +33,7 @@ class CacheFolder(enum.StrEnum):
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A place to write: the file appears as `path` at the end, and not at all after an error."""
+    """A temporary path to write to: the file is moved to `path` at the end, and deleted after an error."""
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     try:
         yield part
@@ -41,7 +43,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A file that only its owner can read, whole or not at all; raises OSError."""
+    """Write a file that only its owner can read, atomically; raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with written_whole(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -60,14 +62,14 @@ def make_cache_folder(folder: Path) -> None:
 
 
 def remove_oldest(folder: Path, n_kept: int) -> None:
-    """Keep the newest `n_kept` files of a folder."""
+    """Delete all but the newest `n_kept` files of a folder."""
     with suppress(FileNotFoundError):  # another process does the same
         for old in sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-n_kept]:
             old.unlink()
 
 
 def remove_abandoned(folder: Path, pattern: str = "*") -> None:
-    """Delete the partial files of killed processes."""
+    """Delete partial files that killed processes have left."""
     for part in folder.glob(f"{pattern}{PART_SUFFIX}"):
         with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
             if time.time() - part.stat().st_mtime > ABANDONED_SECONDS:

@@ -1,4 +1,4 @@
-"""The CPU cores that a program may use, and the number of threads that pay.
+"""The CPU cores that a program may use, and how many threads are worth using.
 
 Knows Linux's affinity and topology files and macOS's counts; elsewhere every core counts as usable and
 physical. Only Linux can pin.
@@ -26,7 +26,7 @@ _FAST = 0.5
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """`"0-3,8"` → {0, 1, 2, 3, 8}, the notation of taskset and cgroups.
+    """Parse the notation of taskset and cgroups: `"0-3,8"` → {0, 1, 2, 3, 8}.
 
     Raises ConfigError for anything else.
     """
@@ -44,7 +44,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def as_ranges(cores: Sequence[int]) -> str:
-    """`0-2,5`: what `parse_cpus` reads."""
+    """The inverse of `parse_cpus`, in the form `0-2,5`."""
     parts: list[list[int]] = []
     for core in sorted(cores):
         if parts and core == parts[-1][-1] + 1:
@@ -55,7 +55,7 @@ def as_ranges(cores: Sequence[int]) -> str:
 
 
 def kind() -> str:
-    """Model and features of the cores: equal where the same machine code takes the same branches."""
+    """Model and features of the cores; equal if and only if the same machine code takes the same branches."""
     try:
         first, _, _ = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")
     except OSError:
@@ -87,7 +87,7 @@ def usable() -> frozenset[int]:
 
 
 def load_average() -> float | None:
-    """The mean number of busy threads; None: this system does not say."""
+    """The mean number of busy threads; None: the system does not report it."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
@@ -96,9 +96,9 @@ def can_pin() -> bool:
 
 
 def one_of_each_core() -> list[int]:
-    """A logical core of each physical one among the usable ones, without efficiency cores.
+    """A logical core of each usable physical one, without efficiency cores.
 
-    Of no more cores than a container's CPU limit is, and of one at least.
+    At most as many as a container's CPU limit, and at least one.
     """
     first: dict[str, int] = {}
     for cpu in sorted(_fast(usable())):
@@ -108,7 +108,7 @@ def one_of_each_core() -> list[int]:
 
 
 def n_physical() -> int:
-    """Physical cores among the usable ones, without efficiency cores.
+    """The number of usable physical cores, without efficiency cores.
 
     llama.cpp gains nothing from a core's second thread, and after each operation all threads wait for the
     slowest one.

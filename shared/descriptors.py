@@ -1,4 +1,4 @@
-"""File descriptors: how many this process may have, and some held back for what must not fail."""
+"""File descriptors: the limit of this process, and a reserve for operations that must not fail."""
 
 import contextlib
 import os
@@ -12,7 +12,9 @@ _MACOS_MAX = 10_240
 
 
 def raise_limit() -> int:
-    """Allow this process and its children as many descriptors as the system permits; returns how many."""
+    """Raise the limit of descriptors of this process and its children as far as the system permits; returns
+    the new limit.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (_ENOUGH, _MACOS_MAX):
         maximum = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
@@ -24,7 +26,7 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """The number of descriptors that this process may have. Numbers of descriptors are below it."""
+    """The limit of descriptors of this process. Every descriptor is below it."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _ENOUGH if soft == resource.RLIM_INFINITY else soft
 
@@ -37,7 +39,7 @@ def n_open() -> int:
 
 
 class SpareDescriptors:
-    """Descriptors that are held until something needs them that has to work when all others are in use."""
+    """A reserve of descriptors, for an operation that must work when all others are in use."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -46,7 +48,7 @@ class SpareDescriptors:
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """Let this context use them; they are held again afterwards, as many as there are."""
+        """Release the reserve within this context; afterwards as many as are available are reserved again."""
         self.close()
         try:
             yield
@@ -54,7 +56,7 @@ class SpareDescriptors:
             self._hold()
 
     def close(self) -> None:
-        """Hold none."""
+        """Release the reserve for good."""
         while self._held:
             os.close(self._held.pop())
 

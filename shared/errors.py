@@ -8,19 +8,22 @@ class DuoError(Exception):
 
 
 class ConfigError(DuoError):
-    """An option or a file that a person has to change."""
+    """A person has to change an option or a file."""
 
 
 class LibraryError(ConfigError):
-    """llama.cpp's library cannot be loaded, or has nothing that computes on this CPU."""
+    """llama.cpp's library cannot be loaded, or has no code for this CPU."""
 
 
 class ModelLoadError(ConfigError):
-    """A GGUF file that cannot be loaded."""
+    """A GGUF file cannot be loaded."""
 
 
 class MissingFunctionError(LibraryError, ModelLoadError, AttributeError):
-    """The library that is loaded has no function of this name: an AttributeError to who can do without."""
+    """The loaded library has no function of this name.
+
+    Also an AttributeError, for callers that can do without.
+    """
 
     def __init__(self, name: str, library: str) -> None:
         super().__init__(
@@ -34,11 +37,11 @@ class ProtocolError(DuoError):
 
 
 class VocabularyError(ProtocolError):
-    """A back's vocabulary is not the lead's."""
+    """A back's vocabulary differs from the lead's."""
 
 
 class RequestError(DuoError):
-    """A client's request is wrong: HTTP 400. `param` names the field at fault."""
+    """A client's request is invalid: HTTP 400. `param` names the field at fault."""
 
     def __init__(self, message: str, param: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
@@ -47,7 +50,7 @@ class RequestError(DuoError):
 
 
 class ContextExceededError(RequestError):
-    """The prompt leaves no room for an answer: it has to have less than `n_ctx` tokens."""
+    """The prompt leaves no room for an answer: it must have fewer than `n_ctx` tokens."""
 
     CODE = "context_length_exceeded"
 
@@ -68,18 +71,18 @@ class UnsupportedError(DuoError):
 
 
 class UnavailableError(DuoError):
-    """HTTP 503: the model is being loaded, or the engine has died too often; it may succeed later."""
+    """HTTP 503: the model is being loaded, or the engine has died too often; a retry may succeed later."""
 
 
 class QueueFullError(UnavailableError):
-    """The maximum number of requests is waiting for a slot."""
+    """The maximal number of requests is waiting for a slot."""
 
 
 class NotServingError(UnavailableError):
-    """The lead serves nobody yet, or no more: another lead may answer the same request at once.
+    """The lead serves no requests yet, or any more: another lead may answer the same request at once.
 
-    HEADER tells routers so. Without it, 503 may be the request's own doing: what has killed this lead's
-    engines would kill the next one's, too.
+    HEADER tells routers so. Without it, 503 may be caused by the request itself, which would kill the next
+    lead's engines, too.
     """
 
     HEADER = "x-lead-not-serving"
@@ -94,11 +97,11 @@ class ServerError(DuoError):
 
 
 class EngineError(DuoError):
-    """The lead's engine dies again and again: the lead has to end."""
+    """The lead's engine dies repeatedly: the lead has to end."""
 
 
 class IntegrityError(DuoError):
-    """A program's own records contradict each other: a bug, after which it must not go on."""
+    """A program's own records contradict each other: a bug, after which it must not continue."""
 
 
 class DecodeError(DuoError):
@@ -106,9 +109,9 @@ class DecodeError(DuoError):
 
 
 class KvCacheFullError(DecodeError):
-    """llama_decode returned 1: no KV slot for the batch; the memory is as it was before.
+    """llama_decode returned 1: no KV slot for the batch. The memory is unchanged.
 
-    But for `lost` slots, which are empty: what an earlier pass had decoded could not be taken back.
+    Exception: the slots in `lost` are empty, as what an earlier pass had decoded could not be removed.
     """
 
     def __init__(self, message: str, lost: Sequence[int] = ()) -> None:
@@ -117,7 +120,7 @@ class KvCacheFullError(DecodeError):
 
 
 class WindowLostError(DecodeError):
-    """Slots whose sliding windows were overwritten: they have to be emptied; nothing was decoded."""
+    """The sliding windows of some slots were overwritten: these must be emptied. Nothing was decoded."""
 
     def __init__(self, slots: list[int]) -> None:
         super().__init__(f"the sliding windows of slots {slots} were overwritten")
@@ -129,15 +132,15 @@ class DecodeAbortedError(DecodeError):
 
 
 class DecodeFatalError(DecodeError):
-    """llama_decode returned less than 0: the context cannot be trusted any more."""
+    """llama_decode returned a negative number: the context cannot be trusted any more."""
 
 
 class AwayError(DuoError):
-    """A machine or service cannot be reached now; it may be later."""
+    """A machine or service cannot be reached now; a retry may succeed later."""
 
 
 class NoLeadError(ConfigError):
-    """No lead was found; that may change without anybody's doing."""
+    """No lead was found; a later search may find one."""
 
 
 class SeveralLeadsError(ConfigError):

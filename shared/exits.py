@@ -1,4 +1,4 @@
-"""Ends of a program: by Ctrl-C before it handles that, or because nobody reads its output.
+"""Early and abnormal ends of a program: Ctrl-C before it is handled, closed output, errors as messages.
 
 Imports almost nothing, because it is used before the imports that take a second.
 """
@@ -21,7 +21,7 @@ BROKEN_PIPE = 141
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """Within this context Ctrl-C has the system's default effect, until the program installs a handler.
+    """A context in which Ctrl-C has the system's default effect, until the program installs a handler.
 
     While modules are imported, Python would print a traceback at best; an import in C, or in another thread,
     may even swallow it. A process that ignores Ctrl-C, as one that a script has started with `&`, continues
@@ -39,13 +39,13 @@ def quiet_interrupts() -> Iterator[None]:
 
 
 def raise_interrupts() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt, for a program that then has to undo something."""
+    """Make Ctrl-C raise KeyboardInterrupt, for a program that then has to undo something."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # not if it is ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end_with_parent_only() -> None:
-    """From now on Ctrl-C and SIGTERM are ignored, which terminals and service managers send to all processes.
+    """Ignore Ctrl-C and SIGTERM, which terminals and service managers send to all processes.
 
     For a process whose parent decides when it ends.
     """
@@ -55,7 +55,7 @@ def end_with_parent_only() -> None:
 
 @contextmanager
 def exiting_in_words(program: str) -> Iterator[None]:
-    """Within this context a DuoError ends the program with status 1 and a sentence, Ctrl-C with 130."""
+    """A context in which a DuoError ends the program with status 1 and its message, and Ctrl-C with 130."""
     try:
         yield
     except DuoError as error:
@@ -65,10 +65,10 @@ def exiting_in_words(program: str) -> Iterator[None]:
 
 
 def print_text(text: str) -> None:
-    """Write it, and a line break; what it quotes of peers and files cannot control the terminal.
+    """Print text and a line break; quotes of peers and files in it cannot control the terminal.
 
-    Ends the program if that cannot be done: quietly where nobody reads it (`lead plan | head -1`), else with
-    status 1 and a sentence.
+    If that fails the program ends: quietly if the pipe was closed (`lead plan | head -1`), else with status 1
+    and a message.
     """
     try:
         sys.stdout.write(f"{sanitize(text)}\n")
@@ -85,14 +85,16 @@ def end_unwritten(error: OSError) -> NoReturn:
 
 
 def discard_stdout() -> None:
-    """Nobody reads it any more; without this the interpreter complains when it flushes it at the end."""
+    """Redirect stdout to nowhere after its reader has gone; otherwise the interpreter complains when it
+    flushes it at the end.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def say(text: str) -> None:
-    """Write a line of progress to stderr, as `print_text`. If that cannot be done, the work goes on."""
+    """Write a line of progress to stderr, sanitised as in `print_text`. Failures are ignored."""
     with suppress(OSError):
         sys.stderr.write(f"{sanitize(text)}\n")
         sys.stderr.flush()

@@ -1,8 +1,8 @@
 """The fork server of a `shared.sandbox.Sandbox`: `python -m shared.fork_server NAME DESCRIPTOR`.
 
 It loads the program that is pickled on its standard input, then forks workers and hands them the tasks that
-arrive over the inherited socket. A task is a byte, its kind, and two descriptors (`shared.sandbox.Task`), of
-which a worker gets the first. NAME is for whoever lists the processes.
+arrive over the inherited socket. A task is one byte (its kind) and two descriptors (`shared.sandbox.Task`),
+of which a worker gets the first. NAME is shown in lists of processes.
 """
 
 import contextlib
@@ -54,7 +54,9 @@ def main() -> None:
 
 
 def _share() -> None:
-    """What the garbage collector leaves alone stays shared with all workers."""
+    """Exclude existing objects from garbage collection, so that their memory stays shared with all
+    workers.
+    """
     gc.collect()
     gc.freeze()
     with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was needed only to load, a tenth
@@ -76,8 +78,8 @@ class _ForkedWorker:
 class ForkServer:
     """Forks workers; each does one task at a time, then waits for the next one.
 
-    A socket leads to each worker. The worker sends a byte when it is free again, and ends when the socket is
-    closed.
+    The server has a socket to each worker. The worker sends a byte when it is free again, and ends when the
+    socket is closed.
     """
 
     def __init__(self, control: socket.socket, handlers: Mapping[bytes, TaskHandler]) -> None:
@@ -92,7 +94,7 @@ class ForkServer:
         self._selector.register(control, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Hand over tasks until the other end of `control` is closed, then end all workers."""
+        """Pass tasks to workers until the other end of `control` is closed, then end all workers."""
         is_open = True
         while is_open:
             kind = self._expected
@@ -228,9 +230,9 @@ def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:
 
 
 def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
-    """Do `work` in a new process without the descriptors `unwanted`; returns its id.
+    """Run `work` in a new process without the descriptors `unwanted`; returns its id.
 
-    It ends with status 0 when the work is done, with 1 if that raises.
+    The process ends with status 0 when the work is done, with 1 if it raises.
     """
     if pid := os.fork():
         return pid

@@ -1,7 +1,7 @@
-"""The memory that a process may still take: what the machine has left, or its container, if that is less.
+"""The memory available to a process: what the machine has left, or its container, if that is less.
 
-A container (or a service with `MemoryMax`) sees all memory of the machine; who takes more than its control
-group allows is killed.
+A process in a container (or a service with `MemoryMax`) sees all memory of the machine, and is killed if it
+uses more than its control group allows.
 """
 
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ MEMORY_SHARE = 0.25
 
 
 def free_memory(groups: Path = GROUPS, own: Path = OWN) -> int:
-    """In bytes."""
+    """Available memory in bytes."""
     return min([psutil.virtual_memory().available, *_left(groups, own)])
 
 
 def _left(groups: Path, own: Path) -> Iterator[int]:
-    """What each control group that this process is in has left; none where there are no limits."""
+    """The memory left in each control group of this process; empty if there are no limits."""
     for folder, is_v2 in own_groups("memory", groups, own):
         limit, used, cache = _FILES[is_v2]
         try:

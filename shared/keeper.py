@@ -1,4 +1,6 @@
-"""Children under asyncio: waited for, ended, and kept as a `Supervisor` says."""
+"""Child processes under asyncio: waits for them, ends them, and keeps one running as a `Supervisor`
+decides.
+"""
 
 import asyncio
 import concurrent.futures
@@ -24,7 +26,7 @@ _MIN_WAIT_SECONDS = 0.01
 
 
 def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
-    """Run `call` in a thread of its own: this process can end without it."""
+    """Run `call` in a thread that does not keep this process alive."""
     found: concurrent.futures.Future[R] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
@@ -39,7 +41,7 @@ def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
 
 
 class Child(ChildProcess):
-    """Under asyncio. `ended` is done, with its status, when it has."""
+    """A child process under asyncio. `ended` is a future of its exit status."""
 
     def __init__(
         self, command: Sequence[str], descriptors: Iterable[int] = (), *, stop_seconds: float, **options: Any
@@ -54,7 +56,7 @@ class Child(ChildProcess):
             raise OSError(str(error)) from error
 
     async def end(self) -> int | None:
-        """Tell it to end; returns its status when it has, as `end_within`."""
+        """Ask the child to end and wait; returns its status as `end_within` does."""
         self.tell_to_end()
         await asyncio.wait({self.ended}, timeout=self._stop_seconds)
         if not self.ended.done():
@@ -77,7 +79,7 @@ class Child(ChildProcess):
 
 
 class ConnectedChild(Child):
-    """Talks with this process over a socket. `connected` starts one, `end` has to be called."""
+    """A child connected to this process by a socket. Start one with `connected`; `end` must be called."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -86,7 +88,10 @@ class ConnectedChild(Child):
     async def connected(
         cls, command: Callable[[int], Sequence[str]], descriptors: Iterable[int] = (), **options: Any
     ) -> Self:
-        """Start one; raises OSError. command: with the descriptor of its socket. The rest as in `Child`."""
+        """Start a child; raises OSError. `command` makes the command line from the descriptor of its socket.
+
+        Other parameters as in `Child`.
+        """
         ours, theirs = socket.socketpair()
         with theirs, contextlib.ExitStack() as unused:
             reader, writer = await asyncio.open_connection(sock=ours)
@@ -97,7 +102,7 @@ class ConnectedChild(Child):
         return process
 
     def tell_to_end(self) -> None:
-        """Close this end: it finishes what it does."""
+        """Close this end of the socket: the child finishes its current work and ends."""
         self._writer.close()
 
     async def end(self) -> int | None:
@@ -210,7 +215,7 @@ class Keeper(Generic[AnyChild]):
         self._note()
 
     async def wait(self) -> None:
-        """Returns when something has been reported, or may have to be done."""
+        """Wait until something was reported, or the supervisor's next action may be due."""
         deadline = self._supervisor.deadline()
         seconds = None if deadline is None else max(deadline - self._clock(), _MIN_WAIT_SECONDS)
         with contextlib.suppress(TimeoutError):

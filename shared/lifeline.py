@@ -1,9 +1,9 @@
-"""A process ends with the one that has started it, whatever it is executing then: native code, a template's
-endless loop, or nothing, because it is stopped.
+"""Ends a process together with its parent, even in native code, in a template's endless loop, or when it is
+stopped.
 
-It inherits one end of a pipe, its lifeline. Only its parent has the other end, and never writes to it. On
-Linux the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would end it with the thread that
-has started it, and a worker with the fork server that has forked it.
+The process inherits one end of a pipe, its lifeline. Only its parent has the other end, and never writes to
+it. On Linux the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would instead end it with
+the thread that has started it, and a worker with the fork server that has forked it.
 """
 
 import functools
@@ -20,15 +20,17 @@ _inherited: list[int] = []
 
 @functools.cache
 def lifeline() -> int:
-    """The descriptor for children; its other end closes when this process ends, and not before."""
+    """The descriptor for children to inherit; its other end is closed when, and only when, this
+    process ends.
+    """
     reading, _ = os.pipe()
     return reading
 
 
 def end_with(descriptor: int) -> None:
-    """End this process, in the middle of whatever it does, once the other end of a pipe is closed.
+    """End this process, whatever it is doing, once the other end of the pipe `descriptor` is closed.
 
-    The pipe is empty, and nothing is ever written to it.
+    The pipe must be empty, and stay so.
     """
     _inherited[:] = [descriptor]
     try:
@@ -38,7 +40,7 @@ def end_with(descriptor: int) -> None:
 
 
 def end_with_the_same() -> None:
-    """In a process that was forked: end with what the one that has forked it ends with, if that is known."""
+    """In a forked process: end with the same lifeline as the process that has forked it, if that is known."""
     for descriptor in _inherited[:]:
         end_with(descriptor)
 

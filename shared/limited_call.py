@@ -1,4 +1,4 @@
-"""A call in a forked process, for work that depends on a stranger's file: it may never end."""
+"""Runs a call in a forked process, for work on an untrusted file: it may never end."""
 
 import os
 import pickle
@@ -14,13 +14,13 @@ _Returned = TypeVar("_Returned")
 
 
 class LimitError(DuoError):
-    """A call has taken too much."""
+    """A call exceeded its limits."""
 
 
 def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) -> _Returned:
-    """Call `work` in a process; returns what it returns, or the DuoError that it raises, both picklable.
+    """Call `work` in a process; returns its result, or raises its DuoError; both must be picklable.
 
-    Raises LimitError if it takes more CPU time or memory than that, or crashes.
+    Raises LimitError if it takes more CPU time or memory than the limits, or crashes.
     """
     reading, writing = os.pipe()
 

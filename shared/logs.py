@@ -18,9 +18,9 @@ _N_TRIES, _PAUSE_SECONDS = 10, 0.01
 
 
 class TextFormatter(logging.Formatter):
-    """A line per event, safe for a terminal: messages may quote peers, files and models.
+    """Formats events as lines that are safe for a terminal: messages may quote peers, files and models.
 
-    Further lines of a message or a trace are indented: a quoted text cannot pose as another event.
+    Further lines of a message or a trace are indented, so that quoted text cannot pose as another event.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -28,7 +28,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object per line, in ASCII. `extra={"fields": {...}}` adds keys, for programs that read it."""
+    """Formats events as JSON objects, one per line, in ASCII.
+
+    `extra={"fields": {...}}` adds keys, for programs that read it.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         item = {
@@ -44,10 +47,10 @@ class JsonFormatter(logging.Formatter):
 
 
 class UnblockedHandler(logging.StreamHandler[TextIO]):
-    """Writes to a pipe or terminal as long as somebody reads it.
+    """Writes to a pipe or terminal without ever blocking the program.
 
-    Once it is full (`lead 2>&1 | less`, a connection that hangs), a write would block the program: lines are
-    lost instead, and counted for whoever reads on.
+    While the pipe is full (`lead 2>&1 | less`, a connection that hangs), lines are dropped, and their number
+    is reported once it is read again.
     """
 
     def __init__(self, stream: TextIO) -> None:

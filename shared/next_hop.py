@@ -1,6 +1,4 @@
-"""Passing requests on to a process that may be killed at any moment: to the path, and with the headers, that
-a client has sent.
-"""
+"""Forwards HTTP requests, with their path and headers, to a process that may be killed at any moment."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -23,9 +21,9 @@ _HOP_BY_HOP = {
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
-    """The headers that are for the other end of the way, but for those that this hop sets by itself.
+    """The end-to-end headers, except the names in `replaced`, which this hop sets itself.
 
-    Serve's proxy leaves white space at the end of a value, with which h11 sends nothing on.
+    Serve's proxy leaves white space at the end of a value, which h11 refuses to send.
     """
     kept = ((name.lower(), value.strip()) for name, value in headers)
     return [(name, value) for name, value in kept if name not in _HOP_BY_HOP and name not in replaced]
@@ -34,7 +32,7 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHe
 def target_of(scope: Mapping[str, Any]) -> bytes:
     """Path and query of an ASGI request as they were sent, for `NextHop.answer`.
 
-    A URL of httpx would have another path, without `.` and `..`; so both ends decide on the same one.
+    An httpx URL would change the path (remove `.` and `..`); both ends must decide on the same one.
     """
     path: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
@@ -43,7 +41,7 @@ def target_of(scope: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class BegunAnswer:
-    """first: bytes of the body, of which there are no more if `rest` is None."""
+    """The beginning of an answer. first: bytes of the body; it is complete if `rest` is None."""
 
     status: int
     headers: httpx.Headers
@@ -52,10 +50,10 @@ class BegunAnswer:
 
 
 class LocalTransport(httpx.AsyncHTTPTransport):
-    """httpx's transport, which lets an error of anyio through: then a request is not known to have failed.
+    """httpx's transport, with an error of anyio translated that httpx lets through.
 
-    Once connected, anyio asks the socket for its peer's name, and with uvloop there is no socket any more if
-    the peer has closed it by then.
+    Once connected, anyio asks the socket for its peer's name; with uvloop there is no socket any more if the
+    peer has closed it by then.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -63,7 +61,7 @@ class LocalTransport(httpx.AsyncHTTPTransport):
         super().__init__(verify=trusting_nobody(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises TransportError in that case, too."""
+        """Send a request; raises TransportError in that case, too."""
         try:
             return await super().handle_async_request(request)
         except AttributeError as error:
@@ -87,10 +85,10 @@ class NextHop:
     async def answer(
         self, method: str, url: str, target: bytes, headers: RawHeaders, body: bytes
     ) -> AsyncIterator[BegunAnswer]:
-        """An answer of which something has arrived, or all if its length is known.
+        """An answer of which a part has arrived, or all if its length is known.
 
-        Until then raises TransportError, or NotServingError if the process serves nobody: the request can be
-        sent again.
+        Raises TransportError, or NotServingError if the process does not serve, before anything has arrived:
+        the request can be sent again.
         """
         extensions = {"target": target}
         sent = self._http.stream(method, url, headers=headers, content=body or None, extensions=extensions)
@@ -103,5 +101,5 @@ class NextHop:
             yield BegunAnswer(response.status_code, response.headers, first, None if is_whole else parts)
 
     async def close(self) -> None:
-        """After the last request."""
+        """Close all connections; call after the last request."""
         await self._http.aclose()

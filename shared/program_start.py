@@ -1,4 +1,4 @@
-"""The first needs of a program: its standard streams, a home folder, its own modules.
+"""Prepares a process for any program: standard streams, a home folder, the program's modules.
 
 Imports almost nothing, because it is used before the imports that take a second.
 """
@@ -31,9 +31,9 @@ def open_closed_streams() -> None:
 
 
 def ensure_home() -> None:
-    """Without $HOME and without an entry of the user in /etc/passwd, as in a container, the root is home.
+    """Set $HOME to / if it is unset and the user is not in /etc/passwd, as in a container.
 
-    Nothing can be stored there, which the programs do without; that there is no name for it they cannot.
+    The programs can run without storing anything there, but not without a path.
     """
     try:
         Path.home()
@@ -42,7 +42,9 @@ def ensure_home() -> None:
 
 
 def run_program(name: str) -> None:
-    """Import a module and call its `main`; without a llama.cpp to run it with, a sentence and status 1."""
+    """Import a module and call its `main`; if llama.cpp cannot be loaded, print a message and exit with
+    status 1.
+    """
     try:
         import_program(name).main()
     except LibraryError as error:
@@ -50,9 +52,9 @@ def run_program(name: str) -> None:
 
 
 def import_program(name: str) -> ModuleType:
-    """Import a module without looking for garbage meanwhile, which takes a seventh of the time.
+    """Import a module with garbage collection off, which saves a seventh of the time.
 
-    What modules define stays: it is not searched for garbage later, either.
+    The objects that modules define are excluded from later collections, too.
     """
     gc.disable()
     try:

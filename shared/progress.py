@@ -1,4 +1,4 @@
-"""A bar on a terminal for work that may take a while: a model is written."""
+"""A progress bar on a terminal, for writing a model."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ APPEARS_AFTER_SECONDS = 0.1
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
-    """Yields the function that moves the bar. It appears after a moment, so that short work shows none."""
+    """Yield the function that moves the bar. It appears after a moment, so that short work shows none."""
     from tqdm import tqdm  # noqa: PLC0415 - most starts write no model
 
     what = one_line(what)

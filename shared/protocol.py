@@ -62,7 +62,7 @@ class VocabularyId(_Message):
 
 
 class Hello(_Message):
-    """A back introduces itself; always its first message."""
+    """The introduction of a back; always its first message."""
 
     type: Literal["hello"] = "hello"
     protocol: int
@@ -116,7 +116,7 @@ class Draft(_Message):
 
 
 class Welcome(_Message):
-    """The lead accepts the back. `back` identifies it in later POSTs; `name` is its name in the lead."""
+    """The lead accepts the back. `back`: its id for later POSTs; `name`: its name in the lead."""
 
     type: Literal["welcome"] = "welcome"
     protocol: int = PROTOCOL_VERSION
@@ -127,10 +127,10 @@ class Welcome(_Message):
 
 
 class Refused(_Message):
-    """The lead refuses the back; `reason` is an explanation with a remedy, for people.
+    """The lead refuses the back. `reason`: an explanation with a remedy, for people.
 
-    code: "vocabulary" if the back may join with the lead's vocabulary, which `GET
-    /v1/speculation/vocabulary` returns.
+    code: "vocabulary" if the back may join with the lead's vocabulary, which `GET /v1/speculation/vocabulary`
+    returns.
     """
 
     type: Literal["refused"] = "refused"
@@ -139,13 +139,13 @@ class Refused(_Message):
 
 
 class BranchPart(_Message):
-    """The part of a sequence's side branches that one of `of` backs drafts before all others."""
+    """The part of a sequence's side branches that one of `of` backs drafts first."""
 
     index: Annotated[int, Field(ge=0, lt=MAX_PARTS)]
     of: Annotated[int, Field(ge=1, le=MAX_PARTS)]
 
     def has(self, position: int, token: int) -> bool:
-        """True if the branch that begins at `position` with `token` belongs to the part."""
+        """Whether the branch that begins at `position` with `token` belongs to the part."""
         return (position + token) % self.of == self.index
 
 
@@ -163,14 +163,14 @@ class Open(_Message):
 
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
-    """True if an `open` with these parameters fits into a frame: a grammar may not."""
+    """Whether an `open` with these parameters fits into a frame: a grammar may be too long."""
     return len(sampling.for_backs.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
 
 
 class Extend(_Message):
     """`tokens` are committed[start : start + len(tokens)].
 
-    `part`: of this back from now on, where several draft for the sequence; None: all side branches are its.
+    `part`: the side branches of this back from now on, if several backs draft for the sequence; None: all.
     """
 
     type: Literal["extend"] = "extend"
@@ -184,8 +184,8 @@ class Tune(_Message):
     """Limits of drafts from now on: at most `n_ahead` tokens past the committed ones, and fewer where the
     product of their confidences falls below `min_confidence`.
 
-    `value`: the tokens by which one more draft token of this back is expected to advance the lead's texts,
-    for backs that serve several leads; None: not known yet.
+    `value`: the expected number of tokens by which one more draft token of this back advances the lead's
+    texts, for backs that serve several leads; None: unknown.
     """
 
     type: Literal["tune"] = "tune"
@@ -209,8 +209,8 @@ LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close | Tune, Field(
 class Post(_Message):
     """The body of `POST /v1/speculation`: a back's messages, if any; the answer is a `Reply`.
 
-    `heard` is the number of the last reply that arrived: the contents of later ones are sent again. Without
-    it, all are taken to have arrived.
+    `heard`: the number of the last reply that arrived: the contents of later ones are sent again. Without it,
+    all are taken to have arrived.
     """
 
     back: ShortText | None = None
@@ -219,7 +219,7 @@ class Post(_Message):
 
 
 class Reply(_Message):
-    """Updates for a back that posts. Replies to a back are numbered from 1."""
+    """Updates for a back that uses POST. Replies to a back are numbered from 1."""
 
     messages: list[LeadMessage]
     number: Count = 0

@@ -1,7 +1,7 @@
-"""The processes that we start: how each is started, told to end, and killed if it does not.
+"""Starts child processes, asks them to end, and kills them if they do not.
 
 No Python process of ours imports anything from the working directory. `python -m shared.python_child FD
-MODULE …` ends with the process that has started it (`shared.lifeline`), and so does `… FD -- PROGRAM …`.
+MODULE …` ends with its parent (`shared.lifeline`), and so does `… FD -- PROGRAM …`.
 """
 
 import os
@@ -21,22 +21,24 @@ _PROGRAM = "--"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """Runs a module as a program of its own."""
+    """The command that runs a module as a program of its own."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
-    """Runs a module as a `ChildProcess`."""
+    """The command that runs a module as a `ChildProcess`."""
     return python_command("shared.python_child", str(lifeline()), module, *arguments)
 
 
 def program_command(*command: str) -> list[str]:
-    """Runs any program as a `ChildProcess`; on Linux it ends with this process, too."""
+    """The command that runs any program as a `ChildProcess`; on Linux it ends with this process, too."""
     return child_command(_PROGRAM, *command)
 
 
 def child_environment() -> dict[str, str]:
-    """The variables of this process, but for what has a child look for modules in the working directory."""
+    """The environment of this process, without variables that make a child import from the working
+    directory.
+    """
     return without_working_directory(os.environ)
 
 
@@ -56,7 +58,9 @@ class ChildProcess(subprocess.Popen[bytes]):
         self.terminate()
 
     def end_within(self, seconds: float) -> int | None:
-        """Wait for the child, and kill it after `seconds`; its status, None if it cannot be killed."""
+        """Wait for the child, and kill it after `seconds`; returns its status, None if it cannot be
+        killed.
+        """
         for limit in (seconds, KILL_SECONDS):
             with suppress(subprocess.TimeoutExpired):
                 return self.wait(limit)
@@ -65,7 +69,7 @@ class ChildProcess(subprocess.Popen[bytes]):
 
 
 def main() -> None:
-    """Run the module as `python -m` does, or become the program."""
+    """Run a module as `python -m` does, or execute a program."""
     end_with(int(sys.argv[1]))
     if sys.argv[2] == _PROGRAM:
         os.execvp(sys.argv[3], sys.argv[3:])  # noqa: S606 - what our caller has said

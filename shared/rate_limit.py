@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 
 class Bucket:
-    """Allows `rate` a second on average, and up to `burst` at once. Knows no clock."""
+    """Allows `rate` per second on average, and up to `burst` at once. Reads no clock."""
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         """`now` is in seconds, of the same clock as in `take`."""
@@ -15,7 +15,7 @@ class Bucket:
         self._filled_at = now
 
     def take(self, now: float, amount: float = 1) -> bool:
-        """True if `amount` more are allowed at `now`; if so, they count."""
+        """Whether `amount` more is allowed at `now`; if so, it is counted."""
         self._fill(now)
         if self._left < amount:
             return False
@@ -23,7 +23,7 @@ class Bucket:
         return True
 
     def drain(self, now: float, amount: float) -> None:
-        """Count `amount` whether it is allowed or not, but never more than there is."""
+        """Count `amount` whether it is allowed or not, but at most what is left."""
         self._fill(now)
         self._left = max(0.0, self._left - amount)
 
@@ -43,9 +43,10 @@ class Bucket:
 
 
 class Backoff(Iterator[float]):
-    """Seconds to wait before each further attempt: doubling from `first` up to `maximum`, times 0.5 to 1.
+    """Seconds to wait before each further attempt: doubling from `first` up to `maximum`, times a random
+    factor of 0.5 to 1.
 
-    Jitter keeps many clients of one server from reconnecting at the same moment.
+    The random factor keeps many clients of one server from reconnecting at the same moment.
     """
 
     def __init__(self, first: float, maximum: float, rng: random.Random, *, at_once: bool = False) -> None:
@@ -55,7 +56,7 @@ class Backoff(Iterator[float]):
         self.reset()
 
     def reset(self) -> None:
-        """The last attempt was a success."""
+        """Start again with the first delay, after a success."""
         self._next = 0.0 if self._at_once else self._first
 
     def __next__(self) -> float:

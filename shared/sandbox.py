@@ -1,12 +1,12 @@
-"""Worker processes for what clients send: native code reads it there, which may crash or never end.
+"""Worker processes for native code that reads clients' data, which may crash or never end.
 
 A fork server (`shared.fork_server`) loads what all workers need, such as a vocabulary, and never sees what
 clients send. It forks workers that do one task at a time, each over a connection of its own. The kernel ends
 a worker that takes too much CPU time or memory: nothing in native code can delay that.
 
-`Sandbox` is the client's side. It never waits for a worker, and starts the fork server again when that has
-ended; tasks under way go on meanwhile. Several processes may use one fork server, whose workers share what it
-has loaded: `share`.
+`Sandbox` is the client's side. It never waits for a worker, and restarts the fork server when it has ended;
+running tasks continue meanwhile. Several processes may use one fork server, whose workers share what it has
+loaded: `share`.
 """
 
 import contextlib
@@ -59,19 +59,23 @@ CAN_FORK = hasattr(os, "fork")
 
 
 class WorkerLimits:
-    """The limits of a worker while it does a task, from now on."""
+    """Limits on a worker while it does a task."""
 
     def __init__(self) -> None:
         self._reserved, self._peak = _reserved_data(), _peak_memory()
 
     @property
     def has_grown(self) -> bool:
-        """True if the process should end: the next one is forked in milliseconds."""
+        """Whether the process should end because its memory has grown: the next one is forked in
+        milliseconds.
+        """
         return _peak_memory() > self._peak + _MAX_GROWTH_BYTES
 
     @contextlib.contextmanager
     def time(self, seconds: float) -> Iterator[None]:
-        """End the process by SIGPROF if it takes more CPU time, which is fair on a busy machine, too."""
+        """End the process by SIGPROF if it uses more CPU time than this, which is fair on a busy machine,
+        too.
+        """
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             yield
@@ -80,7 +84,9 @@ class WorkerLimits:
 
     @contextlib.contextmanager
     def memory(self, n_bytes: int) -> Iterator[None]:
-        """Let allocations fail once the process has `n_bytes` more than at first, where the system counts."""
+        """Make allocations fail once the process has `n_bytes` more than at first, on systems that count
+        them.
+        """
         before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if self._reserved:
             wanted = self._reserved + n_bytes
@@ -93,7 +99,7 @@ class WorkerLimits:
 
 
 class TaskHandler(Protocol):
-    """Does the tasks of one kind in workers. It is made in the fork server; they have copies of it."""
+    """Does the tasks of one kind in workers. It is made in the fork server; workers have copies of it."""
 
     def prepare(self) -> None:
         """Called once in the fork server, before the first task: load what no other kind needs."""
@@ -102,16 +108,16 @@ class TaskHandler(Protocol):
         """Called once in each worker."""
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:
-        """Do a task that comes over `connection`; EOFError and OSError end it, as the client has left."""
+        """Do a task over `connection`. EOFError and OSError mean that the client has left."""
 
 
 class Program(Protocol):
-    """The program that a fork server is started for. It is pickled."""
+    """The program that a fork server runs. It is pickled."""
 
     def load(self) -> Mapping[bytes, TaskHandler]:
-        """Load what all workers need; returns who does the tasks of each kind, which is a byte.
+        """Load what all workers need; returns the handler of each kind of task, named by one byte.
 
-        After a ModelLoadError the fork server ends without a word.
+        After a ModelLoadError the fork server ends without a message.
         """
 
 
@@ -143,7 +149,9 @@ class Sandbox:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def share(self) -> int:
-        """A descriptor over which another process may use this fork server, whose program knows its tasks."""
+        """A descriptor with which another process can use this fork server; the fork server's program must
+        know its tasks.
+        """
         if self.pid is None:
             self.close()
             self.start()
@@ -151,7 +159,7 @@ class Sandbox:
         return self._control.fileno()
 
     def start(self) -> None:
-        """Start the fork server before the first task needs it: loading takes a while."""
+        """Start the fork server before the first task needs it, as loading takes a while."""
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as program:
             pickle.dump(self._program, program)
@@ -164,7 +172,7 @@ class Sandbox:
             )
 
     def open(self, kind: bytes) -> Task:
-        """Have a worker do a task of a kind, as soon as there is one; raises OSError.
+        """Open a task of a kind, which starts as soon as a worker is free; raises OSError.
 
         A task whose supervision ends before it has begun was lost with the fork server: open another one.
         """
@@ -188,7 +196,7 @@ class Sandbox:
             raise ConnectionError("the fork server ends as soon as it is started")
 
     def kill(self) -> None:
-        """Kill the fork server, which does not answer. The next task starts it again."""
+        """Kill a fork server that does not answer. The next task starts it again."""
         if self._process:
             self._process.end_within(0.0)
 
@@ -202,12 +210,12 @@ class Sandbox:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a child process may see; it gets no key that it is not given for its own use."""
+    """The variables that a child process may see, without keys that are not given to it for its own use."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
 def _reserved_data() -> int:
-    """What RLIMIT_DATA limits, in bytes; 0 where that is not known (macOS)."""
+    """The bytes that RLIMIT_DATA counts; 0 if unknown (macOS)."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0

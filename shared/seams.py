@@ -1,7 +1,7 @@
-"""Rings: parts that stand around the core, each in a folder of its own.
+"""Rings: optional parts around the core, each in a folder of its own.
 
-The core imports no ring. It names seams, and a ring plugs something in at a seam by having a module of that
-name. So a ring is taken out by deleting its folder and its line in the program's list.
+The core imports no ring. It names seams, and a ring plugs in at a seam by having a module of that name. So a
+ring is removed by deleting its folder and its line in the program's list.
 """
 
 import importlib.util
@@ -13,7 +13,7 @@ from shared.program_start import import_program
 
 
 def plugged(rings: Iterable[str], seam: str) -> Iterator[ModuleType]:
-    """The modules called `seam`, of those of the packages `rings` that have one, in their order.
+    """The modules called `seam` of those packages in `rings` that have one, in their order.
 
     Each is imported when it is reached.
     """

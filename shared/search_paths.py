@@ -1,7 +1,7 @@
 """Search paths of programs, modules and libraries: never the working directory.
 
-That may be a downloaded folder, with a `queue.py` in it. An empty entry in a list of folders means it, too,
-as in `PYTHONPATH=$PYTHONPATH:/opt/tools` where that variable was not set. Imports nothing that Python has not
+That may be a downloaded folder with a `queue.py` in it. An empty entry in a list of folders means it, too, as
+in `PYTHONPATH=$PYTHONPATH:/opt/tools` where that variable was not set. Imports nothing that Python has not
 imported before, because it is used before all else.
 """
 
@@ -17,7 +17,9 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH
 
 
 def without_working_directory(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables for a program that is not to look there: lists of folders keep their absolute entries."""
+    """The environment for a program that must not search the working directory: lists of folders keep only
+    absolute entries.
+    """
     kept = dict(environment) | {"PYTHONSAFEPATH": "1"}
     for name in _LISTS:
         if name in kept:
@@ -28,10 +30,11 @@ def without_working_directory(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def leave_working_directory() -> None:
-    """From now on neither this process nor its children import from there, or find programs there.
+    """Stop this process and its children from importing modules or running programs from the working
+    directory.
 
-    What Python has imported before this, it may have found there. A checkout that is not installed, which can
-    be found nowhere else, stays.
+    Python may have imported modules from there before. A checkout that is not installed, and can be found
+    nowhere else, stays on the path.
     """
     try:
         here = os.getcwd()  # noqa: PTH109 - as above

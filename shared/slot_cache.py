@@ -13,7 +13,7 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 
 
 class SavedPart(BaseModel, frozen=True):
-    """`size` bytes in `file` that hold a `Snapshot`. digest: of them, in hexadecimal.
+    """`size` bytes in `file` that hold a `Snapshot`. digest: of these bytes, in hexadecimal.
 
     file: empty if they follow the manifest.
     """
@@ -33,11 +33,11 @@ class SavedPart(BaseModel, frozen=True):
         )
 
     def snapshot(self, key: int) -> Snapshot:
-        """As it is called in host memory."""
+        """The snapshot, named `key` in host memory."""
         return Snapshot(self.kind, key, self.end, self.start)
 
     def holds(self, snapshot: Snapshot) -> bool:
-        """Whether it is that of `snapshot`, if both are of one text."""
+        """Whether this is the stored form of `snapshot`, provided both are of one text."""
         return (self.kind, self.start, self.end) == (snapshot.kind, snapshot.start, snapshot.end)
 
 
@@ -58,10 +58,10 @@ class SavedText(BaseModel, frozen=True):
 class StoredText:
     """A text in host memory, or on disk. parts: snapshots of all of its tokens, one after the other.
 
-    n_prefill: the first of its tokens, which were decoded as a prompt. checkpoints: as in `SlotCache`.
-    owner: who may have it back from disk; None: it must not be written there. saved: what is there of it, or
-    of an earlier state of it, or of one that goes on from it; one of both begins with the other. place: in
-    host memory, on disk only, or on its way from there.
+    n_prefill: the number of its first tokens that were decoded as a prompt. checkpoints: as in `SlotCache`.
+    owner: the only one who may reuse it from disk; None: it must not be written there. saved: its record on
+    disk, or that of an earlier or longer state of it, of which one begins with the other. place: in host
+    memory, on disk only, or being read from there.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -87,34 +87,38 @@ class StoredText:
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:
-        """Its snapshots are those that are on disk from now on, as `keys`."""
+        """Replace the snapshots by those on disk, named `keys`."""
         assert self.saved
         snapshots = [part.snapshot(key) for part, key in zip(self.saved.parts, keys, strict=False)]
         self.parts = [each for each in snapshots if each.kind == "text"]
         self.checkpoints = {each.end: each for each in snapshots if each.kind == "state"}
 
     def to_save(self, name: str) -> SavedText:
-        """What is written of it, but for its parts. It is not checked, which takes long."""
+        """The record to write, without the parts. It is not validated, which takes long."""
         return SavedText.model_construct(
             name=name, owner=self.owner or "", tokens=list(self.tokens), n_prefill=self.n_prefill, parts=()
         )
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
-        """The most tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to any length."""
+        """The maximal number of tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to
+        any length.
+        """
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
-        """Cells that are taken while a slot gets the first `n_keep` tokens: parts are cut once loaded."""
+        """The number of cells taken while a slot gets the first `n_keep` tokens: parts are cut only after
+        loading.
+        """
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """All of them: first the parts."""
+        """All snapshots, the parts first."""
         return [*self.parts, *self.checkpoints.values()]
 
     @property
     def keys(self) -> Iterable[int]:
-        """The keys of all its snapshots in host memory."""
+        """The keys of all snapshots in host memory."""
         return () if self.place == "disk" else (snapshot.key for snapshot in self.snapshots)
 
 
@@ -122,13 +126,13 @@ class StoredText:
 class SlotCache:
     """`tokens` are valid, at positions 0, 1, …; the native cache may hold more, which are yet to be removed.
 
-    valid in the cache       [0 ........ len(tokens))
-    physically in the cache  [0 .............. n_physical)
+        valid in the cache       [0 ........ len(tokens))
+        physically in the cache  [0 .............. n_physical)
 
-    `keep` removes more than it was asked for if the model's memory cannot be cut back so precisely.
-    `saved` and `checkpoints` are states that the slot had, on the device and in host memory, by their number
-    of tokens. n_prefill: the first tokens, which were decoded as a prompt. cuts: lengths up to which later
-    prompts may be the same. loading: the slot is to get its first `n_loading` tokens, over several steps if
+    `keep` removes more than requested if the model's memory cannot be cut back so precisely. `saved` and
+    `checkpoints`: earlier states of the slot, on the device and in host memory, by their number of tokens.
+    n_prefill: the number of first tokens that were decoded as a prompt. cuts: lengths up to which later
+    prompts may be equal. loading: the slot is getting its first `n_loading` tokens, over several steps if
     they are many.
     """
 
@@ -152,7 +156,9 @@ class SlotCache:
 
     @property
     def n_cells(self) -> int:
-        """Cells of the valid tokens, and those that a text which is being loaded will take."""
+        """The number of cells of the valid tokens, including those reserved for a text that is
+        being loaded.
+        """
         if self.loading is None:
             return len(self.tokens)
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))
@@ -162,9 +168,9 @@ class SlotCache:
         del self.tokens[self.reachable(n_keep) :]
 
     def reachable(self, n_keep: int, held: Sequence[int] | None = None) -> int:
-        """The most tokens up to `n_keep` that the cache can be cut back to.
+        """The largest number of tokens up to `n_keep` that the cache can be cut back to.
 
-        held: what the native cache has, where that is more than what is valid.
+        held: the tokens in the native cache, if it has more than the valid ones.
         """
         tokens = self.tokens if held is None else held
         n = cut_length(tokens, min(n_keep, self.n_physical))
@@ -179,12 +185,12 @@ class SlotCache:
         return self.traits.can_trim or n_keep in self.saved or n_keep == self.n_physical
 
     def restore(self, tokens: list[int]) -> None:
-        """Make `tokens` valid again, which were invalidated but not trimmed yet."""
+        """Make `tokens` valid again that were invalidated but not trimmed yet."""
         assert len(tokens) <= self.n_physical, f"slot {self.index} does not hold {len(tokens)} tokens"
         self.tokens = tokens
 
     def add(self, tokens: Sequence[int], *, can_roll_back: bool = True) -> None:
-        """Record that `tokens` follow the valid ones now; the edits must have been applied before.
+        """Append `tokens` to the valid ones; the edits must have been applied before.
 
         can_roll_back: they were decoded, and no pass over other slots has followed in the same decode.
         """
@@ -195,20 +201,20 @@ class SlotCache:
 
     @property
     def can_store(self) -> bool:
-        """Whether nothing has to be loaded before the native cache holds the valid tokens only."""
+        """Whether the native cache holds the valid tokens only, once edits that load nothing are applied."""
         n_keep = len(self.tokens)
         return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
 
     def hand_over(self, n_keep: int) -> dict[int, Snapshot]:
-        """The checkpoints of more than `n_keep` tokens, which somebody else has to drop from now on."""
+        """Hand over the checkpoints of more than `n_keep` tokens; the caller has to drop them."""
         handed_over = {n: kept for n, kept in self.checkpoints.items() if n > n_keep}
         self.checkpoints = {n: kept for n, kept in self.checkpoints.items() if n <= n_keep}
         return handed_over
 
     def save(self) -> list[CacheEdit]:
-        """Keep this state on the device, to return to it if what is decoded next is rejected.
+        """Keep this state on the device, to return to it if the next decoded tokens are rejected.
 
-        If there are too many, that with the fewest tokens gives way.
+        If there are too many states, the one with the fewest tokens is dropped.
         """
         assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is saved"
         if self.n_physical in self.saved:
@@ -232,12 +238,14 @@ class SlotCache:
         self._edits.append(Forget(self.checkpoints.pop(n_tokens).key))
 
     def take_stores(self) -> list[CacheEdit]:
-        """What makes the native checkpoints those of this cache; they can be loaded afterwards."""
+        """The edits that make the native checkpoints those of this cache; they can be loaded afterwards."""
         edits, self._edits = self._edits, []
         return edits
 
     def take_edits(self) -> list[CacheEdit]:
-        """What makes the native cache hold the valid tokens only; to be applied before the next decode."""
+        """The edits that reduce the native cache to the valid tokens; to be applied before the next
+        decode.
+        """
         edits = self.take_stores()
         n_keep = len(self.tokens)
         if n_keep < self.n_physical:
@@ -248,7 +256,7 @@ class SlotCache:
         return edits
 
     def end_rollback(self) -> None:
-        """Another decode follows, after which nothing of the last one can be rolled back."""
+        """Record that another decode follows, after which the last one cannot be rolled back."""
         self._n_last = 0
 
     def lose(self) -> None:
@@ -282,7 +290,8 @@ class SlotCache:
 
 
 def cut_length(tokens: Sequence[int], n_max: int, stops: Iterable[int] | None = None) -> int:
-    """The most of the first `n_max` of `tokens` that can be kept or shared: here all cuts are rounded down.
+    """The largest length up to `n_max` to which `tokens` can be cut, kept or shared: all cuts are rounded
+    down here.
 
     stops: the lengths to which a memory can be cut back; None: to any. No cut divides an image.
     """
@@ -291,9 +300,9 @@ def cut_length(tokens: Sequence[int], n_max: int, stops: Iterable[int] | None = 
 
 
 def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:
-    """Which of these checkpoints goes first: the oldest one from which none of `cuts` would be read.
+    """The checkpoint length to drop first: the oldest one that none of `cuts` would use.
 
-    But for the first one, if there are others: it is a system prompt.
+    The first checkpoint is dropped last, as it is a system prompt.
     """
     first, *later = sorted(lengths)
     used = {max((n for n in later if n <= cut), default=0) for cut in cuts}

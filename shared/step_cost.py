@@ -33,7 +33,7 @@ _MAX_EXCESS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class StepCostConstants:
-    """The tuned numbers of T(n), with what each of them trades."""
+    """The tuned constants of T(n), and the trade-off of each."""
 
     max_exact_size: int = 32
     """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
@@ -65,13 +65,14 @@ _DEFAULTS = StepCostConstants()
 
 
 class StepCost:
-    """T(n), the time of a step with n tokens in its batch: the pace of the machine times a ratio of each n.
+    """T(n), the time of a step with n tokens in its batch: the pace of the machine times a ratio for each n.
 
-    A single step does not tell whether the machine has changed or the cost of its n. So each is anchored to
-    measured times, and never to its own past: the pace is what the last steps of any n show, and a ratio what
-    comparisons show, in which the machine's own changes cancel out. A step that was made between two steps of
-    another n is compared with their mean; or all n were timed in turns. What one ratio of a comparison gains,
-    the other loses, so ratios that are not measured for hours stay in proportion to the others.
+    A single step does not tell whether the machine or the cost of its n has changed. Therefore both follow
+    measured times, never their own past values: the pace is estimated from the last steps of any n, and a
+    ratio from comparisons, in which the machine's own changes cancel out. A step that was made between two
+    steps of another n is compared with their mean; or all n were timed in turns. What one ratio of a
+    comparison gains, the other loses, so ratios that are not measured for hours stay in proportion to the
+    others.
     """
 
     def __init__(self, constants: StepCostConstants = _DEFAULTS, *, settles: bool = False) -> None:
@@ -95,9 +96,11 @@ class StepCost:
         )
 
     def learn_next(self, n_tokens: int, seconds: float) -> float:
-        """The engine's next step, of `n_tokens`, took `seconds`; returns how much of that was settling.
+        """Learn from the engine's next step, of `n_tokens` in `seconds`; returns the part of `seconds` that
+        was settling.
 
-        Wide steps read prompts: settling adds little to them, and their T(n) is known from them alone.
+        Steps wider than the exact sizes read prompts: settling adds little to them, and their T(n) is known
+        from them alone.
         """
         n_before = self._n_of_size if n_tokens == self.last_size else 0
         self.last_size, self._n_of_size = n_tokens, n_before + 1
@@ -112,20 +115,22 @@ class StepCost:
 
     @property
     def settling(self) -> list[float]:
-        """Seconds by which the first step of a size takes longer, and the second; zeros but for some GPUs."""
+        """Seconds by which the first step of a size takes longer, then the second; zeros except on
+        some GPUs.
+        """
         return [max(0.0, each) for each in self._settling]
 
     @property
     def is_settling(self) -> bool:
-        """True if the last step was the first one of its size."""
+        """Whether the last step was the first one of its size."""
         return self._n_of_size == 1
 
     def learn_settling(self, seconds: Sequence[float]) -> None:
-        """`settling`, as carefully measured."""
+        """Replace `settling` by careful measurements."""
         self._settling[: len(seconds)] = seconds
 
     def learn(self, n_tokens: int, seconds: float) -> None:
-        """A step of `n_tokens` took `seconds`, after others of that size."""
+        """Learn that a step of `n_tokens` took `seconds`, after others of that size."""
         n, log_seconds = self._bucket_of(n_tokens), _logarithm(seconds)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
@@ -142,10 +147,11 @@ class StepCost:
         self._forget_slower(n)
 
     def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
-        """(n, seconds) of steps in which all n took turns. The median of each replaces what was known.
+        """Learn from (n, seconds) of steps in which all n took turns. The median of each replaces its T(n).
 
-        Any step may have been interrupted. Where there are few of each, the longest that one can be is
-        bounded by the others: a size that seems too long is not used, so no step would correct it.
+        Any step may have been interrupted. Where there are few steps of each size, the times of other sizes
+        bound the longest plausible one: a size that seems too long is not used, so no later step would
+        correct it.
         """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:
@@ -156,7 +162,7 @@ class StepCost:
             self.learn_table(_uninterrupted({n: min(each) for n, each in timed.items()}))
 
     def learn_table(self, seconds: Mapping[int, float]) -> None:
-        """T(n) by n, as carefully measured; it replaces what was known of these n."""
+        """Replace T(n) for these n by careful measurements."""
         if not seconds:
             return
         times = {self._bucket_of(n): _logarithm(each) for n, each in seconds.items()}
@@ -180,7 +186,7 @@ class StepCost:
     def age(self, n_tokens: int) -> int:
         """The number of steps since T(n_tokens) was measured; a large one if never.
 
-        0 where steps settle: a single one would measure something else.
+        0 on devices where steps settle: a single step would measure something else.
         """
         if self.settles:
             return 0
@@ -188,7 +194,7 @@ class StepCost:
         return self._n_learned - seen if seen is not None else 1 << 30
 
     def table(self) -> dict[int, float]:
-        """T(n) in seconds for every n that has been measured."""
+        """T(n) in seconds for every measured n."""
         return {n: self._measured(n) for n in self._known}
 
     def _begin(self, n: int, ratio: float, n_compared: float = 0.0) -> None:
@@ -259,7 +265,7 @@ class StepCost:
         ratios[other] -= error * (1 - share)
 
     def _lately(self, n: int) -> float:
-        """How many comparisons its ratio is known from, of which those of long ago count little."""
+        """The number of recent comparisons that a ratio rests on; old ones count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
         return min(known, max(_MIN_KNOWN, known - n_steps / self._constants.forgotten_after))
 

@@ -1,6 +1,6 @@
 """Decides when a child process is started, restarted after its death, ended, killed and given up.
 
-Knows neither processes nor a clock: what becomes of the process is reported, `next` says what has to be done.
+Knows neither processes nor a clock: callers report events, and `next` returns the action to perform.
 """
 
 import enum
@@ -44,9 +44,9 @@ def _usual_delays() -> Backoff:
 class Supervisor:
     """The supervisor of one child; `now` is in seconds, of any clock.
 
-    delays: between starts. It is killed after `max_silence` seconds without a sign of life, and ended after
-    `sleep_seconds` without use; 0: never. Another one is in vain once `max_deaths` in a row had nothing to do
-    when they died, or `max_deaths_at_start` before any was ready.
+    delays: between starts. The child is killed after `max_silence` seconds without a sign of life, and ended
+    after `sleep_seconds` without use; 0: never. No other one is started after `max_deaths` successive deaths
+    of idle children, or `max_deaths_at_start` deaths before any was ready.
     """
 
     delays: Backoff = field(default_factory=_usual_delays)
@@ -76,7 +76,10 @@ class Supervisor:
         )
 
     def next(self, now: float, *, is_busy: bool = False) -> ChildAction | None:
-        """The action to do now; None: nothing before `deadline`, or a report. is_busy: somebody uses it."""
+        """The action to perform now; None: nothing before `deadline` or a report.
+
+        is_busy: the child is in use.
+        """
         match self._process:
             case _Process.THERE:
                 return self._watch(now, is_busy=is_busy)
@@ -101,20 +104,22 @@ class Supervisor:
         return min(looks, default=None)
 
     def heard(self) -> None:
-        """A sign of life."""
+        """Record a sign of life."""
         self._n_silent, self._has_been_heard = 0, True
 
     def ready(self, now: float) -> None:
-        """Note that the child is ready for use."""
+        """Record that the child is ready for use."""
         if self._process is _Process.THERE and self.state not in _FINAL:
             self.state, self.has_been_ready, self._used_at = ChildState.READY, True, now
 
     def worked(self) -> None:
-        """Note that it has worked, or ends for want of another machine: more starts are not in vain."""
+        """Record that the child has worked, or ended because another machine is missing: restarts are
+        worthwhile.
+        """
         self._has_worked = True
 
     def used(self, now: float) -> bool:
-        """Note that the child is needed. Returns True if it sleeps, and is woken."""
+        """Record that the child is needed. Returns True if it slept, and is woken."""
         self._used_at = now
         if self.state is not ChildState.SLEEPING:
             return False
@@ -122,7 +127,9 @@ class Supervisor:
         return True
 
     def lost(self, now: float) -> bool:
-        """Note that it does not reply any more. Returns True if that was not wanted: it has died."""
+        """Record that the child does not reply any more. Returns True if that was not intended: it
+        has died.
+        """
         if self._process not in {_Process.THERE, _Process.KILLED}:
             return False
         self._process = _Process.LOST
@@ -135,11 +142,11 @@ class Supervisor:
         return True
 
     def died_idle(self) -> None:
-        """Note that it was lost although it had nothing to do."""
+        """Record that the lost child was idle."""
         self._n_idle_deaths += 1
 
     def ended(self, now: float) -> None:
-        """Note that there is no process any more, or that none could be started."""
+        """Record that there is no process any more, or that none could be started."""
         self.lost(now)
         if self._process is _Process.TOLD:
             self.delays.reset()
@@ -152,12 +159,12 @@ class Supervisor:
             self.fail()
 
     def fail(self) -> None:
-        """Starting another one would not help."""
+        """Give up: starting another child would not help."""
         if self.state is not ChildState.STOPPED:
             self.state = ChildState.FAILED
 
     def stop(self) -> None:
-        """Nobody will need it again."""
+        """End the child for good, as it is no longer needed."""
         self.state = ChildState.STOPPED
 
     def _watch(self, now: float, *, is_busy: bool) -> ChildAction | None:

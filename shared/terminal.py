@@ -1,4 +1,4 @@
-"""Writing text of models and peers to a terminal, without control characters that act on it."""
+"""Writes text of models and peers to a terminal, without control characters that act on it."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -23,12 +23,12 @@ def one_line(text: str, maximum: int = 1000) -> str:
 
 
 def size_text(n_bytes: float) -> str:
-    """Three digits, in GB or MB."""
+    """A size with three digits, in GB or MB."""
     return f"{n_bytes / 1e6:.3g} MB" if abs(n_bytes) < 999.5e6 else f"{n_bytes / 1e9:.2f} GB"  # noqa: PLR2004
 
 
 def said_by_lead(body: bytes, status: int) -> str:
-    """The reason in an answer that reports an error, whoever gives it; else its status."""
+    """The reason in an error response of a lead or another server; its status if there is none."""
     try:
         return one_line(str(json.loads(body)["error"]["message"]))
     except (ValueError, LookupError, TypeError):
@@ -36,7 +36,9 @@ def said_by_lead(body: bytes, status: int) -> str:
 
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """On a terminal with colors, unless NO_COLOR is set and not empty (no-color.org)."""
+    """Whether to use colours: on a terminal that supports them, unless NO_COLOR is set and not empty
+    (no-color.org).
+    """
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 

@@ -1,14 +1,15 @@
-"""All texts: what slots hold, what is in host memory, and what is on disk; and what moves, in which step.
+"""All texts: in slots, in host memory and on disk; decides which text moves where, in which step.
 
-Attention reads all cells of a pool, also those of idle slots, unless a kernel skips them. So what idle slots
-hold moves to host memory while others run (docs/performance.md), and so does what a slot would lose to
-another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
+Attention reads all cells of a pool, also those of idle slots, unless a kernel skips them. So texts in idle
+slots move to host memory while others run (docs/performance.md), and so does a text that its slot would lose
+to another one. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
-Where ranges of a slot can be read and written, texts are moved in parts, so that nobody waits for a long one;
-a text that goes on gets further parts. Elsewhere it is stored as a whole, in one, with its checkpoints.
+Where ranges of a slot can be read and written, texts are moved in parts, so that nothing waits for a long
+one; a text that grows gets further parts. Elsewhere it is stored as a whole, in one step, with its
+checkpoints.
 
-With `--cache-disk` texts are also on disk, and some only there: then whoever reads files brings them back.
-Who holds which slot is for its owner to say: sequences in the lead's engine, drafts in a drafter.
+With `--cache-disk` texts are also on disk, and some only there: the caller that reads files brings them back.
+The owner of the store decides which sequence has which slot: the lead's engine, or a drafter.
 """
 
 import itertools
@@ -33,8 +34,8 @@ UNLIMITED = 1 << 62
 class PromptCacheSize:
     """`n_bytes` for all texts; of a token, and of a state: every text has one, every checkpoint is one.
 
-    n_part: tokens in a part, at most; 0: texts are stored as a whole. n_least_saved: fewer tokens are not
-    written to disk, nor read from there.
+    n_part: the maximal number of tokens in a part; 0: texts are stored as a whole. n_least_saved: shorter
+    texts are not written to disk, nor read from there.
     """
 
     n_bytes: int = 0
@@ -44,11 +45,11 @@ class PromptCacheSize:
     n_least_saved: int = 256
 
     def of(self, n_tokens: int, n_checkpoints: int = 0) -> int:
-        """Bytes of a text."""
+        """The bytes of a text."""
         return self.token_bytes * n_tokens + self.state_bytes * (1 + n_checkpoints)
 
     def holds(self, n_bytes: int) -> bool:
-        """Whether there is a cache, and room in it for `n_bytes`."""
+        """Whether there is a cache with room for `n_bytes`."""
         return 0 < self.n_bytes >= n_bytes
 
 
@@ -56,10 +57,10 @@ NO_PROMPT_CACHE = PromptCacheSize()
 
 
 class TextStore:
-    """Collects edits of the memory, to be applied before the next step (`pop_edits`).
+    """Stores and loads texts by edits of the memory, to be applied before the next step (`pop_edits`).
 
-    Texts that are stored in parts may take several steps to be stored and loaded. The text that was used
-    least recently gives way. No text is the beginning of another of its owner's.
+    Storing and loading a text in parts may take several steps. The least recently used text is dropped first.
+    No text is a prefix of another one of the same owner.
     """
 
     def __init__(self, n_slots: int, traits: MemoryTraits, size: PromptCacheSize = NO_PROMPT_CACHE) -> None:
@@ -83,32 +84,32 @@ class TextStore:
 
     @property
     def n_cells(self) -> int:
-        """Cells of all that is valid or about to be loaded; shared ones count once for each slot."""
+        """The number of cells that are valid or about to be loaded; shared ones count once for each slot."""
         return sum([cache.n_cells for cache in self.caches])
 
     @property
     def has_moved(self) -> bool:
-        """Whether parts were stored or loaded in this step: there may be more for the next one."""
+        """Whether parts were stored or loaded in this step, so that there may be more for the next one."""
         return self._n_movable < self.n_step < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
-        """Go on with what is being loaded. Beside others `n_step` tokens move in a step; alone: all."""
+        """Continue loading. With other sequences running, `n_step` tokens are moved in a step; alone: all."""
         self._n_movable = UNLIMITED if alone else self.n_step
         for cache in self.caches:
             if cache.loading:
                 self._load(cache, cache.loading)
 
     def limit_moves(self) -> None:
-        """No more than `n_step` tokens move in this step from now on."""
+        """Move at most `n_step` tokens in this step from now on."""
         self._n_movable = min(self._n_movable, self.n_step)
 
     def finish_loads(self) -> None:
-        """What has been loaded may be shared from now on."""
+        """Allow sharing of texts that have been loaded."""
         if self._filled:
             self._order_edits()
 
     def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; to be applied before anything else.
+        """The edits that make every native cache agree with its record; to be applied before anything else.
 
         decodes: a decode follows.
         """
@@ -131,16 +132,18 @@ class TextStore:
     # Slots
 
     def checkpoint(self, cache: SlotCache) -> None:
-        """Keep the state of a slot in host memory."""
+        """Store the state of a slot in host memory."""
         cache.store(next(self._keys))
 
     def empty(self, cache: SlotCache) -> None:
-        """Drop what a slot holds, before anything else is put there."""
+        """Drop the contents of a slot, before anything else is put there."""
         cache.keep(0)
         self._edits += cache.take_edits()
 
     def copy(self, source: SlotCache, cache: SlotCache, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of another, which has a state of them if it needs one."""
+        """Give an empty slot the first `n_tokens` of another, which must have a state of them if one is
+        needed.
+        """
         assert n_tokens <= len(source), f"slot {source.index} has no {n_tokens} tokens to share"
         if n_tokens in source.saved:
             self._edits.append(Restore(cache.index, source.saved[n_tokens], n_tokens))
@@ -155,15 +158,16 @@ class TextStore:
     # From slots to host memory, and back
 
     def can_store(self, cache: SlotCache) -> bool:
-        """Whether the native cache of a slot holds its text, and needs no edits before."""
+        """Whether the native cache of a slot holds its text, and needs no edits before storing."""
         return cache.index not in self._filled and cache.can_store
 
     def store(self, cache: SlotCache, n_keep: int = 0, n_min: int = MIN_TOKENS) -> int | None:
-        """Store the text of a slot, which is to keep its first `n_keep` tokens; how much is left to store.
+        """Store the text of a slot, which will keep its first `n_keep` tokens; returns the number of tokens
+        left to store.
 
-        None: it cannot be stored; it has fewer than `n_min` tokens, is too long, or must be loaded or cut
-        back first. Texts that are its beginning go on as it, or are dropped. Nothing is stored if a text goes
-        on from it.
+        None: it cannot be stored: it has fewer than `n_min` tokens, is too long, or must be loaded or cut
+        back first. Stored texts that are a prefix of it are extended or dropped. Nothing is stored if it is a
+        prefix of a stored one.
         """
         if len(cache) < n_min or not self.can_store(cache):
             return None
@@ -231,7 +235,9 @@ class TextStore:
         self._edits += [Forget(each.key) for each in forgotten]
 
     def load(self, cache: SlotCache, text: StoredText, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of a stored text: some now, if any may be moved."""
+        """Give an empty slot the first `n_tokens` of a stored text: some of them now, if moves are allowed in
+        this step.
+        """
         cache.loading, cache.n_loading = text, n_tokens
         self._load(cache, text)
 
@@ -271,11 +277,13 @@ class TextStore:
 
     @property
     def texts(self) -> list[StoredText]:
-        """In host memory and on disk, the least recently used first."""
+        """The texts in host memory and on disk, least recently used first."""
         return list(self._texts)
 
     def best(self, tokens: list[int], serves: Callable[[StoredText], int]) -> tuple[int, StoredText | None]:
-        """The text of which most serves `tokens`, and how much; `serves`: at most the common beginning."""
+        """The text with the longest usable prefix of `tokens`, and its length; `serves` computes that, at
+        most the common prefix.
+        """
         at = self._find(tokens)
         before, after = (
             self._sorted[max(0, at - _MAX_NEIGHBOURS) : at],
@@ -291,49 +299,51 @@ class TextStore:
         return n_best, best
 
     def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """The text of `owner` that is `tokens`, or goes on from them."""
+        """The text of `owner` that equals `tokens`, or begins with them."""
         return next((text for text in self._going_on(tokens) if text.owner == owner), None)
 
     def touch(self, text: StoredText) -> None:
-        """It was used just now."""
+        """Mark a text as used just now."""
         if text in self._texts:
             del self._texts[text]
             self._texts[text] = None
             self._used.add(text)
 
     def pop_used(self) -> list[StoredText]:
-        """Texts that were stored or used since the last call, the least recently used first."""
+        """The texts stored or used since the last call, least recently used first."""
         used = [text for text in self._texts if text in self._used]
         self._used.clear()
         return used
 
     def drop(self, text: StoredText) -> None:
-        """Forget a text, unless it is being loaded or read."""
+        """Drop a text, unless it is being loaded or read."""
         if text not in self._held:
             self._drop(text)
 
     # From disk to host memory
 
     def may_fetch(self, text: StoredText) -> bool:
-        """Whether there can be room in host memory for a text that is on disk, once nothing is held there."""
+        """Whether host memory could hold a text that is on disk, if nothing else were there."""
         return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
-        """Have a text brought from disk, over several steps; not yet, if others have its place."""
+        """Request that a text is read from disk, over several steps; does nothing while others occupy its
+        memory.
+        """
         assert text.place == "disk"
         if self._expect(text):
             self.n_bytes += self._bytes_of(text)
             self._wanted.append(text)
 
     def pop_wanted(self) -> list[StoredText]:
-        """Texts that are to be read from disk; `arrived` has to follow for each."""
+        """The texts to read from disk; call `arrived` for each."""
         wanted, self._wanted = self._wanted, []
         return wanted
 
     def expect(self, saved: SavedText) -> StoredText | None:
-        """A text that the caller reads into host memory; `arrived` has to follow.
+        """Make a text that the caller reads into host memory; call `arrived` afterwards.
 
-        It is not in `--cache-disk`. None: there is no room, as others have its place or it is too large.
+        It is not in `--cache-disk`. None: there is no room, as others occupy it or it is too large.
         """
         text = StoredText.on_disk(saved)
         if not self._expect(text):
@@ -353,7 +363,11 @@ class TextStore:
         return True
 
     def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
-        """It was read, and is what was written, or it is lost: what forgets it then, at once."""
+        """Complete the reading of a text.
+
+        If it failed (not `is_right`) the text is dropped; returns the edits that free it, to be applied at
+        once.
+        """
         if not is_right:
             self._remove(text)
             return [Forget(key) for key in text.keys]
@@ -364,7 +378,9 @@ class TextStore:
     # What is on disk
 
     def adopt(self, *found: SavedText) -> None:
-        """These are on disk, the least recently used first; each replaces an earlier state of it."""
+        """Add texts found on disk, least recently used first; each replaces an earlier state of the same
+        text.
+        """
         known: dict[str, list[StoredText]] = {}
         for text in self._texts:
             if text.saved:
@@ -381,7 +397,7 @@ class TextStore:
                 self._add(StoredText.on_disk(saved))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
-        """The text that was used last of those that are to be written to disk; but: those that are not."""
+        """The most recently used text that has to be written to disk; but: texts to leave out."""
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
             if is_worth_it and text.place == "memory" and not text.is_saved and text not in but:
@@ -389,16 +405,16 @@ class TextStore:
         return None
 
     def mark_saved(self, text: StoredText, saved: SavedText | None) -> None:
-        """`text` was written as `saved`; None: nothing of it is on disk."""
+        """Record that `text` was written as `saved`; None: nothing of it is on disk."""
         text.saved = saved
         for each in self._texts:  # one that goes on from it, or from an earlier state of it
             if saved and each.saved and each.saved.name == saved.name:
                 each.saved = saved
 
     def lose(self, names: Collection[str]) -> list[StoredText]:
-        """Texts of these names are not on disk any more: those that were only there are dropped.
+        """Handle texts that were deleted from disk, by name: those that were only there are dropped.
 
-        Returns those of the others that were there as a whole, and will be `unsaved`.
+        Returns the others that were completely on disk, which are `unsaved` again.
         """
         lost = [text for text in self._texts if text.saved and text.saved.name in names]
         for text in lost:

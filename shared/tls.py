@@ -1,4 +1,4 @@
-"""TLS of clients: which server certificates to trust."""
+"""TLS of clients: which server certificates are trusted."""
 
 import re
 import ssl
@@ -19,15 +19,18 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def trusting_nobody() -> ssl.SSLContext:
-    """A TLS context for clients of plain HTTP: reading the system's certificates takes 20 ms."""
+    """A TLS context for clients of plain HTTP, which trusts no certificate: reading the system's
+    takes 20 ms.
+    """
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """Trust only the first certificate in a PEM file, whatever its name and issuer.
+    """A TLS context that trusts only the first certificate in a PEM file, whatever its name and issuer.
 
-    For a program that knows the server's own certificate and connects under another name. The certificates
-    after it, of its issuers, are not trusted, because they have signed others, too. Raises ConfigError.
+    For a program that knows the server's own certificate and connects under another name. Further
+    certificates in the file, of its issuers, are not trusted, because they have signed others, too. Raises
+    ConfigError.
     """
     try:
         own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))
@@ -39,7 +42,9 @@ def pinning(certificate: Path) -> ssl.SSLContext:
 
 
 def trusting_only(certificate: str) -> ssl.SSLContext:
-    """Trust this certificate (PEM), whatever its name and issuer; raises ssl.SSLError."""
+    """A TLS context that trusts only this certificate (PEM), whatever its name and issuer; raises
+    ssl.SSLError.
+    """
     context = ssl.create_default_context(cadata=certificate)
     context.check_hostname = False
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

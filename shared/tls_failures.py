@@ -1,4 +1,4 @@
-"""Explains failures of TLS between a client and a server, and what a person can do."""
+"""Explains failures of TLS between a client and a server, with remedies."""
 
 import ssl
 from typing import Final
@@ -14,7 +14,7 @@ SPEAKS_PLAIN: Final = "it does not speak HTTPS: does its address begin with http
 
 
 def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
-    """Why a server's certificate was rejected, and what a person can do."""
+    """Explain why a server's certificate was rejected, with a remedy."""
     reason = error.verify_message.rstrip(".")
     if error.verify_code in _NAME_MISMATCHES:
         return f"{reason}: set --lead to a name that the certificate contains"
@@ -24,7 +24,7 @@ def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
 
 
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """The failed verification of a certificate that caused `error`, if one did."""
+    """The failed verification of a certificate that caused `error`; None if there was none."""
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -34,5 +34,5 @@ def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None
 
 
 def is_plain(error: Exception) -> bool:
-    """True if `error` means that TLS was used with a server of plain HTTP."""
+    """Whether `error` means that TLS was used with a server of plain HTTP."""
     return "WRONG_VERSION_NUMBER" in str(error)

@@ -1,4 +1,4 @@
-"""`back service`: a back at every start of the machine, with the options that follow."""
+"""`back service`: installs a back with the given options to run at every start of the machine."""
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NoReturn
@@ -31,7 +31,7 @@ class BackServiceSettings(BackSettings):
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Exits with status 1 and a sentence if it cannot be done."""
+    """Install, remove or show the service. Exits with status 1 and a message on failure."""
     settings = BackServiceSettings.from_command_line(arguments)
     given = dict(BackServiceSettings.sources(arguments).read())
     if settings.service.action == "install":

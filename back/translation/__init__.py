@@ -1,1 +1,1 @@
-"""Translation: the lead's vocabulary, for a back that has another one."""
+"""Translation for a back whose vocabulary differs from the lead's: gets the lead's vocabulary."""

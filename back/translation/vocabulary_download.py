@@ -1,4 +1,4 @@
-"""The lead's vocabulary, for a draft model that has another one."""
+"""Downloads the lead's vocabulary for a draft model with another one, and caches it."""
 
 import ssl
 from pathlib import Path
@@ -20,9 +20,9 @@ _MAX_BYTES = 256 << 20
 def lead_vocabulary(
     lead: str, key: str | None, tls: ssl.SSLContext | None, transport: httpx.BaseTransport | None = None
 ) -> Vocabulary:
-    """Download the vocabulary of the lead at the URL `lead`, unless it is in the cache; blocks.
+    """The vocabulary of the lead at the URL `lead`, from the cache or downloaded; blocks.
 
-    Raises OSError if that may succeed later, ConfigError if not.
+    Raises OSError if a retry may succeed, ConfigError if not.
     """
     folder = user_cache_path("llama-duo") / CacheFolder.VOCABULARIES_OF_LEADS
     folder.mkdir(parents=True, exist_ok=True)

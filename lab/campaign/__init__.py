@@ -1,5 +1,5 @@
-"""Real programs under a seeded schedule of faults and hostility, each answer checked.
+"""Real programs under a seeded schedule of faults and hostile traffic; every answer is checked.
 
-In the manner of etcd's robustness tests: traffic, failpoints, a model of what is right, and for each failure
-what is needed to reproduce it.
+Similar to etcd's robustness tests: traffic, failpoints, a model of the right answers, and for each failure
+the inputs that reproduce it.
 """

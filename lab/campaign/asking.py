@@ -1,4 +1,6 @@
-"""One client: asks a mixed request again where HTTP says so, and records what happened; the sums of all."""
+"""A client that sends mixed requests, retries where HTTP allows it, and records outcomes; and their
+totals.
+"""
 
 import asyncio
 import json
@@ -28,7 +30,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one request. Times are in seconds of the caller's clock."""
+    """The outcome of one request. Times are in seconds of the caller's clock."""
 
     request: MixedRequest
     began: float
@@ -45,7 +47,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """The client did not get the whole answer that it stayed for."""
+        """Whether the client stayed to the end and did not get the whole answer."""
         return not (self.left or self.answer.done)
 
 
@@ -57,7 +59,7 @@ class _RefusedError(Exception):
 
 
 class Asker:
-    """Sends requests to one server."""
+    """Sends requests to one server, with retries."""
 
     def __init__(self, http: httpx.AsyncClient, clock: Callable[[], float], sleep: Sleep) -> None:
         self._http = http
@@ -65,7 +67,7 @@ class Asker:
         self._sleep = sleep
 
     async def ask(self, request: MixedRequest) -> Outcome:
-        """Ask until there is an answer, an error that is not to be retried, or no patience left."""
+        """Send a request until there is an answer or a final error, or until the time for retries is over."""
         outcome = Outcome(request, self._clock())
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -134,7 +136,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A request that went wrong, and how: the fields that differ, `lost`, `unterminated`."""
+    """A failed request, and how it failed: the names of the fields that differ, `lost`, `unterminated`."""
 
     outcome: Outcome
     reasons: tuple[str, ...]
@@ -142,9 +144,9 @@ class Failure:
 
 @dataclass(slots=True)
 class Tally:
-    """Judges outcomes by the answers of a run without faults, by index of the request.
+    """Compares outcomes with the answers of a run without faults, by index of the request.
 
-    Of a request that was not asked there, it only counts whether the answer came, and ended.
+    A request without such an answer only counts as answered, and ended, or not.
     """
 
     expected: Mapping[int, ReceivedAnswer]
@@ -192,7 +194,7 @@ class Tally:
 
 
 def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
-    """What a finished answer breaks of the request's schema or tools."""
+    """The parts of a finished answer that violate the request's JSON schema or tools."""
     found = []
     for choice in answer.choices.values():
         if request.schema is not None and choice.finish_reason == "stop":

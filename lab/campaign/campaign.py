@@ -1,4 +1,4 @@
-"""Concurrent clients, and faults meanwhile."""
+"""Runs concurrent clients against a site while faults happen."""
 
 import asyncio
 import time
@@ -23,7 +23,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Resident MB by process, when the first tenth of the requests had been answered, and at the end."""
+    """Resident MB by process: after the first tenth of the requests, and at the end."""
 
     start: dict[str, float]
     end: dict[str, float]
@@ -31,9 +31,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a campaign found. `n_left_running`: slots that are still busy although all clients are done.
+    """The result of a campaign. `n_left_running`: slots still busy after all clients are done.
 
-    `n_hostile`, `failures`: those of the site.
+    `n_hostile`, `failures`: as in the site.
     """
 
     tally: Tally
@@ -47,9 +47,9 @@ class Result:
 
 
 async def answers(site: Site, requests: Iterable[MixedRequest]) -> dict[int, ReceivedAnswer]:
-    """The whole answer to each request, one after the other, each prompt read anew.
+    """The whole answer to each request, sent one after the other without prompt cache.
 
-    Raises ConfigError if there is none.
+    Raises ConfigError if a request gets no answer.
     """
     expected: dict[int, ReceivedAnswer] = {}
     async with asking(site, time.monotonic) as asker:
@@ -71,9 +71,9 @@ async def run(
     schedule: Iterable[Fault],
     seconds: float,
 ) -> Result:
-    """Ask all requests with `n_clients` at a time while the faults of `schedule` happen.
+    """Send all requests with `n_clients` at a time while the faults of `schedule` happen.
 
-    After `seconds` no more are begun. Raises ConfigError if the lead itself ends, or does not serve again
+    No request starts after `seconds`. Raises ConfigError if the lead itself ends, or does not serve again
     afterwards.
     """
     begun, start = time.monotonic(), dict[str, float]()
@@ -111,7 +111,9 @@ def first_error(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
 
 @asynccontextmanager
 async def asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker]:
-    """A connection for each request: none is found closed by the server just when it is used again."""
+    """Yield a new connection for each request, so that no connection is reused just as the server
+    closes it.
+    """
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     async with httpx.AsyncClient(base_url=site.url, timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113 - the asker has a limit of its own
         yield Asker(http, clock, asyncio.sleep)

@@ -1,10 +1,10 @@
-"""A hostile back: valid drafts, absurd ones and what is no message at all, and a program that sends them.
+"""A hostile back: sends valid drafts, absurd drafts and invalid messages.
 
     python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
 
-Each connection of the program has one of the `ATTACKS`, until the lead closes it or its time is over; then
-comes the next. Most come from a new address and have a new name, so that the lead cannot lock them out; the
-others find out that it does.
+Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over; then
+the next one starts. Most connections come from a new address with a new name, so that the lead cannot lock
+them out; the others test that it does.
 """
 
 import argparse
@@ -58,7 +58,7 @@ class KnownSequences(dict[str, int]):
     """The sequences that a lead has opened for a back, with the number of their tokens."""
 
     def follow(self, message: LeadMessage) -> None:
-        """Take in what the lead says of sequences."""
+        """Update the sequences from a message of the lead."""
         match message:
             case Open(sequence=sequence, tokens=tokens):
                 self[sequence] = len(tokens)
@@ -69,7 +69,7 @@ class KnownSequences(dict[str, int]):
 
 
 class HostileMessages:
-    """What a back may say, from drafts of the right shape to what is no message."""
+    """Generates messages of a back, from drafts of the right shape to bytes that are no message."""
 
     def __init__(self, rng: random.Random, vocabulary: VocabularyId) -> None:
         self._rng = rng
@@ -78,7 +78,7 @@ class HostileMessages:
         self._last: Frame = "{}"
 
     def first_frame(self, name: str) -> Frame:
-        """The first frame of a connection, mostly a good hello."""
+        """The first frame of a connection, in most cases a valid hello."""
         n = self._rng.choice((1, 3, 1024))
         hello = Hello(
             protocol=PROTOCOL_VERSION, name=name, vocabulary=self._vocabulary, n_ctx=0, n_sequences=n
@@ -86,7 +86,7 @@ class HostileMessages:
         return written(hello) if self._happens(0.95) else self._mutator.broken(hello)
 
     def frame(self, known: Mapping[str, int], attack: str = "mixed") -> Frame:
-        """Any further one, of an attack; known: sequences, and how many tokens of each."""
+        """Any later frame of an attack. `known`: the open sequences with their numbers of tokens."""
         self._last = ATTACKS[attack](self, known)
         return self._last
 
@@ -111,7 +111,7 @@ class HostileMessages:
         return draft
 
     def mixed(self, known: Mapping[str, int]) -> Frame:
-        """Mostly drafts that a lead reads."""
+        """Mostly drafts that a lead accepts."""
         draft, kind = self.draft(known), self._rng.random()
         if kind < 0.96:  # noqa: PLR2004 - a share
             return written(draft)
@@ -120,24 +120,24 @@ class HostileMessages:
         return written(draft | {"ignored": _LARGE}) if kind < 0.971 else self._mutator.broken(draft)  # noqa: PLR2004
 
     def sure(self, known: Mapping[str, int]) -> Frame:
-        """Follows the newest token, and is sure of what it says."""
+        """A draft with the newest base and maximal confidence."""
         sequence, n_committed = self._sequence(known)
         return written(self._draft(sequence, n_committed, 16) | {"confidences": [1.0] * 16})
 
     def stale(self, known: Mapping[str, int]) -> Frame:
-        """Follows no committed token at all."""
+        """A draft whose base is not a committed position."""
         return written(self._draft(self._sequence(known)[0], 0, MAX_DRAFT_TOKENS))
 
     def duplicated(self, known: Mapping[str, int]) -> Frame:
-        """Mostly the one before."""
+        """Mostly a copy of the previous frame."""
         return self._last if self._happens(0.8) and self._last != "{}" else self.sure(known)
 
     def oversized(self, known: Mapping[str, int]) -> Frame:
-        """Nearly the largest frame: a draft with an ignored field."""
+        """A frame of nearly the maximal size: a draft with an ignored field."""
         return written(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
 
     def invalid(self, known: Mapping[str, int]) -> Frame:
-        """A well-formed draft that breaks a limit."""
+        """A well-formed draft that exceeds a limit."""
         wrong = (
             {"base": (1 << 31) - 1},
             {"tokens": [(1 << 31) - 1]},
@@ -147,7 +147,7 @@ class HostileMessages:
         return written(self._draft(*self._sequence(known), 16) | self._rng.choice(wrong))
 
     def garbage(self, known: Mapping[str, int]) -> Frame:
-        """Mostly no message at all."""
+        """Mostly bytes that are no message."""
         garbage = (
             "[" * 5000,
             '{"type":"hello"}',
@@ -186,14 +186,14 @@ ATTACKS: Mapping[str, Callable[[HostileMessages, Mapping[str, int]], Frame]] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """By what a lead without keys tells one back from another. `address` is local; None: any."""
+    """What distinguishes backs for a lead without keys. `address`: a local address; None: any."""
 
     name: str
     address: str | None
 
 
 def identities(rng: random.Random, *, has_addresses: bool) -> Iterator[Identity]:
-    """One for each connection, without end."""
+    """Yield an identity for each connection, without end."""
     while True:
         address = f"127.{rng.randint(1, 254)}.{rng.randint(0, 255)}.{rng.randint(1, 254)}"
         identity = Identity(f"hostile-{rng.randrange(1 << 32)}", address if has_addresses else None)
@@ -213,7 +213,7 @@ def has_loopback_network() -> bool:
 
 
 def n_frames_sent(log_text: str) -> Counter[str]:
-    """By attack, from the log of this program."""
+    """The number of sent frames by attack, from this program's log."""
     sent: Counter[str] = Counter()
     for name, n in _SENT.findall(log_text):
         sent[name] += int(n)

@@ -1,7 +1,7 @@
-"""Hostile JSON: values of every kind, and valid messages that are broken in one way. Seeded, without I/O.
+"""Hostile JSON: values of every kind, and valid messages with one defect. Seeded, without I/O.
 
-A `Raw` is text that json.dumps would not write: NaN, numbers of thousands of digits, unpaired surrogates,
-members that occur twice.
+`Raw` is text that json.dumps would not write: NaN, numbers of thousands of digits, unpaired surrogates,
+duplicate members.
 """
 
 import copy
@@ -24,13 +24,13 @@ _DEEPEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """JSON text, or what looks like it."""
+    """JSON text, valid or not, that is written as it is."""
 
     text: str
 
 
 def written(value: Json) -> str:
-    """JSON, with NaN and infinities as Python writes them, and what is Raw as it is."""
+    """`value` as JSON, with NaN and infinities as Python writes them, and `Raw` text unchanged."""
     raws: list[str] = []
 
     def marked(each: object) -> str:
@@ -80,7 +80,7 @@ _ELEMENTS: tuple[str, ...] = (
 
 
 def small(rng: random.Random, depth: int = _DEEPEST) -> Json:
-    """A value of at most a few kilobytes."""
+    """A random value of at most a few kilobytes."""
     kind = rng.randrange(10 if depth else 7)
     if kind < 5:  # noqa: PLR2004 - half of them
         return rng.choice(_SCALARS)
@@ -97,7 +97,7 @@ def small(rng: random.Random, depth: int = _DEEPEST) -> Json:
 
 
 def fitting(rng: random.Random, kinds: Collection[str]) -> Json:
-    """A value of one of the types in `kinds` (text, number, list, object, any), odd as it may be."""
+    """A value of one of the types in `kinds` (text, number, list, object, any), possibly an unusual one."""
     match rng.choice(sorted(kinds)):
         case "text":
             words = ("Hi", "auto", "required", "none", "function", *CHARACTERS, *MARKS)
@@ -112,7 +112,7 @@ def fitting(rng: random.Random, kinds: Collection[str]) -> Json:
 
 
 def large(rng: random.Random, n_bytes: int) -> Raw:
-    """A list, an object, a text or a nesting that fills about `n_bytes` bytes."""
+    """A list, object, text or nesting of about `n_bytes` bytes."""
     element = rng.choice(_ELEMENTS)
     match rng.randrange(6):
         case 0:
@@ -139,7 +139,7 @@ def _object(rng: random.Random, depth: int) -> Json:
 
 
 class Mutator:
-    """Each call breaks a message in one way."""
+    """Breaks messages, in one way per call."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -157,7 +157,7 @@ class Mutator:
         )
 
     def broken(self, message: Message) -> str | bytes:
-        """A text or binary frame that is similar to `message`, and possibly still valid."""
+        """A text or binary frame similar to `message`, and possibly still valid."""
         return self._rng.choice(self._ways)(copy.deepcopy(message))
 
     def _with_wrong_value(self, message: Message) -> str:

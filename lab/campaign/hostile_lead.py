@@ -1,4 +1,4 @@
-"""A hostile lead: opens texts, extends them, and says what no lead would, to whatever back connects."""
+"""A hostile lead: sends valid and invalid messages to any back that connects."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ _SAMPLINGS: tuple[Message, ...] = (
 
 
 class HostileLead:
-    """`wrong`: what a back has answered that is no message of a back."""
+    """A server for backs. `wrong`: frames of backs that are no valid message of a back."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -43,7 +43,7 @@ class HostileLead:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
-        """Its URL, within this context."""
+        """Start the server and yield its URL; it stops with the context."""
         async with serve(self._attack, "127.0.0.1", 0, max_size=None, ping_interval=None) as server:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -72,7 +72,7 @@ class HostileLead:
         return self._mutator.broken(message) if self._rng.random() < _BROKEN else written(message)
 
     def message(self, texts: dict[str, int]) -> Message:
-        """A well-formed one; texts: how many tokens of each are committed."""
+        """A well-formed message. `texts`: the number of committed tokens by sequence."""
         kind, rng = self._rng.random(), self._rng
         if not texts or (kind < 0.1 and len(texts) < _N_TEXTS):  # noqa: PLR2004 - a share
             return self._open(texts)

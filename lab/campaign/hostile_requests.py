@@ -1,8 +1,8 @@
-"""Requests that a client could send to bring a lead down, made from the API's description (OpenAPI).
+"""Requests that might bring a lead down, made from the API's description (OpenAPI).
 
 Every field and list of every route gets values of wrong types, runs of one character, deep nesting, schemas
 that refer to themselves, numbers of thousands of digits, in bodies that arrive whole, slowly or not as JSON.
-Each is made from its number alone. A new route is attacked as soon as it is described.
+Each request is made from its number alone. A new route is attacked as soon as it is described.
 """
 
 import asyncio
@@ -47,8 +47,8 @@ _SHOWN = 200
 class Place:
     """A field, or an element of a list.
 
-    name: as a path, `messages[].content[].text`. kinds: the types that the description allows there.
-    put: the value at the top that has a given value here, and else only what is required.
+    name: as a path, `messages[].content[].text`. kinds: the types that the description allows there. put:
+    makes a body in which this field has a given value, and otherwise only required fields are set.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method at one path; `good` is a body that it accepts, None if it takes none."""
+    """One method at one path; `good`: a body that it accepts, None if it takes none."""
 
     method: str
     path: str
@@ -68,7 +68,10 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class HostileRequest:
-    """is_slow: its body arrives in chunks, with pauses. leaves: the client does not read the answer."""
+    """A hostile request. is_slow: its body arrives in chunks, with pauses.
+
+    leaves: the client disconnects without reading the answer.
+    """
 
     method: str
     path: str
@@ -92,7 +95,7 @@ def operations(description: Mapping[str, Any]) -> list[Operation]:
 
 
 def hostile_request(operation: Operation, rng: random.Random) -> HostileRequest:
-    """One on an operation; the same for the same state of `rng`."""
+    """A random request for an operation; the same for the same state of `rng`."""
     method = rng.choice(_METHODS) if rng.random() < 0.02 else operation.method  # noqa: PLR2004 - few
     if not operation.places:
         return HostileRequest(method, operation.path, rng.choice((b"", b"{}", b"{")))
@@ -201,7 +204,8 @@ def _member(put: Callable[[Json], Json], others: Json, field: str) -> Callable[[
 
 
 async def attack(http: httpx.AsyncClient, request: HostileRequest) -> str | None:
-    """What the lead did that it must not do: no answer in time, or a fault of its own.
+    """Send the request; returns what the lead did wrong (no answer in time, or an internal error), None if
+    nothing.
 
     None also if there was no connection: other faults may happen at the same time.
     """

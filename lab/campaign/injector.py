@@ -1,7 +1,7 @@
-"""Which fault happens when, and how it is made to happen to real programs and undone.
+"""The schedule of faults, and how each is applied to real programs and undone.
 
-The schedule is drawn from a seed, without end, the same for the same seed. Faults come in tracks, one for
-each part of the system; those of different tracks overlap, those of one track do not.
+The schedule is drawn from a seed, is endless, and the same for the same seed. Faults come in tracks, one for
+each part of the system; faults of different tracks overlap, those of one track do not.
 """
 
 import asyncio
@@ -52,7 +52,10 @@ _PAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`begins`: seconds since the start of the campaign. `choice`, between 0 and 1, chooses back or link."""
+    """A scheduled fault. `begins`: seconds since the start of the campaign.
+
+    `choice`, between 0 and 1, chooses the back or link.
+    """
 
     begins: float
     track: str
@@ -66,12 +69,12 @@ Action = Callable[[Site, Fault], AbstractAsyncContextManager[None]]
 
 
 class NothingThereError(Exception):
-    """The fault has nothing to apply to: the process is just being started again."""
+    """There is nothing to apply the fault to, as the process is being restarted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A fault that took effect, with its times in seconds of the campaign's clock."""
+    """A fault that was applied, with its times in seconds of the campaign's clock."""
 
     fault: Fault
     began: float
@@ -79,7 +82,7 @@ class Happened:
 
 
 class Injector:
-    """Applies faults to a site; `happened` lists those that took effect, in the order in which they ended."""
+    """Applies faults to a site; `happened` lists the applied ones in the order in which they ended."""
 
     def __init__(self, site: Site, clock: Callable[[], float]) -> None:
         self._site = site
@@ -87,14 +90,14 @@ class Injector:
         self.happened: list[Happened] = []
 
     async def follow(self, schedule: Iterable[Fault]) -> None:
-        """Let each fault begin at its time, until cancelled; those that last are undone then."""
+        """Apply each fault at its time, until cancelled; faults still active then are undone."""
         async with asyncio.TaskGroup() as group:
             for fault in schedule:
                 await asyncio.sleep(max(0.0, fault.begins - self.clock()))
                 group.create_task(self.inject(fault))
 
     async def inject(self, fault: Fault) -> None:
-        """One fault, from its beginning to its end."""
+        """Apply one fault, and undo it at its end."""
         began = self.clock()
         try:
             async with KINDS[fault.kind].action(self._site, fault):
@@ -322,16 +325,16 @@ def _link_worse(change: Callable[[Link, Fault], None]) -> Action:
 
 
 def _in_pieces(link: Link, fault: Fault) -> None:
-    """Each message arrives in many parts, at uneven times."""
+    """Deliver each message in many parts, at uneven times."""
     rng = random.Random(fault.number)  # noqa: S311 - a seeded choice is wanted
     link.worsen(lambda: rng.uniform(0.0, _MAX_PIECE_DELAY_SECONDS), max_bytes=_MAX_PIECE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of fault. action: entering its context applies it, leaving it undoes it.
+    """A kind of fault. `action`: entering its context applies the fault, leaving it undoes it.
 
-    It lasts as many seconds as are drawn between two bounds.
+    Its duration in seconds is drawn between two bounds.
     """
 
     track: str
@@ -377,7 +380,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def chosen_kinds(names: str) -> list[str]:
-    """The kinds that `names` lists, by name or by a word of it; raises ConfigError."""
+    """The kinds of faults whose names, or a word of them, are in `names`; raises ConfigError."""
     chosen: list[str] = []
     for name in (part.strip() for part in names.split(",")):
         matching = [kind for kind in KINDS if name in {"all", kind, *kind.split("-")}]
@@ -388,7 +391,7 @@ def chosen_kinds(names: str) -> list[str]:
 
 
 def faults(seed: int, kinds: Collection[str], pace: float = 1.0) -> Iterator[Fault]:
-    """All faults of these kinds in the order in which they begin; pauses are divided by `pace`."""
+    """Yield faults of these kinds in the order in which they begin; pauses are divided by `pace`."""
     tracks = sorted({KINDS[kind].track for kind in kinds})
     return heapq.merge(
         *(_track(seed, track, kinds, pace) for track in tracks), key=lambda fault: fault.begins

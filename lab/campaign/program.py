@@ -1,11 +1,11 @@
-"""`python -m bench faults`: is an answer lost or changed by whatever happens to lead, backs and network?
+"""`python -m bench faults`: are answers lost or changed by faults of lead, backs and network?
 
-Mixed requests are asked of a lead alone first, one at a time: their answers are what all others must be. The
-control asks them of the same lead concurrently. Then the campaign asks them of a lead with backs while faults
-happen. The exit status is 1 if an answer was changed, lost, or left without a terminal event.
+A lead alone first answers mixed requests, one at a time: these answers are the reference. The control run
+sends the requests to the same lead concurrently. The campaign then sends them to a lead with backs while
+faults happen. The exit status is 1 if an answer was changed, lost, or left without a terminal event.
 
-With `--exact on` the leads compute in exact mode, the one of the campaign reads prompts in other pieces, and
-the log-probabilities of all tokens have to be the same bit for bit, whatever the type of the weights.
+With `--exact on` the leads compute in exact mode, the lead of the campaign splits prompts differently, and
+the log-probabilities of all tokens have to be bit-identical, whatever the type of the weights.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _RESTARTS = 3
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run it; status 1 unless everything holds."""
+    """Run the campaign; status 1 if any check fails."""
     settings = _parse(arguments)
     runs = asyncio.run(_run(settings))
     summary.show(runs)

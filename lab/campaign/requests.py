@@ -51,7 +51,10 @@ _TOOL = {
 
 @dataclass(frozen=True, slots=True)
 class MixedRequest:
-    """`leaves_after`: the number of events with text after which the client hangs up; None: it stays."""
+    """A chat or completion request.
+
+    `leaves_after`: the number of events with text after which the client disconnects; None: it stays.
+    """
 
     index: int
     kind: str
@@ -65,7 +68,7 @@ class MixedRequest:
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """What a finished answer has to be valid against."""
+        """The JSON schema that a finished answer must satisfy; None: there is none."""
         schema: Mapping[str, Any] | None = (
             self.body.get("response_format", {}).get("json_schema", {}).get("schema")
         )
@@ -82,7 +85,7 @@ def draw(seed: int, index: int) -> MixedRequest:
 
 
 def with_logprobs(request: MixedRequest) -> MixedRequest:
-    """The same, with the log-probabilities of its tokens."""
+    """A copy of the request that asks for the log-probabilities of its tokens."""
     asked: Body = {"logprobs": 0} if request.path == COMPLETION else {"logprobs": True}
     return replace(request, body=asked | dict(request.body))
 

@@ -1,4 +1,4 @@
-"""The real programs of a campaign: a lead, and backs that reach it through links that can be made worse."""
+"""The real programs of a campaign: a lead, and backs behind links whose quality can be degraded."""
 
 import asyncio
 import re
@@ -24,7 +24,10 @@ _CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 
 
 class Site:
-    """An async context manager. Raises ConfigError if the lead does not start."""
+    """The running programs of a campaign, as an async context manager.
+
+    Raises ConfigError if the lead does not start.
+    """
 
     def __init__(self, target: Path, drafts: Sequence[Path], options: Sequence[str]) -> None:
         """`drafts`: the model of each back. `options` are further ones of the lead."""
@@ -65,13 +68,14 @@ class Site:
 
     @property
     def engine(self) -> psutil.Process | None:
-        """The lead's engine; None while there is none."""
+        """The lead's engine process; None while there is none."""
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """The engine, but not one that has not been ready yet and follows one that was taken here.
+        """The engine process; None if the previous one taken here was replaced by one that is not ready yet.
 
-        A lead whose engines all die before they are ready gives up in the end, as it should.
+        Faults then leave the new one alone: a lead whose engines all die before they are ready gives up, as
+        it should.
         """
         engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
         if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):
@@ -91,7 +95,10 @@ class Site:
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")
 
     def replace_lead(self) -> None:
-        """Start a lead that takes over from this one, and wait until that has ended. Raises ConfigError."""
+        """Start a lead that takes over from this one, and wait until the old one has ended.
+
+        Raises ConfigError.
+        """
         old, port = self.lead, self.url.rpartition(":")[2]
         self.replacing = True
         new = Program("lead", *self._arguments, "--port", port, "--takeover")
@@ -105,16 +112,16 @@ class Site:
             (old if self.lead is new else new).stop()
 
     def kill_back(self, index: int) -> None:
-        """Kill it and wait until it has ended."""
+        """Kill a back and wait until it has ended."""
         self.backs[index].process.kill()
         self.backs[index].stop()
 
     def start_back(self, index: int) -> None:
-        """Start it again, without waiting for it."""
+        """Restart a back, without waiting for it."""
         self.backs[index] = self._new_back(index)
 
     def usage(self) -> dict[str, Usage]:
-        """What each process that is there holds."""
+        """Memory, descriptors and threads of each running process, by name."""
         found = usage_of(self.lead.process.pid)
         for index, back in enumerate(self.backs):
             for name, usage in usage_of(back.process.pid).items():
@@ -122,11 +129,11 @@ class Site:
         return found
 
     def memory(self) -> dict[str, float]:
-        """Resident MB of each process that is there."""
+        """Resident MB of each running process, by name."""
         return {name: usage.megabytes for name, usage in self.usage().items()}
 
     def lead_processes(self) -> dict[str, psutil.Process]:
-        """The front process and its children, by what they do."""
+        """The front process and its children, by role."""
         found: dict[str, psutil.Process] = {}
         with suppress(psutil.NoSuchProcess):
             front = self.front

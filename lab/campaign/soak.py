@@ -1,11 +1,11 @@
-"""`python -m bench soak`: what does an hour of changing use do to a lead and its backs?
+"""`python -m bench soak`: does a lead with backs stay right and small under an hour of changing use?
 
-A lead in exact mode, whose texts on disk take more room than there is, and two backs, one of which is always
-wrong. One to eight clients hold conversations that grow, and some hang up. Other programs come and take most
-of the machine, and go. Backs are stopped, as if their machine slept, killed and started again. In the pauses
-a second lead, which never drafts, is asked what the first one was; once the first one sleeps meanwhile.
+A lead in exact mode with more texts than its disk cache holds, and two backs, one of which is always wrong.
+One to eight clients hold growing conversations, and some disconnect. Other programs come, take most of the
+machine, and go. Backs are suspended, killed and restarted. In the pauses a second lead, which never drafts,
+answers the same requests; during one long pause the first lead goes to sleep.
 
-The exit status is 1 if an answer was changed, lost, or left without an end, if anything died or was left
+The exit status is 1 if an answer was changed, lost, or left without an end, if a process died or was left
 behind, if memory, descriptors or processes grew after 20 minutes, or if T(n) is implausible.
 """
 
@@ -58,7 +58,10 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """`n_loops`: programs beside the lead that compute all the time. Without clients texts are compared."""
+    """A phase of a soak. `n_loops`: the number of busy loops beside the lead.
+
+    In a phase without clients, texts are compared.
+    """
 
     seconds: float
     n_clients: int
@@ -70,7 +73,9 @@ class Phase:
 
 
 def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
-    """About `seconds` of them: busy and quiet ones by turns, then a pause, and so on; one pause is long."""
+    """Yield phases of about `seconds` in all: busy and quiet ones in turn, then a pause, repeated; one pause
+    is long.
+    """
     rng = random.Random(f"{seed} phases")  # noqa: S311 - a seeded choice is wanted
     unit, used, sleeps, has_slept = unit_of(seconds), 0.0, False, False
     while used < seconds or sleeps:  # T(n) of an engine that sleeps at the end would not be seen
@@ -86,12 +91,12 @@ def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
 
 
 def unit_of(seconds: float) -> float:
-    """The length of a usual phase in a run of so many seconds."""
+    """The usual length of a phase, in seconds, in a run of `seconds`."""
     return min(60.0, seconds / 20)
 
 
 def back_faults(seed: int, unit: float) -> Iterator[Fault]:
-    """Backs stopped, and now and then killed: most live long enough to learn."""
+    """Yield faults of backs: suspended, and now and then killed. Most backs live long enough to learn."""
     rng = random.Random(f"{seed} backs")  # noqa: S311 - as above
     now = 0.0
     for number in itertools.count():
@@ -102,7 +107,7 @@ def back_faults(seed: int, unit: float) -> Iterator[Fault]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run it; status 1 unless everything holds."""
+    """Run the soak; status 1 if any check fails."""
     settings = _parse(arguments)
     findings = Findings()
     with contextlib.suppress(KeyboardInterrupt):  # what was found by then
@@ -151,7 +156,7 @@ def _processes(site: Site) -> Iterator[psutil.Process]:
 
 
 class Soak:
-    """The run itself, of `seconds`."""
+    """Runs one soak test of `seconds`: its phases, clients, faults and checks."""
 
     def __init__(self, site: Site, reference: Site, findings: Findings, seed: int, seconds: float) -> None:
         self._site, self._reference, self._findings = site, reference, findings
@@ -164,7 +169,7 @@ class Soak:
         """Since the last pause."""
 
     async def run(self) -> None:
-        """Raises an exception group of ConfigError if a lead ends by itself."""
+        """Run all phases. Raises an exception group of ConfigError if a lead ends by itself."""
         injector = Injector(self._site, self._clock)
         async with campaign.asking(self._site, self._clock) as asker, asyncio.TaskGroup() as group:
             faults = group.create_task(injector.follow(back_faults(self._seed, self._unit)))
@@ -177,7 +182,7 @@ class Soak:
         await self._sample()
 
     def read_logs(self) -> None:
-        """What the programs have logged since the last time."""
+        """Read the lines that the programs have logged since the last call."""
         for program in (self._site.lead, self._reference.lead, *self._site.backs):
             self._n_read.setdefault(program, 0)
         for program, n_read in self._n_read.items():
@@ -225,7 +230,7 @@ class Soak:
 
     @staticmethod
     def next_turn(outcome: Outcome) -> MixedRequest | None:
-        """What the client asks then; None: the conversation is over."""
+        """The client's next request after an outcome; None: the conversation is over."""
         request, answer = outcome.request, outcome.answer
         if outcome.lost or not answer.choices or (answer.n_prompt or 0) > _LONG_TEXT:
             return None

@@ -1,4 +1,4 @@
-"""What a soak has shown (`lab.campaign.soak`), and what of that is a failure."""
+"""The findings of a soak (`lab.campaign.soak`), and which of them are failures."""
 
 import re
 from collections import Counter, defaultdict
@@ -33,7 +33,10 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was there after so many seconds. step_ms: T(n) by n."""
+    """Memory, descriptors and T(n) at one time, `seconds` after the start.
+
+    `step_ms`: T(n) in milliseconds by n.
+    """
 
     seconds: float
     usage: Mapping[str, Usage]
@@ -42,7 +45,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Findings:
-    """What the run has shown. `deaths` have the time, the program and how it ended, as far as is known."""
+    """The findings of a run. `deaths`: time, program and exit status, as far as known."""
 
     tally: Tally = field(default_factory=lambda: Tally({}, exact=True))
     n_compared: int = 0
@@ -58,14 +61,14 @@ class Findings:
     """By kind of phase."""
 
     def read(self, line: str, when: str) -> None:
-        """A line of a program's log."""
+        """Evaluate a line of a program's log, logged at the time `when`."""
         if _DEATH.search(line):
             self.deaths.append(f"{when}: {line}")
         elif warning := _WARNING.search(line):
             self.warnings[re.sub(r"\d[\d.]*|[0-9a-f]{8,}", "#", warning[1])[:100]] += 1
 
     def add(self, seconds: float, usage: Mapping[str, Usage], planner: Mapping[str, Any]) -> None:
-        """Take a sample; `planner`: what the engine reports, empty while there is none."""
+        """Add a sample. `planner`: the engine's report, empty while there is no engine."""
         new = dict.fromkeys(_SUMS, 0)
         for name in _SUMS if planner else ():
             before, now = self.latest.get(name, 0), planner[name]
@@ -75,7 +78,7 @@ class Findings:
         self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
 
     def failures(self) -> list[str]:
-        """What must not have happened, in a line each."""
+        """A line for each failure."""
         tally = self.tally
         counts = {"changed": tally.n_changed, "lost": tally.n_lost, "unterminated": tally.n_unterminated}
         found = [f"{n} answers {name}" for name, n in counts.items() if n]
@@ -83,7 +86,7 @@ class Findings:
 
 
 def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
-    """The first T(n) that is implausible."""
+    """Yield a message for the first implausible T(n), if there is one."""
     for sample in samples:
         costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MAX_STEP_TOKENS}
         minimum, maximum = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))
@@ -99,7 +102,9 @@ def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def grown(samples: Sequence[Sample]) -> Iterator[str]:
-    """What grew after 20 minutes: its most in the second half of the rest is above that in the first half."""
+    """Yield a message for each quantity that grew: its maximum in the second half of the time after minute 20
+    exceeds that in the first half.
+    """
     late = [sample for sample in samples if sample.seconds >= _LEVEL_SECONDS]
     halves = late[: len(late) // 2], late[len(late) // 2 :]
     if not halves[0]:
@@ -142,7 +147,7 @@ def rows(findings: Findings) -> list[dict[str, str]]:
 
 
 def show_times(samples: Sequence[Sample]) -> None:
-    """Memory, descriptors and processes, and T(1), by time: about ten lines."""
+    """Print memory, descriptors, processes and T(1) over time, in about ten lines."""
     chosen = samples[:: max(1, len(samples) // 10)]
     names = list(dict.fromkeys(name for sample in chosen for name in sample.usage))
     rows = [

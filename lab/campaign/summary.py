@@ -1,4 +1,4 @@
-"""The tables of a campaign, and how to ask again what failed."""
+"""The tables of a campaign, and the command that repeats a failed request."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,12 +35,14 @@ def outcome_row(name: str, result: Result) -> Row:
 
 
 def holds(result: Result) -> bool:
-    """Whether nothing was changed, lost or left without an end, no slot is busy, and nothing else failed."""
+    """Whether the run passed: nothing changed, lost or left without an end, no slot busy, no other
+    failure.
+    """
     return not (result.tally.failures or result.failures or result.n_left_running)
 
 
 def show(runs: Mapping[str, Result]) -> None:
-    """Print the tables of all runs, by name; those of faults, errors and memory for the last one."""
+    """Print the tables of all runs by name; those of faults, errors and memory for the last run only."""
     report.show("Answers", [outcome_row(name, result) for name, result in runs.items()], _OUTCOMES)
     last = list(runs.values())[-1]
     _show_counts("Requests by kind", last.tally.kinds)
@@ -55,7 +57,7 @@ def show(runs: Mapping[str, Result]) -> None:
 
 
 def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> list[str]:
-    """What went wrong with which request under which faults, and the command that asks it again."""
+    """For each failure: the request, what went wrong, the active faults, and the command that repeats it."""
     return [
         line
         for failure in tally.failures[:_MAX_FAILURES]
@@ -64,7 +66,7 @@ def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> l
 
 
 def active(failure: Failure, happened: Sequence[Happened]) -> list[str]:
-    """The kinds of the faults that overlap the time of the request."""
+    """The kinds of the faults that were active during the request."""
     began, ended = failure.outcome.began, failure.outcome.ended
     return sorted({each.fault.kind for each in happened if each.began <= ended and each.ended >= began})
 

@@ -1,1 +1,1 @@
-"""`lead doctor` and `back doctor`: why there is no speed-up."""
+"""`lead doctor` and `back doctor`: find out why there is no speed-up."""

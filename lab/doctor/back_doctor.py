@@ -41,9 +41,9 @@ _SECONDS = 10.0
 
 
 def diagnose(settings: BackSettings) -> DoctorReport:
-    """Loads the model, asks the lead for its report, connects for a moment and times drafting.
+    """Load the model, fetch the lead's report, connect for a moment and time drafting.
 
-    Raises nothing.
+    Raises nothing: problems are in the report.
     """
     report = DoctorReport()
     if len(settings.lead) > 1:
@@ -144,9 +144,9 @@ def _expectation(kept: Retention | None) -> str:
 async def measure_round_trip(
     url: str, hello: Hello, key: str | None, tls: ssl.SSLContext | None = None
 ) -> float:
-    """Median seconds of a ping on an accepted connection.
+    """The median round-trip time of a ping on an accepted connection, in seconds.
 
-    Raises what `greet` does, OSError, and what websockets raises.
+    Raises what `greet` raises, OSError, and websockets' exceptions.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
@@ -174,7 +174,7 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Median seconds of decoding one token, without the first quarter (warm-up)."""
+    """The median time of decoding one token, in seconds; the first quarter is warm-up and left out."""
     times = []
     for position in range(_N_STEPS):
         began = clock()

@@ -45,9 +45,9 @@ def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
 
 
 def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
-    """Everything the lead reports: model, policy, T(n), acceptance, each back.
+    """Findings from the lead's report: model, policy, T(n), acceptance, each back.
 
-    `own` is the name of the back that asks.
+    `own`: the name of the back that examines the lead.
     """
     if report.lead.promise:
         yield good(f"texts: {report.lead.promise}")
@@ -70,7 +70,7 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
 
 
 def check_back(back: BackReport, planner: PlannerReport, own: str | None = None) -> Iterator[Finding]:
-    """What became of one back's drafts; `own` as in `check_lead`."""
+    """Findings about one back's drafts; `own` as in `check_lead`."""
     if back.n_invalid_drafts:
         yield problem(
             f"{back.name} has sent {back.n_invalid_drafts} invalid drafts: install the same "
@@ -194,7 +194,7 @@ def _prospect(planner: PlannerReport) -> Prospect:
 
 
 def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
-    """What drafts may give at best, and whether those of backs will."""
+    """Findings about the highest gain from drafts, and whether backs can reach it."""
     found = _prospect(planner)
     if found is Prospect.UNKNOWN:
         yield hint("the time of a step is not known yet: send a request first")

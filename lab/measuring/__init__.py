@@ -1,1 +1,4 @@
-"""`lead bench`: tokens/s of a model, alone and with each drafter. The project's own bench uses it, too."""
+"""`lead bench`: tokens/s of a model, alone and with each drafter.
+
+The project's own benchmarks use this package, too.
+"""

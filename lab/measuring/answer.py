@@ -1,4 +1,6 @@
-"""What a client has received of an answer, streamed or whole, when, and how it differs from another."""
+"""An answer as a client received it, streamed or whole, with arrival times, and how it differs from
+another.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +11,7 @@ _FIELDS = ("reasoning", "text", "tool_calls", "tokens", "finish_reason")
 
 @dataclass(slots=True)
 class ReceivedChoice:
-    """One of the `n` answers. Ids of tool calls are random and left out."""
+    """One of the `n` choices of an answer. The random ids of tool calls are left out."""
 
     text: str = ""
     reasoning: str = ""
@@ -21,7 +23,7 @@ class ReceivedChoice:
     finish_reason: str | None = None
 
     def take(self, choice: Mapping[str, Any]) -> bool:
-        """Add a choice of a chunk, or a whole one; whether it had text."""
+        """Add a choice of a chunk or of a whole body; returns whether it had text."""
         part = choice.get("delta") or choice.get("message") or {}
         new = part.get("content") or choice.get("text") or ""
         self.text += new
@@ -39,7 +41,7 @@ class ReceivedChoice:
         return bool(new or thought or part.get("tool_calls"))
 
     def begins(self, whole: "ReceivedChoice") -> bool:
-        """Whether `whole` may go on from here."""
+        """Whether this is a prefix of `whole`."""
         return whole.text.startswith(self.text) and all(
             name == whole.tool_calls.get(index, ["", ""])[0]
             and whole.tool_calls[index][1].startswith(arguments)
@@ -49,10 +51,10 @@ class ReceivedChoice:
 
 @dataclass(slots=True)
 class ReceivedAnswer:
-    """The choices by index, and the usage. `error`: the type of the error that ended it.
+    """The choices by index, and the usage. `error`: the type of the error that ended the answer.
 
-    asked_at, arrivals: of the request and of each event with text, in seconds of the client's clock. timings:
-    what lead and llama-server have measured; empty from other servers.
+    asked_at, arrivals: times of the request and of each event with text, in seconds of the client's clock.
+    timings: the server's measurements (lead and llama-server); empty from other servers.
     """
 
     choices: dict[int, ReceivedChoice] = field(default_factory=dict)
@@ -67,14 +69,14 @@ class ReceivedAnswer:
 
     @property
     def text(self) -> str:
-        """All that was said: reasoning, text, and the arguments of tool calls."""
+        """The whole text: reasoning, content, and the arguments of tool calls."""
         return "".join(
             each.reasoning + each.text + "".join(arguments for _, arguments in each.tool_calls.values())
             for each in self.choices.values()
         )
 
     def take(self, event: Mapping[str, Any], now: float = 0.0) -> bool:
-        """Add an event of a stream, or a whole body; whether it had text."""
+        """Add an event of a stream, or a whole body; returns whether it had text."""
         if error := event.get("error"):
             self.error = str(error.get("type"))
         has_text = False
@@ -89,9 +91,9 @@ class ReceivedAnswer:
         return has_text
 
     def differences(self, expected: "ReceivedAnswer", *, exact: bool = False) -> list[str]:
-        """The fields that are not as in `expected`, for a client that stayed to the end.
+        """The names of the fields that differ from `expected`, for a client that stayed to the end.
 
-        exact: log-probabilities count, too; they differ as soon as any bit of the logits does.
+        exact: compare log-probabilities, too; they differ as soon as any bit of the logits does.
         """
         found = [
             name for name in ("n_prompt", "n_generated") if getattr(self, name) != getattr(expected, name)
@@ -105,7 +107,7 @@ class ReceivedAnswer:
         return found
 
     def begins(self, expected: "ReceivedAnswer") -> bool:
-        """Whether `expected` may go on from what a client saw that left early."""
+        """Whether this is a prefix of `expected`, for a client that disconnected early."""
         return all(
             choice.begins(expected.choices.get(index, ReceivedChoice()))
             for index, choice in self.choices.items()

@@ -1,4 +1,4 @@
-"""`lead bench`: reads the settings, asks every arrangement, prints, sets the exit status."""
+"""The program `lead bench`: reads the settings, measures every arrangement, prints, sets the exit status."""
 
 import contextlib
 import shlex
@@ -51,7 +51,7 @@ _N_WARM_UP = 16
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
+    """Run `lead bench`. Exits with status 1 and a message on failure, 130 after Ctrl-C."""
     settings = BenchSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     exit_with_report(settings)
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def bench(settings: BenchSettings) -> BenchReport:
-    """Raises DuoError."""
+    """Measure all arrangements. Raises DuoError."""
     if settings.plot:
         check_plot(settings.plot)
     rounds = rounds_of(settings.prompts, settings.n_prompts, settings.repeats, settings.sampling.seed)
@@ -90,7 +90,9 @@ def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestS
 
 
 def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[Arrangement, BenchSettings]]:
-    """Those with the fewest parts first, each with the settings that name its draft model."""
+    """The arrangements, those with the fewest parts first, each with the settings that name its
+    draft model.
+    """
     variants = settings.with_each_draft()
     chosen = [(Arrangement("none"), variants[0])]
     for number, (name, variant) in enumerate(zip(draft_model_names(variants), variants, strict=True)):
@@ -198,5 +200,5 @@ def _way(http: httpx.Client, name: str, sampling: Sampling) -> Way:
 
 
 def _warm_up(http: httpx.Client, sampling: Sampling) -> None:
-    """So that the weights are in memory."""
+    """Load the weights into memory."""
     ask(http, _WARM_UP, replace(sampling, n_tokens=_N_WARM_UP))

@@ -1,4 +1,4 @@
-"""What `lead bench` says: a table and sentences, one JSON object, or a plot."""
+"""The output of `lead bench`: a table and sentences, one JSON object, or a plot."""
 
 import importlib.util
 import json
@@ -35,9 +35,10 @@ _DIFFERENT = (
 
 @dataclass(slots=True)
 class BenchReport:
-    """Filled while the arrangements answer. `step_ms`: T(n) without a draft model, if it is known.
+    """Results, filled while the arrangements answer.
 
-    `commands`: what starts each way. `failures`: why an arrangement could not answer, a sentence each.
+    `step_ms`: T(n) in milliseconds without a draft model, if known. `commands`: the command that starts each
+    arrangement. `failures`: a sentence for each arrangement that could not answer.
     """
 
     settings: BenchSettings
@@ -101,7 +102,7 @@ class BenchReport:
 
 
 def check_plot(path: Path) -> None:
-    """Raises ConfigError if nothing can be drawn there."""
+    """Raise ConfigError if no plot can be written to `path`."""
     if not path.parent.is_dir():
         raise ConfigError(f"--plot: there is no folder {path.parent}")
     if importlib.util.find_spec("matplotlib") is None:
@@ -109,7 +110,9 @@ def check_plot(path: Path) -> None:
 
 
 def draw_plot(report: BenchReport, path: Path) -> None:
-    """Bars of tokens/s by way, from the slowest repeat to the fastest. Raises ConfigError."""
+    """Plot bars of tokens/s by way of answering, from the slowest repeat to the fastest. Raises
+    ConfigError.
+    """
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
 
     rows = list(reversed(report.rows))
@@ -132,7 +135,7 @@ def draw_plot(report: BenchReport, path: Path) -> None:
 
 
 def rounded(value: Any) -> Any:
-    """Round every float inside to four significant digits; more would be noise."""
+    """`value` with every float inside rounded to four significant digits; further digits are noise."""
     match value:
         case float():
             return float(f"{value:.4g}")
@@ -144,7 +147,7 @@ def rounded(value: Any) -> Any:
 
 
 def environment() -> dict[str, Any]:
-    """Hardware and versions, to compare results by."""
+    """Hardware and versions, to compare results with."""
     return {
         "cpu": cpu_name(),
         "n_cores": os.cpu_count(),
@@ -156,7 +159,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The processor's name: Linux's, elsewhere Python's."""
+    """The name of the processor: Linux's, elsewhere Python's."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
     except OSError:

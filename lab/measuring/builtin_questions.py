@@ -1,7 +1,7 @@
-"""Questions of several kinds, drawn fresh from a seed, within what the shipped pair can do.
+"""Questions of several kinds, drawn from a seed, that the built-in pair of models can answer.
 
-The kinds differ in how well a draft model guesses the answer: knowledge is learned by heart, stories are
-closest to real use, copying repeats what is in the prompt.
+The kinds differ in how well a draft model predicts the answer: knowledge is learned by heart, stories are
+closest to real use, copying repeats the prompt.
 """
 
 import random
@@ -36,7 +36,7 @@ _ITEMS = (
 
 
 def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[ChatQuestion]:
-    """`n_each` questions of each kind, the same ones for the same seed; raises KeyError."""
+    """Draw `n_each` questions of each kind; the same for the same seed. Raises KeyError."""
     questions = []
     for kind in kinds:
         # A kind's questions do not depend on which other kinds are asked for.
@@ -46,9 +46,9 @@ def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[ChatQuestion]:
 
 
 def rounds_of(sources: Sequence[str], n_each: int, n_repeats: int, seed: int) -> list[list[ChatQuestion]]:
-    """Other questions in each repeat, `n_each` of each kind. Raises ConfigError.
+    """Different questions for each repeat, `n_each` of each kind. Raises ConfigError.
 
-    sources: one of `KINDS`, "built-in" for all of them, a public set, or a file.
+    sources: one of `KINDS`, "built-in" for all of them, a public data set, or a file.
     """
     kinds = [kind for each in sources for kind in (KINDS if each == BUILT_IN else [each]) if kind in KINDS]
     others = [read_questions(each) for each in sources if each != BUILT_IN and each not in KINDS]

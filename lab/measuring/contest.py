@@ -1,7 +1,7 @@
-"""Several ways to answer the same fresh questions, in turns, so that a slower moment affects all of them.
+"""Measures several ways of answering in turns on the same questions, so that slow moments affect all of them.
 
-What some ways need, as a lead with a back, is there for a stage of each repeat; the order of the stages
-alternates. The order of the ways of a stage is drawn anew for every question.
+A stage sets up what some of the ways need, such as a lead with a back; each repeat runs all stages, in
+alternating order. The order of the ways within a stage is drawn anew for every question.
 """
 
 import random
@@ -16,7 +16,7 @@ from shared.errors import DuoError
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One contestant: a policy of the lead, a drafter, or another server."""
+    """A way of answering that is compared with others: a policy of the lead, a drafter, or another server."""
 
     name: str
     ask: Callable[[ChatQuestion], MeasuredAnswer]
@@ -28,7 +28,7 @@ ContestStage = Callable[[], AbstractContextManager[Sequence[Way]]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One question answered in one way."""
+    """One question answered in one way, with its measurement."""
 
     way: str
     repeat: int
@@ -43,9 +43,10 @@ def run_contest(
     tell: Callable[[str], None] = lambda _: None,
     failed: Callable[[DuoError], None] | None = None,
 ) -> list[Run]:
-    """All runs in the order they were made; `rounds`: the questions of each repeat.
+    """Run everything and return all runs in order; `rounds`: the questions of each repeat.
 
-    failed: told why a stage could not answer; the others do. Without it, that DuoError is raised.
+    failed: called with the reason when a stage cannot answer; the other stages go on. Without it, that
+    DuoError is raised.
     """
     rng = random.Random(seed)  # noqa: S311 - a seeded order is wanted
     runs = []
@@ -64,7 +65,7 @@ def run_contest(
 
 
 def warm_up(ways: Sequence[Way], question: ChatQuestion) -> None:
-    """Have every way answer once, unmeasured, so that the weights are in memory."""
+    """Let every way answer once, unmeasured, to load the weights into memory."""
     for way in ways:
         way.ask(question)
 

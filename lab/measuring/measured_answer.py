@@ -20,9 +20,10 @@ _NO_FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Fields that all requests of a configuration share.
+    """The request fields that all requests of a configuration share.
 
-    default_filters: those of the server; else none truncates the distribution. fields: further ones.
+    default_filters: use the server's default filters; otherwise none truncates the distribution. fields:
+    additional ones.
     """
 
     temperature: float
@@ -31,7 +32,7 @@ class Sampling:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self, question: ChatQuestion) -> dict[str, Any]:
-        """The body of a chat request for a stream."""
+        """The body of a streaming chat request."""
         return {
             "messages": question.messages,
             "max_tokens": self.n_tokens,
@@ -46,7 +47,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAnswer:
-    """One measured answer. `seconds` run from its first `n_first` tokens to its last, without the prompt."""
+    """One measured answer. `seconds`: from its first `n_first` tokens to its last, without the prompt."""
 
     text: str
     n_tokens: int
@@ -64,15 +65,15 @@ class MeasuredAnswer:
 
     @property
     def n_timed(self) -> int:
-        """Tokens that `seconds` are the time of."""
+        """The number of tokens that were generated within `seconds`."""
         return max(0, self.n_tokens - self.n_first)
 
     @property
     def n_steps(self) -> int:
-        """Forward passes after the prompt's.
+        """The number of forward passes after the prompt's.
 
         If the server does not count them, they are estimated: each yields its accepted tokens and one more. A
-        last pass that was cut short by the token limit is then missed.
+        last pass that the token limit cut short is then not counted.
         """
         if self.n_counted is not None:
             return max(0, self.n_counted - 1)
@@ -80,7 +81,9 @@ class MeasuredAnswer:
 
 
 def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) -> httpx.Client:
-    """A client that ignores proxies set in the environment; `tls`: None for the system's CA certificates."""
+    """An HTTP client that ignores proxies from the environment; `tls`: None for the system's CA
+    certificates.
+    """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return httpx.Client(
         base_url=url, timeout=_TIMEOUT_S, trust_env=False, headers=headers, verify=tls or True
@@ -88,7 +91,7 @@ def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) 
 
 
 def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> MeasuredAnswer:
-    """Request an answer. Raises ConfigError with the server's message if it refuses."""
+    """Send the request and measure the answer. Raises ConfigError with the server's message if it refuses."""
     answer = ReceivedAnswer(asked_at=time.perf_counter())
     try:
         with connect_sse(http, "POST", "/v1/chat/completions", json=sampling.request(question)) as source:
@@ -105,7 +108,10 @@ def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> Measu
 
 
 def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
-    """The server's own times, if it states them, else those of the arrivals. Raises ConfigError."""
+    """A measurement from the server's own times if it reports them, else from arrival times.
+
+    Raises ConfigError.
+    """
     timings, arrivals = answer.timings, answer.arrivals
     first = arrivals[0] - answer.asked_at if arrivals else None
     if not timings:
@@ -125,9 +131,10 @@ def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
 
 
 def n_timed(timings: Mapping[str, Any]) -> int:
-    """Tokens that `predicted_ms` is the time of: those after the first step.
+    """The number of tokens that were generated within `predicted_ms`: those after the first step.
 
-    The lead's rate counts the same tokens, llama-server's the first one, too, which is all of its first step.
+    The lead's rate counts the same tokens; llama-server's also counts the first token, which is the whole
+    output of its first step.
     """
     n_rated: int = round(timings["predicted_per_second"] * timings["predicted_ms"] / 1000)
     return max(0, min(n_rated, int(timings["predicted_n"]) - 1))

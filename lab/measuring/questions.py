@@ -1,4 +1,4 @@
-"""What is asked: public prompts from Python packages, prompts of a file, and built-in ones."""
+"""Questions for benchmarks: public data sets from Python packages, files, and built-in ones."""
 
 import gzip
 import json
@@ -21,7 +21,9 @@ _CODE = "Complete this Python function. Answer with the whole function.\n\n```py
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """A user's message and the conversation before it, (role, text); `seed` is that of the request."""
+    """A user's message and the conversation before it, as (role, text) pairs; `seed` is the seed of the
+    request.
+    """
 
     kind: str
     text: str
@@ -30,7 +32,7 @@ class ChatQuestion:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """As chat requests have them."""
+        """The messages, in the form of a chat request."""
         return [{"role": role, "content": text} for role, text in (*self.before, ("user", self.text))]
 
     @property
@@ -44,10 +46,10 @@ def hash_seed(seed: int, repeat: int) -> int:
 
 
 def read_questions(source: str) -> list[ChatQuestion]:
-    """Those of a public set, or of a file; raises ConfigError.
+    """Read the questions of a public data set or a file; raises ConfigError.
 
-    A file has a prompt on each line; one whose name ends with .jsonl an object, with `prompt` or `messages`
-    of the roles system, user and assistant, the last one the user's, and perhaps `kind`.
+    Each line of a file is a prompt. In a .jsonl file it is an object with `prompt`, or with `messages` of the
+    roles system, user and assistant that end with the user's; `kind` is optional.
     """
     read = PUBLIC_SETS.get(source, partial(_read_file, Path(source)))
     try:
@@ -62,9 +64,9 @@ def read_questions(source: str) -> list[ChatQuestion]:
 
 
 def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -> list[ChatQuestion]:
-    """`n_each` of each kind, others in each repeat until all were asked.
+    """Choose `n_each` questions of each kind; repeats get different ones until all were used.
 
-    Of conversations those that are shortest, as long ones fit into few contexts.
+    Of conversations the shortest are chosen, as long ones do not fit into many contexts.
     """
     chosen = []
     for _, group in groupby(sorted(found, key=lambda each: each.kind), key=lambda each: each.kind):
@@ -78,7 +80,7 @@ def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -
 
 
 def recorded_sessions() -> list[dict[str, Any]]:
-    """48 sessions of Claude Code and Codex: `source`, and `messages` in which calls of tools are text.
+    """48 sessions of Claude Code and Codex: `source`, and `messages` in which tool calls are text.
 
     Raises ConfigError.
     """
@@ -100,7 +102,7 @@ def _gsm8k() -> Iterator[ChatQuestion]:
 
 
 def _sessions() -> Iterator[ChatQuestion]:
-    """Each up to what the user, or a tool, said last."""
+    """The sessions, each up to the last message of the user or a tool."""
     for number, session in enumerate(recorded_sessions()):
         yield _question(session["source"], session["messages"], number)
 
@@ -138,7 +140,7 @@ def _question(kind: str, messages: Sequence[Mapping[str, Any]], seed: int) -> Ch
 
 
 def _text(content: str | Sequence[Mapping[str, str]]) -> str:
-    """Of a message: its content is a text, or parts, each of which must have one."""
+    """The text of a message, whose content is a text, or parts that all have one."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 

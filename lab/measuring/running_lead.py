@@ -1,4 +1,4 @@
-"""A lead in a process of its own, pinned to its cores, for as long as it is measured."""
+"""Runs a lead in a process of its own, pinned to its cores, while it is measured."""
 
 import asyncio
 import contextlib
@@ -27,9 +27,10 @@ _JOIN_SECONDS = 60.0
 
 @contextlib.contextmanager
 def running_lead(settings: LeadSettings) -> Iterator[httpx.Client]:
-    """A lead that only this machine reaches, ready and settled, with its back; it ends with the context.
+    """Start a lead with its back that only this machine can reach, and yield a client once it is ready and
+    settled.
 
-    `settings` have models that are there. Raises ConfigError, EngineError.
+    It ends with the context. The models in `settings` must be local files. Raises ConfigError, EngineError.
     """
     settings = settings.alone().model_copy(update={"port": _free_port()})
     cores = cpus.parse_cpus(settings.cpus) if settings.cpus and cpus.can_pin() else None
@@ -43,7 +44,7 @@ def running_lead(settings: LeadSettings) -> Iterator[httpx.Client]:
 
 
 def report_of(http: httpx.Client) -> LeadReport | None:
-    """What a lead says of itself; None if the server is none, or does not tell."""
+    """The report of a lead; None if the server is no lead or does not report."""
     try:
         return LeadReport.model_validate_json(http.get("/v1/speculation").raise_for_status().content)
     except (httpx.HTTPError, ValueError):
@@ -51,7 +52,7 @@ def report_of(http: httpx.Client) -> LeadReport | None:
 
 
 def _serve(settings: LeadSettings) -> None:
-    """Until a signal ends it."""
+    """Serve until a signal."""
     configure_logging(settings.log_level, as_json=settings.log_json)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(Lead(settings).serve())

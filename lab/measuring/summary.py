@@ -1,4 +1,4 @@
-"""Summarizes runs: one row per way, compared with the baseline of the same repeat."""
+"""Summarizes runs: one row per way of answering, compared with the baseline of the same repeat."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ BASELINE = "no back"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way in one configuration. Ratios are None if nothing was drafted or compared."""
+    """One way of answering in one configuration. Ratios are None if nothing was drafted or compared."""
 
     configuration: str
     way: str
@@ -33,14 +33,16 @@ class Row:
     """Tokens per second of each kind of question."""
 
     def record(self) -> dict[str, object]:
-        """For JSON."""
+        """The row as a record for JSON."""
         return asdict(self)
 
 
 def summarize(
     configuration: str, runs: Sequence[Run], ways: Sequence[str] = (), *, baseline: str = BASELINE
 ) -> list[Row]:
-    """A row for each way: in the order of `ways`, then in the order in which they first ran."""
+    """Make a row for each way of answering: first those in `ways`, in that order, then others in the order of
+    their first run.
+    """
     names = {run.way for run in runs}
     ordered = [name for name in dict.fromkeys([*ways, *(run.way for run in runs)]) if name in names]
     return [_row(configuration, way, runs, baseline) for way in ordered]
@@ -54,7 +56,7 @@ def tokens_per_second(measurements: Iterable[MeasuredAnswer]) -> float:
 
 
 def by_repeat(runs: Sequence[Run], way: str) -> dict[int, float]:
-    """Tokens per second of one way in each repeat."""
+    """Tokens per second of one way of answering in each repeat."""
     repeats = sorted({run.repeat for run in runs if run.way == way})
     return {
         repeat: tokens_per_second(run.measurement for run in runs if (run.way, run.repeat) == (way, repeat))

@@ -1,1 +1,1 @@
-"""Parts of `python -m bench`, and how they start and ask programs."""
+"""The parts of `python -m bench`, and helpers that start and call programs."""

@@ -70,7 +70,7 @@ _MAX_TOKENS = 160
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Ask without a back, ask with one, compare; then chat, if there is a terminal."""
+    """Ask without a back and with one, and compare; then start a chat if there is a terminal."""
     parser = argparse.ArgumentParser(prog="bench demo", description=__doc__)
     parser.add_argument("--model", choices=_PAIRS, default="stories", help="target and draft model")
     pair = _PAIRS[parser.parse_args(arguments).model]

@@ -3,10 +3,10 @@
     python -m bench equal_hardware --peer llama-server=PATH
     python -m bench equal_hardware --peer llama-server=PATH --costs 0.1 --temperatures 1 --repeats 8
 
-The lead decides how much to draft; llama-server's depth is fixed when it starts, so there is one for each.
-All have all cores and the same two models, and answer the same fresh prompts in turns; who waits for its turn
-takes no time. The filters are those that both have by default. The lead does not draft from texts
-(`--no-ngram --suffix-memory 0`), as llama-server does not.
+The lead decides how much to draft; llama-server's depth is fixed when it starts, so there is one server for
+each depth. All servers have all cores and the same two models, and answer the same prompts in turns; a server
+that waits for its turn takes no CPU time. The filters are those that both have by default. The lead does not
+draft from texts (`--no-ngram --suffix-memory 0`), as llama-server does not.
 """
 
 import argparse

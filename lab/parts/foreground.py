@@ -1,6 +1,7 @@
-"""Runs a child in the foreground of the terminal, as a shell does: Ctrl-C reaches the child alone.
+"""Runs a child in the foreground of the terminal, as a shell does: Ctrl-C reaches only the child.
 
-Without that Ctrl-C also reaches whatever shares our process group: us, `make`, and the programs that we run.
+Otherwise Ctrl-C also reaches every process of our process group: this one, `make`, and the programs that we
+run.
 """
 
 import os
@@ -11,9 +12,10 @@ from shared.python_child import ChildProcess
 
 
 def run_in_foreground(command: Sequence[str], terminal: int = 0) -> int:
-    """Run `command` to its end in the foreground of `terminal`, a descriptor; its status as `Popen` has it.
+    """Run `command` in the foreground of `terminal`, a descriptor, until it ends; returns its status as
+    `Popen` does.
 
-    A command that is stopped (Ctrl-Z) stops our whole group, and goes on with it.
+    If the command is stopped (Ctrl-Z), this process group stops, too, and continues together with it.
     """
     child = ChildProcess(command, stdin=None, process_group=0)
     try:

@@ -1,6 +1,6 @@
-"""The network between a back and the lead: a TCP proxy that can be made worse while it runs.
+"""The network between a back and the lead: a TCP proxy whose quality can be changed while it runs.
 
-Bytes arrive in order, half a round trip after they were sent, each way.
+Bytes arrive in order, half a round trip after they were sent, in each direction.
 """
 
 import asyncio
@@ -19,9 +19,10 @@ def _none() -> float:
 
 
 class Link:
-    """Forwards connections from a port of its own to `host:port`; a context manager.
+    """Forwards connections from a port of its own to `host:port`, as a context manager.
 
-    The attributes may be changed at any time and hold for the bytes that arrive from then on, both ways.
+    The attributes may be changed at any time; they apply to the bytes that arrive from then on, in both
+    directions.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -38,7 +39,7 @@ class Link:
         """How many bytes arrive together."""
 
     def restore(self) -> None:
-        """A perfect network from now on; what went into a black hole arrives late, as TCP sends it again."""
+        """Restore a perfect network; bytes held back by `stop_flow` arrive late, as TCP sends them again."""
         self.worsen()
         self._flows.set()
 
@@ -66,21 +67,21 @@ class Link:
 
     @property
     def url(self) -> str:
-        """Where a back finds the lead through this link."""
+        """The URL at which a back reaches the lead through this link."""
         assert self._server
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def cut(self) -> None:
-        """Reset all connections; bytes on their way are lost."""
+        """Reset all connections; bytes in transit are lost."""
         for writer in self._writers:
             writer.transport.abort()
 
     def stop_flow(self) -> None:
-        """Nothing arrives any more until `restore`, and nobody is told: a black hole."""
+        """Stop delivering bytes until `restore`, without closing connections: a black hole."""
         self._flows.clear()
 
     async def pace(self, n_bytes: int) -> None:
-        """Wait as long as `n_bytes` take."""
+        """Wait for the transmission time of `n_bytes`."""
         await self._flows.wait()
         if not math.isinf(self.bytes_per_second):
             await asyncio.sleep(n_bytes / self.bytes_per_second)
@@ -112,7 +113,7 @@ class Link:
                 await writer.wait_closed()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Copy in order, each chunk `delay` seconds after it arrived, or later, until one side ends."""
+        """Copy chunks in order, each at least `delay` seconds after it arrived, until one side closes."""
         clock = asyncio.get_running_loop().time
         on_their_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_QUEUED)
 

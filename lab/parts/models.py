@@ -1,7 +1,7 @@
-"""The bench's models, grown from the shipped pair and kept in the user's cache.
+"""The benchmark's models, grown from the shipped pair and kept in the user's cache.
 
-A target has the shipped one's answers at a big model's cost; a draft model is grown until a step of it costs
-the wanted share of a step of the target, which is found by measuring.
+A target gives the shipped one's answers at a big model's cost; a draft model is grown until its step costs
+the wanted share of the target's step, which is found by measuring.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class DraftModel:
 
 
 def target(name: str) -> Path:
-    """The target called `size:quantization`, as in 0.4G:f16, or the GGUF file of this path.
+    """The target called `size:quantization`, such as 0.4G:f16, or the GGUF file at this path.
 
     Raises ConfigError.
     """
@@ -75,12 +75,12 @@ def target(name: str) -> Path:
 
 
 def shipped_target(weights: Quantization) -> Path:
-    """The shipped target with its weights in another type; q8_0 is what they are shipped in."""
+    """The shipped target with its weights in the given type; q8_0 is the type they are shipped in."""
     return _grown(builtin_target(), _SHIPPED_SHAPE, weights)
 
 
 def useless_draft() -> Path:
-    """The shipped draft model with what it computes negated: as quick, sure of itself, and always wrong."""
+    """The shipped draft model with negated logits: as fast and as confident, and always wrong."""
     path = _cache() / f"bench-useless-{builtin_draft().name}"
     if not path.is_file():
         copy = path.with_suffix(".part")
@@ -92,10 +92,11 @@ def useless_draft() -> Path:
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:
-    """The draft model whose step costs `cost` times the target's; "shipped", or a file: that, as it is.
+    """The draft model whose step costs `cost` times the target's; "shipped" or a file stands for that model
+    unchanged.
 
-    The target's step is measured with one thread on the lead's cores, the draft model's on the back's; what
-    was found is kept. Raises ConfigError.
+    The target's step is measured with one thread on the lead's cores, the draft model's on the back's;
+    results are cached. Raises ConfigError.
     """
     known = _read_known()
     key = f"{of_target.name} {cost} {lead_cpus} {back_cpus}"
@@ -121,7 +122,9 @@ def draft_shape(n_parameters: float) -> Shape:
 
 
 def n_draft_parameters(shape: Shape) -> int:
-    """Parameters of the matrices, with half as many key/value heads as heads and tied embeddings."""
+    """The number of parameters of the matrices, with half as many key/value heads as heads and tied
+    embeddings.
+    """
     heads = shape.n_heads * _HEAD_WIDTH
     attention = 3 * shape.width * heads  # q and output whole, k and v half each
     feed_forward = 3 * shape.width * shape.n_feed_forward
@@ -166,7 +169,7 @@ def _step_seconds(path: Path, cores: str) -> float:
 
 
 def grown_smollm2(progress: Progress | None = None) -> Path:
-    """SmolLM2-135M's answers at the cost of 0.4G parameters, as `grown_target`."""
+    """SmolLM2-135M's answers at the cost of 0.4G parameters, similar to `grown_target`."""
     return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, "f16", progress)
 
 

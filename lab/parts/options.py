@@ -1,4 +1,4 @@
-"""Lists on the command line, and the options of parts that send prompts."""
+"""Lists on the command line, and the options that parts with prompts share."""
 
 import argparse
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """The cores for the lead and for the backs, in the syntax of `--cpus`."""
+    """The cores of the lead and of the backs, in the syntax of `--cpus`."""
 
     lead: str
     back: str
@@ -34,7 +34,7 @@ def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
 
 
 def kind(text: str) -> str:
-    """A kind of prompt, or where to find some (`rounds_of`)."""
+    """Parse a kind of prompt, or a source of prompts (`rounds_of`)."""
     if text not in {*KINDS, *PUBLIC_SETS} and not Path(text).is_file():
         known = ", ".join([*KINDS, *PUBLIC_SETS])
         raise argparse.ArgumentTypeError(f"{text!r} is neither one of {known}, nor a file")
@@ -42,14 +42,14 @@ def kind(text: str) -> str:
 
 
 def draft_cost(text: str) -> str:
-    """A draft model as `models.draft` takes it."""
+    """Parse a draft model as `models.draft` takes it."""
     if text != SHIPPED and not Path(text).is_file() and not 0 < float(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is neither shipped, nor a file, nor between 0 and 1")
     return text
 
 
 def add_workload_options(parser: argparse.ArgumentParser) -> None:
-    """Which prompts, how often, and on which cores."""
+    """Add the options for prompts, repeats and cores."""
     parser.add_argument("--kinds", type=listed(kind), default=list(KINDS), help="kinds of prompts")
     parser.add_argument("--prompts", type=int, default=1, help="prompts of each kind in a repeat")
     parser.add_argument("--repeats", type=int, default=3)
@@ -60,6 +60,6 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cores(arguments: argparse.Namespace) -> Cores:
-    """The cores for the lead and those for the backs."""
+    """The cores for the lead and for the backs."""
     lead, back = split_cores(sorted(cpus.usable()))
     return Cores(arguments.lead_cpus or lead, arguments.back_cpus or back)

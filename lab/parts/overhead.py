@@ -1,8 +1,8 @@
 """Microseconds of a step outside the model, by vocabulary, sampling and drafts.
 
-The real engine runs between a stand-in model that returns prepared logits and a stand-in front process; their
-time is taken off. What is left is choosing tokens, the pipe to the front, and the rest: scheduler,
-speculation, verification.
+The real engine runs between a stand-in model that returns prepared logits and a stand-in front process, whose
+time is subtracted. The rest is sampling, the pipe to the front, and the scheduler, speculation and
+verification.
 """
 
 import argparse

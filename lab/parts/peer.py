@@ -1,4 +1,4 @@
-"""llama-server for comparison: the same target, the same cores, its own draft model on the same host."""
+"""llama-server for comparison: the same target and cores, and its own draft model on the same host."""
 
 import subprocess
 import time
@@ -21,7 +21,7 @@ _N_CTX_SLOT = 2048
 
 
 def find(option: str) -> Path:
-    """The binary that `--peer llama-server=PATH` names. Raises ConfigError."""
+    """The binary named by `--peer llama-server=PATH`. Raises ConfigError."""
     name, _, path = option.partition("=")
     if name != NAME or not Path(path).is_file():
         raise ConfigError(f"--peer {option}: write llama-server=PATH, the path of its binary")
@@ -38,7 +38,7 @@ def start_peers(
     depths: Sequence[int],
     n_slots: int = 1,
 ) -> "dict[int, Peer]":
-    """llama-servers on the same cores, by how many tokens they draft: none, and each of `depths`.
+    """Start llama-servers on the same cores, by the number of tokens they draft: none, and each of `depths`.
 
     The number is fixed when a server starts, so there is one for each; idle ones take no time, and the
     weights in memory are shared. They run until `stack` is left. Raises ConfigError.
@@ -91,7 +91,7 @@ class Peer:
         self.stop()
 
     def stop(self) -> None:
-        """Terminate it."""
+        """Terminate the server."""
         self.http.close()
         self._program.stop()
 
@@ -108,6 +108,6 @@ class Peer:
 
 
 def help_text(binary: Path) -> str:
-    """The --help of this version."""
+    """The output of the binary's --help."""
     done = subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""Starting the real programs, waiting for lines of their logs, stopping them by their own process id."""
+"""Starts the real programs, waits for lines of their logs, and stops them by their process id."""
 
 import re
 import secrets
@@ -55,12 +55,14 @@ class Program:
 
     @property
     def log(self) -> str:
-        """All that it has logged so far."""
+        """The whole log so far."""
         with self._news:
             return "\n".join(self._lines)
 
     def wait_for(self, pattern: str, seconds: float = _PATIENCE_SECONDS, *, since: int = 0) -> re.Match[str]:
-        """The first match of `pattern` in a line of its log, from line `since` on; raises ProgramError."""
+        """Wait for a line of the log, from line `since` on, that matches `pattern`; raises ProgramError after
+        `seconds`.
+        """
         expression = re.compile(pattern)
         with self._news:
             self._news.wait_for(lambda: self._ended or self._search(expression, since), seconds)
@@ -70,21 +72,21 @@ class Program:
         raise ProgramError(f"waiting for {pattern!r}, {self.name} {state}:\n" + "\n".join(self._lines[-20:]))
 
     def n_lines(self) -> int:
-        """The number of lines it has logged, for `wait_for(since=…)`."""
+        """The number of logged lines, for `wait_for(since=…)`."""
         with self._news:
             return len(self._lines)
 
     def lines(self, since: int) -> list[str]:
-        """What it has logged, from line `since` on."""
+        """The logged lines from line `since` on."""
         with self._news:
             return self._lines[since:]
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to this process alone."""
+        """Send a signal to this process only."""
         self.process.send_signal(number)
 
     def stop(self) -> int:
-        """Terminate it, kill it if that takes too long; returns its exit status."""
+        """Terminate the process, and kill it if that takes too long; returns its exit status."""
         self.process.tell_to_end()
         self.process.end_within(_STOP_SECONDS)
         self._reader.join()
@@ -111,7 +113,7 @@ def start_lead(
 ) -> tuple[Program, str]:
     """Start a lead and wait until it has loaded its model; returns it and its URL.
 
-    Its port is a free one unless `arguments` say which; `command` is that of `Program`.
+    The port is a free one unless `arguments` name one; `command` as in `Program`.
     """
     lead = Program("lead", "--port", "0", *arguments, command=command)
     try:
@@ -126,7 +128,7 @@ def start_lead(
 def start_back(
     url: str, *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
 ) -> Program:
-    """Start a back and wait until the lead at `url` has welcomed it; `command` is that of `Program`."""
+    """Start a back and wait until the lead at `url` has welcomed it; `command` as in `Program`."""
     back = Program("back", "--lead", url, *arguments, command=command)
     try:
         back.wait_for(r"drafting for ", seconds)
@@ -144,7 +146,7 @@ def split_cores(cores: Sequence[int]) -> tuple[str, str]:
 
 
 def free_port() -> int:
-    """A port that nothing listens on, below those that Linux gives to programs which ask for any port."""
+    """A free port below the ephemeral ports of Linux, so that no other program gets it by chance."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -153,7 +155,7 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class Usage:
-    """What processes hold together."""
+    """Resources of one or more processes."""
 
     megabytes: float = 0.0
     """Resident."""
@@ -165,7 +167,7 @@ class Usage:
 
 
 def usage_of(pid: int) -> dict[str, Usage]:
-    """What a process ("front") and its children hold, by the modules that they run."""
+    """Resources of a process ("front") and its children, by the modules that they run."""
     found: defaultdict[str, Usage] = defaultdict(Usage)
     try:
         front = psutil.Process(pid)

@@ -1,6 +1,6 @@
-"""A model, a front process and drafts around the real engine, whose own time is not counted.
+"""Stand-ins for model, front process and drafts around the real engine; their own time is subtracted.
 
-The engine between them is the real one: loop, engine, speculation, sampler, and its end of the pipe.
+Between them everything is real: loop, engine, speculation, sampler, and the engine's end of the pipe.
 """
 
 import random
@@ -38,10 +38,11 @@ class Shares:
 
 
 class Rows:
-    """Logits by position, peaked as a real model's are: some tokens whose probabilities follow Zipf's law.
+    """Logits by position, peaked like a real model's: some tokens have probabilities that follow Zipf's law.
 
-    Its exponent differs between positions, from hesitant to sure: min-p 0.05 leaves one token at every other.
-    All other tokens are far below. A few rows serve for all positions, in an order that does not repeat.
+    Its exponent varies with the position, from uncertain to certain: with min-p 0.05 every second position
+    has one token left. All other tokens are far below. A few rows serve all positions, in a sequence that
+    does not repeat.
     """
 
     def __init__(self, n_vocab: int, seed: int) -> None:
@@ -54,13 +55,13 @@ class Rows:
             row[likely] = 20 - rng.uniform(0.8, 8) * ranks
 
     def at(self, position: int) -> NDArray[np.float32]:
-        """The logits that choose the token at `position`, shape (n_vocab,)."""
+        """The logits for the token at `position`, shape (n_vocab,)."""
         row: NDArray[np.float32] = self._rows[self._order[position % len(self._order)]]
         return row
 
 
 class TimedSampler(Sampler):
-    """The engine's own sampler, timed."""
+    """The engine's sampler, timed."""
 
     def __init__(
         self, parameters: SamplingParameters, filters: Filters | None, history: Sequence[int], shares: Shares
@@ -81,7 +82,9 @@ class TimedSampler(Sampler):
 
 
 class ReplayTarget(Target):
-    """Copies prepared logits to where the engine reads them, as llama.cpp does at the end of a decode."""
+    """A target that copies prepared logits to the buffer that the engine reads, as llama.cpp does at the end
+    of a decode.
+    """
 
     def __init__(self, rows: Rows, n_vocab: int, n_batch: int, shares: Shares) -> None:
         self._rows = rows
@@ -102,16 +105,16 @@ class ReplayTarget(Target):
         return result
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """There is no cache."""
+        """Do nothing: there is no cache."""
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """There is no cache."""
+        """Do nothing: there is no cache."""
 
 
 class ReplayFront:
-    """The engine's own pipe, and at its other end a front that posts a draft after every step.
+    """The engine's real pipe, with a front at its other end that posts a draft after every step.
 
-    Of the drafted tokens a share of `accuracy` is right; with None there are no drafts.
+    The share `accuracy` of the drafted tokens is right; None: there are no drafts.
     """
 
     def __init__(self, truth: Sequence[int], accuracy: float | None, shares: Shares) -> None:
@@ -125,11 +128,11 @@ class ReplayFront:
         self._n_answered = 0
 
     def command(self, command: Command) -> None:
-        """Hand a command to the engine."""
+        """Send a command to the engine."""
         self._front.sendall(encode_line(command))
 
     def drain(self, wait: float | None) -> list[Command]:
-        """The engine reads its commands."""
+        """The commands that the engine has not read yet."""
         started = time.perf_counter()
         if self._accuracy is not None and self.n_committed > self._n_answered:
             self._n_answered = self.n_committed
@@ -141,7 +144,7 @@ class ReplayFront:
         return commands
 
     def send(self, *events: Event) -> None:
-        """The engine reports events."""
+        """Pass on the engine's events."""
         started = time.perf_counter()
         self._pipe.send(*events)
         sent = time.perf_counter()
@@ -153,7 +156,7 @@ class ReplayFront:
         self._shares.outside += time.perf_counter() - sent
 
     def close(self) -> None:
-        """Close both ends."""
+        """Close both ends of the pipe."""
         self._engine.close()
         self._front.close()
 

@@ -1,4 +1,4 @@
-"""The result of a part of the bench: rows, environment, files, and one line of JSON."""
+"""The output of a part of the benchmark: rows, environment, files, and one line of JSON."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from shared.errors import ConfigError
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options that all parts share."""
+    """Add the options that all parts share."""
     parser.add_argument(
         "--quick", action="store_true", help="end within two minutes, only to show that it runs"
     )
@@ -24,7 +24,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str], quick: Mapping[str, Any]
 ) -> argparse.Namespace:
-    """Parse; --quick replaces the defaults by those of `quick`; explicit options override them."""
+    """Parse the command line; --quick replaces the defaults by those in `quick`; explicit options override
+    them.
+    """
     settings = parser.parse_args(arguments)
     if settings.quick:
         parser.set_defaults(**quick)
@@ -38,7 +40,7 @@ def show(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Non
 
 
 def finish(part: str, rows: Sequence[Mapping[str, Any]], arguments: argparse.Namespace, **more: Any) -> None:
-    """Write the files asked for; the last line printed is the result as one JSON object."""
+    """Write the requested files, then print the result as one JSON object in the last line."""
     result = {"bench": part, "command": shlex.join(sys.argv), "environment": environment(), **more}
     line = json.dumps(rounded({**result, "rows": list(rows)}))
     if arguments.json:

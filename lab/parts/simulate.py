@@ -1,12 +1,12 @@
-"""`python -m bench simulate`: what backs would give, on machines and networks that are not here.
+"""`python -m bench simulate`: the gain from backs, on machines and networks that are not available here.
 
-The lead's scheduler and speculation are the real ones; steps, backs and network only take simulated time. So
-it says how well the lead decides for given times, not what the times are: feed it with measured ones.
+The lead's scheduler and speculation are real; steps, backs and the network only take simulated time. The
+simulation therefore tests the lead's decisions for given times, not the times: use measured ones.
 
     python -m bench simulate                                       gains, and the policy against depths
     python -m bench simulate --step-ms steps.json --draft-ms 12    your own pair
     python -m bench simulate --constant explore_every=64           the same with another value
-    python -m bench simulate --devices                             GPUs that are not here, published T(n)
+    python -m bench simulate --devices                             GPUs by their published T(n)
 
 steps.json maps n to milliseconds, as `step_ms` of `GET /v1/speculation` does.
 """
@@ -44,7 +44,9 @@ Rows = list[dict[str, Any]]
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for a bad table."""
+    """Simulate, print tables, and one JSON object in the last line. Raises ConfigError for an
+    invalid table.
+    """
     options = _parser().parse_args(arguments)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     run = Run(n_tokens, options.jobs, changed(options.constant))
@@ -57,14 +59,14 @@ def main(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`n_jobs` processes; 0: one per core."""
+    """How to simulate, with these constants in `n_jobs` processes; 0: one per core."""
 
     n_tokens: int
     n_jobs: int
     constants: SpeculationConstants
 
     def contest(self, cells: Sequence[Cell], ways: Sequence[Way]) -> list[Result]:
-        """See `contest`; in all cells with these constants."""
+        """Call `contest` with these constants in all cells."""
         return contest([replace(cell, constants=self.constants) for cell in cells], ways, self.n_jobs)
 
 
@@ -107,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def changed(settings: Sequence[str]) -> SpeculationConstants:
-    """The defaults but for `NAME=VALUE` each. Raises ConfigError."""
+    """The default constants with the changes given as `NAME=VALUE`. Raises ConfigError."""
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -141,7 +143,7 @@ def _chance(text: str) -> float:
 
 
 def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], run: Run) -> Rows:
-    """What would I gain?"""
+    """The gains from backs for a pair of models."""
     axes = [(pair, rtt, n) for pair in pairs for rtt in rtts_ms for n in n_backs]
     cells = [pair.cell(rtt / 1000, n, run.n_tokens) for pair, rtt, n in axes]
     results = run.contest(cells, (OFF, ADAPTIVE, BOUND[0]))
@@ -210,7 +212,10 @@ def _places(places: Sequence[DraftPlace], run: Run) -> Rows:
 
 
 def placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], run: Run) -> dict[str, Any]:
-    """A row: over no drafts by place; `sync`: in the engine, at the best fixed depth."""
+    """A row: speed-up over no drafts for each place of the draft model.
+
+    `sync`: in the engine, at the best fixed depth.
+    """
     cells = {each.name: each.cell(hardware, acceptance, run.n_tokens) for each in places}
     rates = _to_alone(hardware, {name: cell for name, cell in cells.items() if cell}, run)
     token_s = places[0].engine_token(hardware)
@@ -223,7 +228,7 @@ def placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], 
 
 
 def without_gain_of(hardware: Hardware, run: Run) -> dict[str, Any]:
-    """A row: over no drafts, by what does not pay."""
+    """A row: speed-up over no drafts for kinds of drafts that do not pay."""
     return {
         "device": hardware.title,
         **_to_alone(hardware, without_gain(hardware, run.n_tokens), run),

@@ -1,4 +1,4 @@
-"""`python -m lab.parts.smoke`: does the installed llama.cpp compute on this machine? Exit status 0 if so.
+"""`python -m lab.parts.smoke`: whether the installed llama.cpp computes on this machine; exit status 0 if so.
 
 A build with GCC 11 or 12 for a CPU with AMX crashes at the first quantized decode, and pip may have such a
 build in its cache from an earlier, plain installation.

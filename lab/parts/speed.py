@@ -1,7 +1,7 @@
 """`python -m bench speed`: tokens/s by policy, depth, draft cost, temperature, backs and clients.
 
-Real processes, the lead on its cores and the backs on theirs. Every way of a configuration answers the same
-prompts in turns with the baseline, a lead without a back; prompts are fresh in each repeat.
+Real processes, with the lead and the backs on separate cores. Every way of a configuration answers the same
+prompts in turns with the baseline, a lead without a back; each repeat has new prompts.
 """
 
 import argparse
@@ -52,7 +52,7 @@ _QUICK = {
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One cell of the grid; all policies run in each."""
+    """One cell of the grid; all policies are measured in each."""
 
     target: str
     cost: str
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
-    """All cells; without a back, draft models are not varied."""
+    """Yield all cells; without a back, draft models are not varied."""
     for target, cost, temperature, n_backs, n_clients in itertools.product(
         settings.targets, settings.draft_costs, settings.temperatures, settings.backs, settings.clients
     ):

@@ -1,4 +1,4 @@
-"""The ways to answer that the bench compares: policies of the lead, and llama-server."""
+"""The ways of answering that the benchmark compares: policies of the lead, and llama-server."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ _PATH = "/v1/speculation"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the lead uses drafts; `depth` is that of sync and fixed, and the maximum of adaptive."""
+    """How the lead uses drafts. `depth`: the depth of sync and fixed, and the maximum of adaptive."""
 
     name: str
     depth: int | None = None
@@ -60,7 +60,7 @@ def counters(http: httpx.Client) -> dict[str, Any]:
 
 
 def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str | None = None) -> Way:
-    """The lead under `policy`, which is chosen before every prompt."""
+    """A way of answering: the lead under `policy`, which is set before every prompt."""
 
     def answer(question: ChatQuestion) -> MeasuredAnswer:
         choose(http, policy)
@@ -77,7 +77,7 @@ def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str
 
 
 def at_once(way: Way, n_clients: int) -> Way:
-    """So many clients ask at the same time, each in words of its own; measured is what they got together."""
+    """A way with `n_clients` concurrent clients, each with a different prompt; measures their total."""
 
     def answer(question: ChatQuestion) -> MeasuredAnswer:
         questions = [replace(question, text=f"{i}. {question.text}") for i in range(n_clients)]
@@ -98,14 +98,14 @@ def at_once(way: Way, n_clients: int) -> Way:
 
 
 def baseline(http: httpx.Client, sampling: Sampling) -> Way:
-    """The lead without drafts and without a connected back."""
+    """The baseline: the lead without drafts and without a connected back."""
     return policy_way(http, sampling, OFF, BASELINE)
 
 
 def lead_ways(
     http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
 ) -> list[Way]:
-    """The named policies; sync and fixed at each depth. Raises ConfigError for an unknown name."""
+    """Ways for the named policies; sync and fixed at each depth. Raises ConfigError for an unknown name."""
     ways = []
     for name in policies:
         if name in {"sync", "fixed"}:
@@ -120,7 +120,7 @@ def lead_ways(
 
 
 def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") -> list[Way]:
-    """llama-server alone and with drafts of each length; `where` is appended to their names."""
+    """Ways for llama-server, alone and with drafts of each length; `where` is appended to their names."""
 
     def way(depth: int, peer: Peer) -> Way:
         name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"

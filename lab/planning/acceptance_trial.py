@@ -1,4 +1,4 @@
-"""How often drafters know the target's next token, and how long they take for one."""
+"""Measures how often drafters guess the target's next token, and how long a guess takes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ _WHOLE_PROMPT = 1 << 30
 
 @dataclass(slots=True)
 class DraftTrial:
-    """One drafter's guesses of the next token, and the seconds of its rounds with one token."""
+    """The guesses of one drafter, and the seconds of its rounds with one token."""
 
     n_right: int = 0
     n_positions: int = 0
@@ -29,7 +29,7 @@ class DraftTrial:
 
     @property
     def token_s(self) -> float:
-        """Seconds of a round; 0 before any."""
+        """Mean seconds of a round; 0 if there was none."""
         return median(self.seconds) if self.seconds else 0.0
 
 
@@ -59,13 +59,15 @@ class AcceptanceTrial:
 
     @property
     def choose_s(self) -> float:
-        """Seconds that it takes to choose a token from the target's logits; 0 before any."""
+        """Mean seconds to sample a token from the target's logits; 0 if there was none."""
         return median(self._choosing) if self._choosing else 0.0
 
     def run(
         self, prompts: Sequence[Sequence[int]], sampling: SamplingParameters, n_each: int, max_seconds: float
     ) -> None:
-        """At most `n_each` tokens after each of `prompts`, none of which is empty, in about `max_seconds`."""
+        """Generate up to `n_each` tokens after each of `prompts` (none may be empty), within about
+        `max_seconds` in all.
+        """
         until = self._clock() + max_seconds
         for number, prompt in enumerate(prompts):
             if self._is_over(until):

@@ -1,4 +1,4 @@
-"""Where the draft model may run, and how fast each such arrangement will be: simulated from measurements."""
+"""Possible places of the draft model, and the speed of each arrangement, simulated from measurements."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,9 +41,9 @@ _FASTER, _LESS_RIGHT = 4.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """`n` equal ones beside the lead's, each with a back. `speed`: relative to this machine's.
+    """`n` equal machines beside the lead's, each with a back. `speed`: relative to this machine.
 
-    differ: each runs another draft model that is as often right and as fast, instead of the same one.
+    differ: each runs a different draft model, equally often right and equally fast, instead of the same one.
     """
 
     n: int = 1
@@ -54,9 +54,9 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """One way to run the models. `split`, `elsewhere`: where backs run; a forecast needs SplitTimes.
+    """One way to distribute the models. `split`, `elsewhere`: where backs run; a forecast needs SplitTimes.
 
-    `draft_model` names what drafts, where there are several.
+    `draft_model` is the draft model's name, if there are several.
     """
 
     kind: Kind
@@ -66,18 +66,20 @@ class Arrangement:
 
     @property
     def differs(self) -> bool:
-        """Whether other draft models than the one that was measured draft, too."""
+        """Whether other draft models than the measured one draft, too."""
         return self.elsewhere is not None and self.elsewhere.differ
 
     @property
     def place(self) -> tuple[Kind, tuple[int, ...], "Machines | None"]:
-        """Where it drafts."""
+        """Where the arrangement drafts, as a key for comparison."""
         return self.kind, self.split.back_cpus if self.split else (), self.elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedForecast:
-    """Tokens per second of one client; `low` and `high` at the ends of the acceptance's interval."""
+    """Tokens per second of one client; `low` and `high` at the ends of the acceptance's confidence
+    interval.
+    """
 
     arrangement: Arrangement
     tokens_per_second: float
@@ -86,7 +88,7 @@ class SpeedForecast:
 
 
 def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrangement]:
-    """All that are possible, those with the fewest parts first."""
+    """All possible arrangements, those with the fewest parts first."""
     drafters, name = pair.engine.drafters, pair.draft_model
     found = [Arrangement("none")]
     if MTP in drafters:
@@ -99,7 +101,7 @@ def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrange
 
 
 def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
-    """`acceptance` of the drafter: None for what was measured."""
+    """Simulate the speed of an arrangement. `acceptance`: of the drafter; None: the measured one."""
     if arrangement.kind == "none":
         rate = tokens_per_second(Cell(_steps(engine.steps, engine), n_tokens=_N_TOKENS), "off")
         return SpeedForecast(arrangement, rate, rate, rate)
@@ -113,12 +115,14 @@ def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | 
 
 
 def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
-    """The fastest on this machine, or an earlier one that is nearly as fast."""
+    """The fastest arrangement on this machine, or an earlier one that is nearly as fast."""
     return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
 
 
 def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """With backs on other machines, as few as do, if that is faster than the best on this one."""
+    """The smallest arrangement with backs on other machines that beats the best on this machine; None if
+    there is none.
+    """
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
     remote = [each for each in remote if not each.arrangement.differs]
     minimum = best(forecasts).tokens_per_second * (1 + _MARGIN)
@@ -127,7 +131,7 @@ def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None
 
 
 def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
-    """The draft model for each place: the fastest, or an earlier one that is nearly as fast."""
+    """The best draft model for each place: the fastest, or an earlier one that is nearly as fast."""
     places = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:
         if each.arrangement.draft_model and not each.arrangement.differs:
@@ -136,7 +140,9 @@ def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
 
 
 def gains_of_more(forecasts: Sequence[SpeedForecast]) -> list[tuple[SpeedForecast, SpeedForecast]]:
-    """Of backs elsewhere, with one draft model or with several, each number with the next one asked for."""
+    """Pairs of forecasts with backs elsewhere: each number of backs and the next larger one that was asked
+    for.
+    """
     found = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:
         if machines := each.arrangement.elsewhere:
@@ -148,7 +154,9 @@ def gains_of_more(forecasts: Sequence[SpeedForecast]) -> list[tuple[SpeedForecas
 
 @dataclass(frozen=True, slots=True)
 class FasterModel:
-    """What a back would give with another draft model: it takes `token_s`, less, and is less often right."""
+    """The speed that a back would give with a faster draft model, which takes `token_s` seconds and is right
+    less often.
+    """
 
     slow: SpeedForecast
     slow_acceptance: float
@@ -158,7 +166,10 @@ class FasterModel:
 
 
 def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | None) -> FasterModel | None:
-    """None where backs are fast enough, or would gain little. acceptance: as for `forecast`."""
+    """A faster draft model to suggest; None if backs are fast enough or would gain little.
+
+    acceptance: as for `forecast`.
+    """
     machines, drafter = slow.arrangement.elsewhere, engine.drafters.get(DRAFT_MODEL)
     if machines is None or drafter is None:
         return None
@@ -174,7 +185,7 @@ def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | N
 
 
 def other_models_pay(forecasts: Sequence[SpeedForecast]) -> bool:
-    """Whether further backs give more with draft models of their own than with the same one."""
+    """Whether further backs gain more with different draft models than with the same one."""
     gains = {False: 1.0, True: 1.0}
     for fewer, more in gains_of_more(forecasts):
         gain, differs = more.tokens_per_second / fewer.tokens_per_second, more.arrangement.differs
@@ -183,7 +194,7 @@ def other_models_pay(forecasts: Sequence[SpeedForecast]) -> bool:
 
 
 def n_machines(forecast: SpeedForecast) -> int:
-    """Beside the lead's."""
+    """The number of machines beside the lead's."""
     return forecast.arrangement.elsewhere.n if forecast.arrangement.elsewhere else 0
 
 
@@ -228,6 +239,6 @@ def _steps(measured: Mapping[int, float], engine: EngineTimes) -> StepTable:
 
 
 def tokens_per_second(cell: Cell, policy: PolicyName) -> float:
-    """Tokens per second, the mean of some texts."""
+    """Tokens per second: the mean of some simulated texts."""
     outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
     return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)

@@ -1,4 +1,4 @@
-"""`lead plan --device NAME`: what to expect of hardware that is not here, simulated from published T(n)."""
+"""`lead plan --device NAME`: expected speed on hardware that is not here, simulated from published T(n)."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ _COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it
 
 @dataclass(frozen=True, slots=True)
 class PlaceForecast:
-    """Tokens per second of one client with a draft model at `place`, by how often it is right."""
+    """Tokens per second of one client with a draft model at `place`, by acceptance."""
 
     place: DraftPlace
     token_s: float
@@ -38,13 +38,15 @@ class PlaceForecast:
 
     @property
     def middle(self) -> float:
-        """An acceptance that is usual for such a draft model."""
+        """Tokens per second at an acceptance that is usual for such a draft model."""
         return list(self.rates)[len(self.rates) // 2]
 
 
 @dataclass(frozen=True, slots=True)
 class SecondBack:
-    """Gains over one back at `place`: with the same draft model, and with another that is as often right."""
+    """Gains over one back at `place`: with the same draft model, and with a different one that is right
+    equally often.
+    """
 
     place: PlaceForecast
     same: float
@@ -53,7 +55,7 @@ class SecondBack:
 
 @dataclass(frozen=True, slots=True)
 class HardwarePlan:
-    """What a target on `hardware` gives alone and with drafts, in tokens per second."""
+    """Tokens per second of a target on `hardware`, alone and with drafts."""
 
     hardware: Hardware
     alone: float
@@ -130,7 +132,7 @@ class HardwarePlan:
 
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
-    """One plan for each kind of weights of which T(n) is known; `machines` as for `simulate_plan`."""
+    """One plan for each type of weights whose T(n) is known; `machines` as for `simulate_plan`."""
 
     plans: Sequence[HardwarePlan]
     machines: Machines
@@ -146,9 +148,9 @@ class HardwareReport:
 def simulate_plan(
     hardware: Hardware, machines: Machines, acceptance: float | None, simulate_cells: SimulateCells
 ) -> HardwarePlan:
-    """machines: how far away backs are, and how fast in comparison with usual ones.
+    """Simulate a plan. `machines`: round-trip times of backs, and their speed relative to the usual one.
 
-    acceptance: of every draft model; None: those that are usual.
+    acceptance: of every draft model; None: usual values.
     """
     cells = {
         (place, right): _there(cell, hardware, machines)
@@ -196,7 +198,7 @@ def _second(
 
 
 def rate_of(cell: Cell) -> float:
-    """Tokens per second."""
+    """Tokens per second of a simulated cell."""
     return tokens_per_second(cell, "adaptive" if cell.backs or cell.inline else "off")
 
 

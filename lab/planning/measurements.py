@@ -1,4 +1,4 @@
-"""What is measured on this machine, to predict speeds from it."""
+"""Measurements on this machine from which speeds are predicted."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,9 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceRate:
-    """How often the next token of a drafter is the target's: `n_right` of `n_positions`, at least one."""
+    """The share of a drafter's guesses of the next token that are right: `n_right` of `n_positions`, at least
+    one.
+    """
 
     n_right: int
     n_positions: int
@@ -21,7 +23,7 @@ class AcceptanceRate:
         return self.n_right / self.n_positions
 
     def interval(self) -> tuple[float, float]:
-        """(low, high) with a confidence of 95 % if positions are independent: Wilson's score interval."""
+        """(low, high) with a confidence of 95 %, if positions are independent: Wilson's score interval."""
         n, p = self.n_positions, self.value
         centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
@@ -30,9 +32,10 @@ class AcceptanceRate:
 
 @dataclass(frozen=True, slots=True)
 class DrafterTimes:
-    """A drafter inside the engine: seconds of a round of one token, of which `outside_s` are not the decode.
+    """Seconds of a round of one token of a drafter in the engine, of which `outside_s` are spent outside the
+    decode.
 
-    `slope`: each further token in the batch takes that part of the first one's time.
+    `slope`: each further token of a batch takes this share of the first one's time.
     """
 
     token_s: float
@@ -43,9 +46,9 @@ class DrafterTimes:
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """The target on all cores: T(n) in seconds, choosing included; drafters by their source.
+    """The target on all cores: T(n) in seconds, sampling included; drafters by their source.
 
-    settling: as `StepCost.settling` of a GPU; empty on a CPU, where a change of width costs nothing.
+    settling: as `StepCost.settling` of a GPU; empty on a CPU, where a change of the batch size costs nothing.
     """
 
     steps: Mapping[int, float]
@@ -58,7 +61,7 @@ class EngineTimes:
 
 @dataclass(frozen=True, slots=True)
 class CoreSplit:
-    """Lead and back on cores of their own. back_on_cpu: unlike the lead, which has a GPU."""
+    """Lead and back on separate cores. back_on_cpu: the back is on the CPU, while the lead has a GPU."""
 
     lead_cpus: tuple[int, ...]
     back_cpus: tuple[int, ...]
@@ -67,9 +70,9 @@ class CoreSplit:
 
 @dataclass(frozen=True, slots=True)
 class SplitTimes(CoreSplit):
-    """Alone, a step takes `steps` and a decode of the draft model `token_s`.
+    """Seconds of a step (`steps`) and of a draft decode (`token_s`), each alone.
 
-    While the other computes, they take `lead_factor` and `back_factor` times as long.
+    While both compute, they take `lead_factor` and `back_factor` times as long.
     """
 
     steps: Mapping[int, float]
@@ -80,7 +83,7 @@ class SplitTimes(CoreSplit):
 
 @dataclass(frozen=True, slots=True)
 class PairTimes:
-    """The target with one draft model; `draft_model` names it where there are several."""
+    """The target with one draft model; `draft_model` is its name if there are several."""
 
     engine: EngineTimes
     splits: Sequence[SplitTimes] = ()
@@ -88,9 +91,10 @@ class PairTimes:
 
 
 def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
-    """With means of T(n): the target is the same for each draft model, and so are its steps on a CPU.
+    """The pairs with T(n) replaced by the mean over all pairs: on a CPU the target's steps do not depend on
+    the draft model.
 
-    On a GPU a draft model takes memory of the target's layers.
+    On a GPU they do, as a draft model takes memory from the target's layers.
     """
     if any(pair.engine.is_offloaded for pair in pairs):
         return list(pairs)
@@ -114,6 +118,6 @@ def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
 
 
 def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """Of the sizes that all have."""
+    """The mean table of T(n), for the sizes that all tables have."""
     common = set.intersection(*map(set, measured))
     return {n: fmean(each[n] for each in measured) for n in sorted(common)}

@@ -1,4 +1,4 @@
-"""A process on cores of its own: a process is pinned once, and llama.cpp's threads with it."""
+"""A process pinned to given cores. Pinning applies to a whole process, with llama.cpp's threads."""
 
 import contextlib
 import multiprocessing
@@ -15,10 +15,10 @@ from shared.lifeline import end_with
 
 @contextlib.contextmanager
 def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor]:
-    """One process that runs on `cores` (None: wherever this one may), for one call after the other.
+    """A process that runs on `cores` (None: all of this process's), for one call at a time.
 
-    It ends with the context, even in the middle of a call, and at once if this process ends in any other way.
-    Raises ConfigError if it may not run there, or has died.
+    It ends with the context, even during a call, and at once if this process ends in any other way. Raises
+    ConfigError if it may not run there, or has died.
     """
     executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     pid = None

@@ -1,4 +1,4 @@
-"""`lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
+"""The program `lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -55,7 +55,7 @@ _BEGINNINGS = (
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C."""
+    """Run `lead plan`. Exits with status 1 and a message on failure, 130 after Ctrl-C."""
     settings = PlanSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     if not settings.hardware:
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def plan(settings: PlanSettings) -> PlanReport:
-    """Measure for some seconds; raises DuoError."""
+    """Measure for some seconds and predict; raises DuoError."""
     busy = cpus.load_average()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     variants = settings.with_each_draft()
@@ -106,7 +106,7 @@ def plan(settings: PlanSettings) -> PlanReport:
 
 
 def simulated(settings: PlanSettings) -> HardwareReport:
-    """Of hardware that is not here."""
+    """Simulate hardware that is not here."""
     plans, machines = [], settings.machines[0]
     with ExitStack() as stack:
         n = min(len(cpus.usable()), _MAX_SIMULATORS)
@@ -125,7 +125,7 @@ def simulated(settings: PlanSettings) -> HardwareReport:
 def measure_pair(
     name: str, load: Load, cores: Sequence[int], sampling: SamplingParameters, texts: Sequence[str]
 ) -> PairTimes:
-    """The target with one draft model; raises DuoError."""
+    """Measure the target with one draft model; raises DuoError."""
     with pinned_process(_pinned(cores)) as process:
         say(f"measuring the model{f' with {name}' if name else ''} on all cores …")
         engine = process.submit(measure_engine, load, sampling, texts).result()
@@ -138,7 +138,7 @@ def measure_pair(
 
 
 def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
-    """What tells the draft models apart; empty where there is only one."""
+    """Short distinct names of the draft models; empty if there is only one."""
     if len(variants) == 1:
         return [""]
     paths = [Path(str(each.drafting.draft_model or each.drafting.hf_repo_draft)) for each in variants]
@@ -147,7 +147,7 @@ def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
 
 
 def load_command(settings: LeadSettings, n_cores: int) -> Load:
-    """On all cores; raises DuoError."""
+    """Load options for all cores; raises DuoError."""
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
     return settings.load_command(settings.model_path(lambda: False))
@@ -156,7 +156,7 @@ def load_command(settings: LeadSettings, n_cores: int) -> Load:
 def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> list[str]:
     """Questions in the model's chat template, or beginnings of texts for a model without one.
 
-    Raises ConfigError if the template that was chosen is invalid.
+    Raises ConfigError if the chosen template is invalid.
     """
     if chosen_template is None and vocabulary.info.chat_template is None:
         return list(_BEGINNINGS)
@@ -169,7 +169,7 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
 
 
 def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> list[CoreSplit]:
-    """The sensible ones, fewest cores for the back first; none of one core.
+    """The sensible divisions of the cores, fewest cores for the back first; empty for one core.
 
     A lead on a GPU needs one core.
     """
@@ -185,7 +185,7 @@ def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> lis
 
 
 def measure_split(split: CoreSplit, load: Load) -> SplitTimes:
-    """Lead and back each alone, then at the same time; raises DuoError."""
+    """Time lead and back separately, then simultaneously; raises DuoError."""
     assert load.draft
     target = _with_threads(load.options, len(split.lead_cpus))
     draft = load.draft.model_copy(
@@ -221,7 +221,10 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """What could not be measured, what may be wrong, and what does not count. `busy`: `cpus.load_average`."""
+    """Sentences about what could not be measured, may be wrong, or is not included.
+
+    `busy`: `cpus.load_average`.
+    """
     found = []
     if not engine.speculates:
         found.append("This model's recurrent states cannot be kept, so nothing can be drafted for it.")

@@ -1,4 +1,4 @@
-"""What `lead plan` says: words, a table and commands; or one JSON object."""
+"""The output of `lead plan`: sentences, a table and commands; or one JSON object."""
 
 import json
 import shlex
@@ -39,10 +39,10 @@ _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """`commands` are those of each forecast; `remarks` say what could not be measured or is not counted.
+    """`commands`: those of each forecast; `remarks`: what could not be measured or is not included.
 
-    texts: the prompts with which drafts were tried. acceptance: what was given in place of that. faster: what
-    might take the place of slow draft models.
+    texts: the prompts with which drafts were tried. acceptance: the given value, in place of a measured one.
+    faster: a suggestion to replace slow draft models.
     """
 
     pairs: Sequence[PairTimes]
@@ -168,7 +168,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int, gap: int = 0) -> str:
 
 
 def describe(arrangement: Arrangement) -> str:
-    """Unlike that of any other arrangement of the same plan."""
+    """A name of the arrangement that is unique within a plan."""
     name = arrangement.draft_model
     return f"{_place(arrangement)}: {name}" if name else _place(arrangement)
 
@@ -216,7 +216,7 @@ def _ms(seconds: float) -> str:
 
 
 def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
-    """In the order in which to run them; `settings` as they were given."""
+    """The commands that start an arrangement, in the order to run them; `settings` as given by the user."""
     lead = ["lead", *_changed(settings.source), *_changed(settings.compute)]
     threads = ["--cpus", settings.cpus] if settings.cpus else []
     if settings.compute.threads or not settings.cpus:
@@ -234,7 +234,7 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
 
 
 def draft_model_words(settings: LeadSettings) -> list[str]:
-    """The draft model that was named, for `--draft-model` or for `--back`, as options of `back`."""
+    """The options of `back` for the draft model that was given with `--draft-model` or `--back`."""
     drafting, own_back = settings.drafting, settings.own_back
     if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
         return ["--hf-repo", repository]

@@ -1,4 +1,4 @@
-"""The settings of `lead plan`: those of the lead, and what to assume."""
+"""The settings of `lead plan`: those of the lead, and assumptions."""
 
 import dataclasses
 import re
@@ -73,7 +73,9 @@ def _checked(read: Callable[[str], object]) -> AfterValidator:
 
 
 class ComparisonSettings(LeadSettings):
-    """A lead with one draft model or another: `draft_models` are all of them, `drafting` has the first."""
+    """The settings of a lead with one of several draft models: `draft_models` has all of them, `drafting` the
+    first.
+    """
 
     defaults: ClassVar = {"log_level": "warning"}
 
@@ -82,7 +84,7 @@ class ComparisonSettings(LeadSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Those of the lead, but that `draft_model` may be given several times."""
+        """The options of the lead, except that `draft_model` may be given several times."""
         found = super().options()
         several = found.pop("draft_models")
         several.description = (
@@ -92,7 +94,7 @@ class ComparisonSettings(LeadSettings):
 
     @classmethod
     def from_options(cls, **values: Any) -> Self:
-        """`draft_model`: paths, separated by commas or in a list."""
+        """Make settings of option values. `draft_model`: paths, separated by commas or in a list."""
         if given := values.get("draft_model"):
             paths = _PATHS.validate_python(given)
             values |= {"draft_model": paths[0], "draft_models": paths}
@@ -105,7 +107,7 @@ class ComparisonSettings(LeadSettings):
         return self
 
     def with_each_draft(self) -> Sequence[Self]:
-        """Copies with one draft model each, also one that was named for a back; without any, one copy.
+        """Copies with one draft model each, including one given for a back; a single copy if there is none.
 
         The demo's target has the demo's draft model.
         """
@@ -172,7 +174,7 @@ class PlanSettings(ComparisonSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Those of a comparison; `device` may also be hardware that is not here."""
+        """The options of a comparison; `device` may also name hardware that is not here."""
         found = super().options()
         found["device"] = copy(found["device"])
         found[
@@ -193,7 +195,7 @@ class PlanSettings(ComparisonSettings):
 
     @property
     def hardware(self) -> list[Hardware]:
-        """What is simulated because it is not here; empty: this machine is measured."""
+        """The hardware to simulate; empty: measure this machine."""
         return [each for name in self.model_options.device for each in hardware_named(name)]
 
     @property
@@ -202,6 +204,6 @@ class PlanSettings(ComparisonSettings):
 
     @property
     def machines(self) -> list[Machines]:
-        """All combinations, the fewest first; several also with different draft models."""
+        """All combinations, smallest first; those of several machines also with different draft models."""
         axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed), (False, True)
         return [Machines(*each) for each in product(*axes) if each[0] > 1 or not each[-1]]

@@ -1,6 +1,6 @@
-"""What is measured where the models are loaded: in a process that is pinned to the cores in question.
+"""Measurements in the process that loads the models, which is pinned to the cores in question.
 
-Whatever these functions load stays loaded in that process, so that two of them can be timed at the same time.
+A loaded model stays loaded in that process, so that two processes can be timed simultaneously.
 """
 
 import functools
@@ -32,7 +32,7 @@ _REPEATS = 5
 
 
 def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str]) -> EngineTimes:
-    """T(n) of the target, and what may draft inside the engine. Raises ModelLoadError."""
+    """Measure T(n) of the target, and the drafters inside the engine. Raises ModelLoadError."""
     planned = planned_source(load) or planned_source(load.model_copy(update={"draft": None}))
     load = choose_attention(place_draft_model(load))  # as the lead will
     load_mtp = planned is not None and planned.load_mtp
@@ -108,7 +108,7 @@ def measure_steps(
     n_repeats: int = _REPEATS,
     max_seconds: float = _SPLIT_SECONDS,
 ) -> dict[int, float]:
-    """T(n) of a model in seconds. Raises ModelLoadError."""
+    """T(n) of a model in seconds, by n. Raises ModelLoadError."""
     model, cost = _loaded(path, options), StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
@@ -117,7 +117,7 @@ def measure_steps(
 
 
 def measure_token(load: LoadDraft) -> float:
-    """Seconds of a draft model's decode of one token. Raises ModelLoadError."""
+    """Seconds in which a draft model decodes one token. Raises ModelLoadError."""
     choose_threads(load, _loaded(load.model, load.options))
     return measure_steps(load.model, load.options, [1])[1]
 

@@ -1,1 +1,1 @@
-"""A discrete-event model of a lead and its backs; the engine's scheduler and speculation in it are real."""
+"""A discrete-event simulation of a lead and its backs, with the real scheduler and speculation."""

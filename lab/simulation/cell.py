@@ -23,11 +23,11 @@ _N_WARM_UP = 64
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`n_clients` ask for texts of `n_text` tokens, one after the other, until each has `n_tokens`.
+    """`n_clients` request texts of `n_text` tokens, one after the other, until each client has `n_tokens`.
 
-    `lookup` makes a drafter inside the lead that takes no time, for a text.
-    `inline`: a draft model in the lead's engine. `seed` is of the texts and the times of steps.
-    `contention`: the backs run on the lead's machine.
+    `lookup` makes, for a text, a drafter in the lead that takes no time. `inline`: a draft model in the
+    lead's engine. `seed`: of the texts and of the times of steps. `contention`: the backs run on the lead's
+    machine.
     """
 
     steps: StepTable
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class CellOutcome:
-    """The sum over all clients, after the warm-up."""
+    """Totals over all clients, after the warm-up."""
 
     tokens_per_second: float
     tokens_per_step: float

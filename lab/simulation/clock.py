@@ -1,4 +1,4 @@
-"""Simulated time, and messages under way in it."""
+"""Simulated time, and messages in transit."""
 
 import heapq
 import math
@@ -11,9 +11,9 @@ Compute = Callable[[float, Callable[[], None]], None]
 
 
 class VirtualClock:
-    """Events happen in the order of their times, then in the order in which they were scheduled.
+    """Runs events in the order of their times, then in the order in which they were scheduled.
 
-    `now` is seconds since the beginning.
+    `now`: seconds since the beginning.
     """
 
     def __init__(self) -> None:
@@ -27,21 +27,23 @@ class VirtualClock:
         heapq.heappush(self._events, (self.now + seconds, self._n_asked, call))
 
     def run(self, finished: Callable[[], bool]) -> None:
-        """Let time pass until `finished`; RuntimeError if nothing is left to happen before."""
+        """Advance the time until `finished` returns True; raises RuntimeError if no event is left before
+        that.
+        """
         while not finished():
             if not self._events:
                 raise RuntimeError("nothing is left to happen")
             self._proceed()
 
     def pass_until(self, now: float) -> None:
-        """Let everything happen that is due by then."""
+        """Run all events that are due by then."""
         while self.next_at <= now:
             self._proceed()
         self.now = now
 
     @property
     def next_at(self) -> float:
-        """When something happens next; infinite: never."""
+        """The time of the next event; infinite if there is none."""
         return self._events[0][0] if self._events else math.inf
 
     def _proceed(self) -> None:
@@ -50,9 +52,9 @@ class VirtualClock:
 
 
 class Link(Generic[Payload]):
-    """One direction of a connection: messages arrive in order, each some time after it was sent.
+    """One direction of a connection: messages arrive in order, after a delay.
 
-    Each message takes the wire for `message_s` and is then under way for `delay_s`.
+    Each message occupies the wire for `message_s` seconds and then travels for `delay_s`.
     """
 
     def __init__(

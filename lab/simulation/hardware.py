@@ -1,7 +1,7 @@
-"""T(n) of real devices, measured or published, for simulations of hardware that is not here.
+"""T(n) of real devices, measured or published, to simulate hardware that is not here.
 
-Figures of a few threads in other words: n tokens in a step over the tokens per second of llama-bench or
-llama-batched-bench. What nobody has published is assumed, and named so.
+From published results: n tokens in a step over the tokens per second of llama-bench or llama-batched-bench.
+Unpublished values are assumed, and marked as such.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,11 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A target of these `weights` on `name`. `source`: of T(n). `assumed`: what of it nobody has measured.
+    """A target with these `weights` on the device `name`. `source`: of T(n).
 
-    draft_1b_s, draft_8b_s: of a token of such a draft model in the engine, all assumed but for the H200's;
-    None: it does not fit. host: the engine's own time on such a machine, elsewhere as on the one here.
+    `assumed`: which values nobody has measured. draft_1b_s, draft_8b_s: seconds per token of such a draft
+    model in the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time on
+    such a machine; elsewhere that of this machine.
     """
 
     name: str
@@ -134,5 +135,5 @@ NAMES = tuple(dict.fromkeys(each.name for each in HARDWARE))
 
 
 def hardware_named(name: str) -> list[Hardware]:
-    """Those with this name; empty if there is none."""
+    """All hardware with this name; empty if there is none."""
     return [each for each in HARDWARE if each.name == name]

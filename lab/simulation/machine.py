@@ -1,4 +1,4 @@
-"""Simulated machines: how long the lead's steps take, alone and while backs on its machine compute."""
+"""Simulated machines: the duration of the lead's steps, alone and while backs on its machine compute."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,22 +10,24 @@ LEAD = "lead"
 
 
 class Steps(Protocol):
-    """How long the steps of a lead take: see `StepTable`."""
+    """The duration of a lead's steps: see `StepTable`."""
 
     @property
     def settling(self) -> tuple[float, ...]:
-        """How much longer steps take that have another size than the one before: the first, the second, …."""
+        """Seconds by which the first step after a change of the batch size takes longer, then the
+        second, ….
+        """
 
     def seconds(self, n: int) -> float:
-        """Of a steady step with n tokens."""
+        """Seconds of a step with n tokens, in a series of equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
     """T(n) of a lead.
 
-    `points`: (n, seconds), n ascending from 1; straight lines between them and beyond the last. `settling`:
-    how much longer the first step takes that has another size than the one before, then the second, ….
+    `points`: (n, seconds), n ascending from 1; linear between them and beyond the last. `settling`: how much
+    longer the first, second, … step takes after a change of the batch size.
     """
 
     name: str
@@ -33,7 +35,7 @@ class StepTable:
     settling: tuple[float, ...] = ()
 
     def seconds(self, n: int) -> float:
-        """Of a steady step."""
+        """Seconds of a step with n tokens, in a series of equal ones."""
         points = self.points
         if len(points) == 1:
             return points[0][1]
@@ -48,7 +50,8 @@ class StepTable:
 class HostTime:
     """The engine's own seconds between two steps, at temperature 0 (`bench overhead`).
 
-    `step_s`: of any; `planning_s`: more where drafts are planned; `token_s`: for each draft token.
+    `step_s`: of any step; `planning_s`: in addition if drafts are planned; `token_s`: in addition for each
+    draft token.
     """
 
     step_s: float = 70e-6
@@ -64,7 +67,7 @@ HOST = HostTime()
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """How many times as long it takes while the other computes: a step of the lead, a decode of a back."""
+    """Slow-down while the other computes: of a step of the lead, and of a decode of a back."""
 
     lead: float = 1.0
     back: float = 1.0
@@ -87,7 +90,7 @@ class _SharedJob:
 
 
 class SharedMachine:
-    """A lead and backs on one machine: while one of them computes, the other takes longer."""
+    """A lead and backs on one machine, which slow each other down."""
 
     def __init__(self, clock: VirtualClock, contention: Contention) -> None:
         self._clock = clock
@@ -95,7 +98,9 @@ class SharedMachine:
         self._jobs: dict[str, _SharedJob] = {}
 
     def run(self, name: str, seconds: float, done: Callable[[], None]) -> None:
-        """What would take `seconds` alone: a step of the lead (`LEAD`), or a decode of the back `name`."""
+        """Run a task that alone would take `seconds`: a step of the lead (`LEAD`), or a decode of the back
+        `name`.
+        """
 
         def end() -> None:
             del self._jobs[name]

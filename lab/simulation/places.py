@@ -1,4 +1,4 @@
-"""Where a draft model may run, and how long its tokens are assumed to take there."""
+"""Possible places of a draft model, and the assumed time of its tokens."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,9 +19,9 @@ SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
 
 @dataclass(frozen=True, slots=True)
 class DraftPlace:
-    """Where a draft model runs. token_s: None: in the engine.
+    """A place for a draft model. token_s: seconds per token; None: in the engine.
 
-    A GPU does not stop decodes that have become useless, as a CPU does.
+    A GPU does not interrupt decodes that have become useless, as a CPU does.
     """
 
     name: str
@@ -34,11 +34,11 @@ class DraftPlace:
         return LARGE if self.model == "8B" else SMALL
 
     def engine_token(self, hardware: Hardware) -> float | None:
-        """Seconds of a token of this model in the engine; None: it does not fit."""
+        """Seconds per token of this model in the engine; None: it does not fit."""
         return hardware.draft_8b_s if self.model == "8B" else hardware.draft_1b_s
 
     def cell(self, hardware: Hardware, acceptance: float, n_tokens: int) -> Cell | None:
-        """None: it does not fit, or takes far longer than a step."""
+        """A cell with a draft model at this place; None: it does not fit, or takes far longer than a step."""
         target = Cell(hardware.steps, n_tokens=n_tokens)
         if self.token_s is None:
             token_s = self.engine_token(hardware)
@@ -62,7 +62,7 @@ LARGE_PLACES = (
 
 
 def back(token_s: float, acceptance: float, number: int = 0, *, is_cpu: bool = True) -> BackSpec:
-    """number: of its draft model; those with equal ones guess alike."""
+    """A back. `number`: of its draft model; backs with equal numbers guess the same."""
     skill = DraftSkill(acceptance, number, recall=CHAT_RECALL)
     slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
     return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)

@@ -1,6 +1,6 @@
 """A simulated back: the real drafter with a model that guesses known texts, in simulated time.
 
-The same drafter, called by the engine, is a simulated draft model inside the lead.
+The same drafter, called by the engine, simulates a draft model inside the lead.
 """
 
 import functools
@@ -38,8 +38,8 @@ _END = _N_VOCAB - 1
 class BackSpec:
     """A back: a decode of n tokens takes step_s * (1 + slope * (n - 1)); rtt_s is the round-trip time.
 
-    The back sends nothing after `silent_from` (seconds of simulated time). can_interrupt: it stops decodes
-    that have become useless, as backs on a CPU do.
+    The back sends nothing after `silent_from` (seconds of simulated time). can_interrupt: it interrupts
+    decodes that have become useless, as backs on a CPU do.
     """
 
     step_s: float
@@ -56,10 +56,10 @@ class BackSpec:
 
 
 class GuessingModel(SlotMemory):
-    """A draft model that recognizes a text by its first token, which is its key in `texts`.
+    """A draft model for known texts. The first token of a sequence is its text's key in `texts`.
 
-    Its logits for a position, shape (2,), are this key and whether all tokens before the position are the
-    text's, as `GuessingSampler` reads them.
+    The logits for a position, shape (2,), are this key and whether all tokens before the position are right;
+    `GuessingSampler` chooses tokens by them.
     """
 
     n_batch, n_vocab, traits = 512, _N_VOCAB, PLAIN
@@ -74,7 +74,7 @@ class GuessingModel(SlotMemory):
         return [self._read(span) for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """What is decoded next says from where on it replaces tokens."""
+        """Do nothing: the positions of the next decode say which tokens it replaces."""
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         del n_keep  # as for `trim`
@@ -92,7 +92,9 @@ class GuessingModel(SlotMemory):
 
 
 class GuessingSampler(Sampler):
-    """Chooses what a draft model of this skill would, given the logits of a `GuessingModel`."""
+    """Chooses the tokens that a draft model of this skill would choose, from the logits of a
+    `GuessingModel`.
+    """
 
     def __init__(self, skill: DraftSkill, texts: Mapping[int, Text]) -> None:
         super().__init__(GREEDY, None, [])
@@ -117,12 +119,12 @@ def _drafter(
 
 
 def simulated_draft_model(spec: BackSpec, texts: Mapping[int, Text], n_slots: int) -> ModelDrafter:
-    """A draft model inside the lead's engine; its decodes take `spec.seconds`."""
+    """A draft model inside the lead's engine; a decode takes `spec.seconds`."""
     return ModelDrafter(DRAFT_MODEL, _drafter(spec.skill, texts, n_slots, 0, can_interrupt=False), _MAX_AHEAD)
 
 
 class SimulatedBack:
-    """One back. `receive` is called with each message that arrives, `post` with each draft."""
+    """One back. Call `receive` with each arriving message; it calls `post` with each draft."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class SimulatedBack:
         self._n_steps = 0
 
     def receive(self, message: DrafterMessage) -> None:
-        """Handle a message of the lead: at once, or after the decode under way."""
+        """Handle a message of the lead: at once, or after the current decode."""
         self._inbox.append(message)
         if not self._is_busy:
             self._step()
@@ -159,7 +161,7 @@ class SimulatedBack:
             self._finish_step(self._n_steps)
 
     def _step(self) -> None:
-        """The same as `back.worker.Worker.step`, but a decode takes simulated time."""
+        """As `back.worker.Worker.step`, with a decode that takes simulated time."""
         if self._inbox:
             for message in self._inbox:
                 self._drafter.handle(message)

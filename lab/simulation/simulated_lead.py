@@ -37,7 +37,7 @@ EventObserver = Callable[[LeadEvent], None]
 
 
 class TextSampler(Sampler):
-    """Needs no logits: the text is known."""
+    """A sampler for known texts, which needs no logits."""
 
     def __init__(self, token_at: Callable[[int], int]) -> None:
         """token_at: by its position in the sequence."""
@@ -49,7 +49,7 @@ class TextSampler(Sampler):
 
 
 class SimulatedLead:
-    """Serves sequences of known texts. `observer` hears every event at the time when it happens."""
+    """Serves sequences of known texts. `observer` is called with every event at its time."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class SimulatedLead:
         self._engine.apply(SetBacks(names=list(backs)), self._clock.now)
 
     def submit(self, sequence: str, key: int) -> None:
-        """Write the text with this key, which is the prompt."""
+        """Start a sequence whose prompt is the key of a text."""
         n_tokens = self._texts[key].n_tokens - 1
         request = Submit(sequence=sequence, tokens=[key], sampling=GREEDY, max_tokens=n_tokens)
         self._engine.apply(request, self._clock.now)
@@ -196,7 +196,7 @@ class SimulatedLead:
         return self._steps.seconds(n) + sum(settling)
 
     def _turn_later(self) -> None:
-        """After everything that happens at this moment, such as a client's next request."""
+        """Schedule a turn after all events of this moment, such as a client's next request."""
 
         def turn() -> None:
             self._busy = False

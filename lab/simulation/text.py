@@ -1,7 +1,7 @@
-"""Simulated text: which token is at each position, and what draft models guess.
+"""Simulated texts: the token at each position, and the guesses of draft models.
 
-A draft model knows its chance at a position only roughly: positions are hard or easy (Beta distributed), its
-confidence is that chance with noise. Tokens are numbers without meaning; after a wrong one all are wrong.
+Positions are hard or easy for a draft model (its chance there is Beta distributed); its confidence is that
+chance with noise. Tokens are numbers without meaning; after a wrong token all guesses are wrong.
 """
 
 import math
@@ -33,10 +33,10 @@ _MAX_CHOICES = 24
 
 @dataclass(frozen=True, slots=True)
 class DraftSkill:
-    """How good a draft model is: backs with equal skills run the same model and guess the same.
+    """The quality of a draft model: backs with equal skills run the same model and guess the same.
 
-    `honest` False: it is as sure of itself as a good model, and always wrong. `recall`: the shares of
-    recovered tokens that are its first runner-up, its second, …, at most 20.
+    `honest` False: it is as confident as a good model, and always wrong. `recall`: the shares of recovered
+    tokens that are its first runner-up, its second, …, at most 20.
     """
 
     acceptance: float
@@ -46,7 +46,7 @@ class DraftSkill:
 
 
 class Text:
-    """What the target writes in one sequence of `n_tokens` tokens."""
+    """The text that the target generates in one sequence of `n_tokens` tokens."""
 
     def __init__(self, n_tokens: int, seed: int) -> None:
         self.n_tokens = n_tokens
@@ -61,13 +61,17 @@ class Text:
         return position * _STRIDE
 
     def guesses(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """What a draft model chooses there if all tokens before it are right: best first, at least two."""
+        """A draft model's candidates at a position if all tokens before it are right: best first, at least
+        two.
+        """
         if skill not in self._guesses:
             self._guesses[skill] = self._draw(skill)
         return self._guesses[skill][position]
 
     def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """The same if some token before it is wrong: it is wrong, too, and does not know."""
+        """A draft model's candidates if some token before the position is wrong: all wrong, with the same
+        confidence as ever.
+        """
         guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
         astray = position * _STRIDE + _ASTRAY
         return tuple(RankedToken(astray + i, each.confidence) for i, each in enumerate(guesses))

@@ -1,4 +1,5 @@
-"""Flash attention where it is faster on this CPU (--flash-attn auto), plugged in at `before_load`.
+"""Chooses flash attention if it is faster on this CPU (--flash-attn auto); plugged in at the seam
+`before_load`.
 
-Without it llama.cpp's usual choice stays.
+Without this ring llama.cpp's default applies.
 """

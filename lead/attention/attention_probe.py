@@ -1,10 +1,10 @@
-"""Measures if flash attention makes steps on this CPU shorter, with a model of nothing but attention.
+"""Measures whether flash attention makes steps on this CPU faster, with a model of nothing but attention.
 
-llama.cpp fixes the choice when it makes a context. On a CPU flash attention saves operations, and skips the
-cells of other texts; but it computes each token of a step by itself, so draft tokens after a long text cost
-more. Which counts for more depends on the heads, the threads and the CPU.
+llama.cpp fixes the choice when it creates a context. On a CPU flash attention saves operations, and skips the
+cells of other texts; but it computes each token of a step separately, so draft tokens after a long text cost
+more. Which effect is larger depends on the heads, the threads and the CPU.
 
-The stand-in has the model's heads in two layers, and next to nothing else: to fill its cache takes some
+The stand-in has the model's heads in two layers, and next to nothing else: filling its cache takes some
 hundredths of a second, however large the model is.
 """
 
@@ -58,7 +58,7 @@ _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """The shape of a layer's attention; lengths are those of a head's keys and values."""
+    """The shape of a layer's attention; lengths are those of one head's keys and values."""
 
     n_heads: int
     n_kv_heads: int
@@ -68,7 +68,9 @@ class AttentionShape:
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """A model's shape; None where layers differ, or another kind: llama.cpp aborts on a wrong shape."""
+        """The shape of a model's attention; None if layers differ or have another kind: llama.cpp aborts on a
+        wrong shape.
+        """
         prefix = read_beginning(path).get("general.architecture", "")
         found = {key.removeprefix(f"{prefix}."): value for key, value in integers(path, f"{prefix}.").items()}
         n_heads, n_embd = found.get("attention.head_count", 0), found.get("embedding_length", 0)
@@ -84,21 +86,21 @@ class AttentionShape:
 
 
 class AttentionTimes(BaseModel, frozen=True):
-    """Seconds that attention takes in some layers for a token, in the mean of what is usual."""
+    """Mean seconds that the attention of some layers takes for a token, with and without flash attention."""
 
     without_flash: float
     with_flash: float
 
     @property
     def prefer_flash(self) -> bool:
-        """True also where it makes no difference: flash attention takes less memory."""
+        """Whether flash attention is faster or equal; if equal it is preferred, as it takes less memory."""
         return self.with_flash < _TIE * self.without_flash
 
 
 def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) -> ModelOptions:
-    """`options` with --flash-attn auto made on or off by measurement, where it is open: on a CPU.
+    """`options` with --flash-attn auto replaced by on or off, as measured on a CPU; else unchanged.
 
-    What was measured is kept for the next starts, so that they compute the same.
+    The measurement is cached, so that later starts compute the same.
     """
     is_open = options.flash_attn == "auto" and options.cache_type_v in UNQUANTIZED
     if not is_open or options.parallel > DEFAULT_SLOTS or is_offloaded(options):
@@ -126,8 +128,8 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
 
 
 def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> AttentionTimes | None:
-    """Time texts alone, and beside `n_others` in one pool; None if this llama.cpp makes no such model,
-    or measuring takes too long.
+    """Time attention for a text alone, and beside `n_others` in one pool; None if this llama.cpp cannot make
+    the model, or measuring takes too long.
     """
     library.start()
     end = time.perf_counter() + _MAX_SECONDS

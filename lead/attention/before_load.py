@@ -1,4 +1,4 @@
-"""Before the model is loaded, flash attention is chosen for it."""
+"""The ring's module for the seam `before_load`: chooses flash attention."""
 
 from lead.attention.attention_probe import choose_flash_attention
 from lead.engine.heartbeat import Heartbeat
@@ -6,12 +6,14 @@ from lead.engine.load import Load
 
 
 def before_load(load: Load, _: Heartbeat | None) -> Load:
-    """Plugged in."""
+    """The hook of the seam `before_load`."""
     return choose_attention(load)
 
 
 def choose_attention(load: Load) -> Load:
-    """The load with measured flash attention, unless results must not depend on the cache (--exact)."""
+    """The load with flash attention chosen by measurement, unless results must not depend on the cache
+    (--exact).
+    """
     if not load.calibrate or load.options.exact != "off":
         return load
     n_threads = load.max_threads or load.options.threads

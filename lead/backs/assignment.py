@@ -1,8 +1,8 @@
 """Assignment of backs to the sequences that they draft for.
 
-An update to a back and its answer take CPU time that the engine could use, so a sequence's tokens go to the
-few backs that draft it best. The others are tried in turn. The engine says how much of what a back drafted
-was right. Times are seconds of one clock.
+An update to a back and its answer take CPU time that the engine could use, so a sequence's tokens go only to
+the few backs that draft it best. The others are tried in turn. The engine reports which draft tokens of a
+back were right. Times are seconds of one clock.
 """
 
 import itertools
@@ -45,7 +45,7 @@ class _AskedBacks:
 
     @property
     def n_chosen(self) -> int:
-        """Without the one on trial."""
+        """The number of backs without the one on trial."""
         return len(self.asked) - (self.trial is not None)
 
     def has_chosen(self, back: Back) -> bool:
@@ -57,18 +57,19 @@ class _AskedBacks:
 
 
 def division(n: int) -> list[BranchPart | None]:
-    """The parts of `n` backs, the best one first.
+    """The parts of the side branches for `n` backs, the best back first; None: all branches.
 
-    It has all side branches: if it were to leave some to others, four backs would be slower than one where
-    T(n) rises, as the one that prepared what was chosen is not always the one that is ahead.
+    The best back has all side branches. If it left some to others, four backs would be slower than one where
+    T(n) rises: the back that prepared the chosen branch is not always the one that is ahead.
     """
     return [BranchPart(index=i, of=n) if i else None for i in range(n)]
 
 
 class Assignment:
-    """Knows for each sequence whom it asks; what a back has of its sequences is in its `Back.followed`.
+    """The backs that are asked to draft for each sequence.
 
-    Gains are right tokens and updates as they were counted; a step's time is a mean of measured ones.
+    What a back has received is in its `Back.followed`. Gains are right tokens per update, as counted; the
+    time of a step is a mean of measured ones.
     """
 
     def __init__(self, now: float) -> None:
@@ -80,12 +81,12 @@ class Assignment:
         self._step_seconds = _FIRST_STEP_SECONDS
 
     def join(self, back: Back, now: float) -> None:
-        """A back is connected."""
+        """Add a back that has connected."""
         self.backs[back.name] = back
         self._review_wanting(now)
 
     def leave(self, back: Back, now: float) -> None:
-        """A back is not connected any more."""
+        """Remove a back that has disconnected."""
         del self.backs[back.name]
         for asked_backs in self._sequences.values():
             asked_backs.asked = [each for each in asked_backs.asked if each is not back]
@@ -93,12 +94,12 @@ class Assignment:
         self._review_wanting(now)
 
     def open(self, sequence: str, now: float) -> None:
-        """A sequence begins that backs may draft for."""
+        """Add a sequence that backs may draft for."""
         self._sequences[sequence] = _AskedBacks()
         self._review(sequence, now)
 
     def close(self, sequence: str, now: float) -> None:
-        """A sequence has ended; one that was not opened is ignored."""
+        """Remove a sequence that has ended; a sequence that was not opened is ignored."""
         asked_backs = self._sequences.pop(sequence, None)
         if asked_backs is None:
             return
@@ -109,14 +110,15 @@ class Assignment:
         self._review_wanting(now)
 
     def asked(self, sequence: str) -> Sequence[Back]:
-        """The backs that get the tokens of a sequence now."""
+        """The backs that currently get the tokens of a sequence."""
         asked_backs = self._sequences.get(sequence)
         return asked_backs.asked if asked_backs else ()
 
     def part(self, sequence: str, back: Back) -> BranchPart | None:
-        """The side branches of a sequence that `back` drafts before all others; None: all.
+        """The side branches of a sequence that `back` drafts first; None: all.
 
-        The backs that are about as good as the best divide them, but for one, which drafts as if alone.
+        Backs that are about as good as the best divide the branches, except for one, which drafts as if
+        alone.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
@@ -133,7 +135,7 @@ class Assignment:
     def on_step(
         self, sequence: str, n_right: Mapping[str, tuple[int, int]], seconds: float | None, now: float
     ) -> None:
-        """A sequence has grown; the backs that are asked get its tokens now.
+        """Record a step of a sequence, and choose the backs that get its tokens.
 
         n_right: by back, how many tokens it had right in time and too late (`Committed.n_right`). `seconds`:
         since the step before, if there was one.
@@ -154,7 +156,7 @@ class Assignment:
             self._review(sequence, now)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless sequences and backs agree."""
+        """Raise AssertionError unless the records of sequences and of backs agree."""
         for back in self.backs.values():
             asked = {name for name, each in self._sequences.items() if back in each.asked}
             assert asked <= back.followed.keys(), back
@@ -201,7 +203,7 @@ class Assignment:
         return sequence in followed or len(followed) < maximum or self._n_followed(back) < maximum
 
     def _n_followed(self, back: Back) -> int:
-        """Without those that have ended and are still to be closed."""
+        """The number of sequences of a back, without ended ones that are still to be closed."""
         return len(back.followed.keys() & self._sequences.keys())
 
     @property
@@ -210,7 +212,7 @@ class Assignment:
         return min(max(1, n), MAX_ASKED)
 
     def _best(self, ready: Sequence[Back], asked_backs: _AskedBacks) -> list[Back]:
-        """Those worth their updates, the best first."""
+        """The backs that are worth their updates, best first."""
         worth = max(_MIN_GAIN, UPDATE_SECONDS / self._step_seconds)
         good = [back for back in ready if back.gain >= worth and self._is_known(back, asked_backs)]
 
@@ -222,7 +224,7 @@ class Assignment:
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
     def _is_known(self, back: Back, asked_backs: _AskedBacks) -> bool:
-        """Whether it may be chosen without a trial: among few backs there is no choice to make."""
+        """Whether a back may be chosen without a trial: among few backs there is no choice to make."""
         if back is asked_backs.trial and asked_backs.has_passed:
             return True
         return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MAX_ASKED

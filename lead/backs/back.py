@@ -1,7 +1,7 @@
-"""A connected back: who it is, how right its drafts are, and what it has of the sequences that it follows.
+"""A connected back: its identity, the accuracy of its drafts, and what it has received of each sequence.
 
 Updates are computed from cursors when they are sent: a back that is slow or disconnected costs no memory, and
-gets what it has missed in few messages.
+catches up in few messages.
 """
 
 from collections.abc import Callable, Collection
@@ -31,17 +31,17 @@ _MIN_VALUE_CHANGE = 0.15
 
 @dataclass(slots=True)
 class Following:
-    """A sequence that a back has been asked for, as far as the back has it.
+    """How much of a sequence a back has received.
 
-    n_sent: the number of tokens it was sent; n_arrived: the same when the last reply was sent that is known
-    to have arrived. With 0 the sequence is not open for the back.
+    n_sent: the number of tokens sent to it; n_arrived: that number when the last acknowledged reply was sent.
+    While n_sent is 0, the sequence is not open for the back.
     """
 
     n_sent: int = 0
     n_arrived: int = 0
 
     def unsent(self, sequence: LiveSequence, part: BranchPart | None) -> list[LeadMessage]:
-        """Messages with all tokens that were not sent yet; then they count as sent."""
+        """Messages with all tokens not sent yet, which then count as sent."""
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
@@ -59,12 +59,12 @@ class Following:
 class Back:
     """The record of one connected back. Times are in seconds of the registry's clock.
 
-    `peer` tells its sender from others: see `JoinLimits`. `is_local`: it runs on this machine. `changed` is
-    notified when there are updates, or when it has been removed. `followed`: by sequence, also those that it
-    is not asked for at present, and those that have ended and are still to be closed.
+    `peer` identifies the sender: see `JoinLimits`. `is_local`: it runs on this machine. `changed` is notified
+    when there are updates, or when the back has been removed. `followed`: by sequence; includes sequences
+    that it is not asked for at present, and ended ones that are still to be closed.
 
-    n_updates, n_right: weighted by age; they begin with one update answered by one right token. n_in_time,
-    n_late: of its right tokens while it was chosen, those that came before the lead's own, and the others.
+    n_updates, n_right: weighted by age; they start with one update answered by one right token. n_in_time,
+    n_late: its right tokens while it was assigned, drafted before the lead generated them or after.
     """
 
     id: str
@@ -98,14 +98,14 @@ class Back:
 
     @property
     def gain(self) -> float:
-        """Right tokens per update, of late."""
+        """Recent right tokens per update."""
         return self.n_right / max(1.0, self.n_updates)
 
     @property
     def value(self) -> float | None:
-        """The value of one more draft token, in tokens of the text; None before it is known.
+        """The expected number of right tokens gained by one more draft token; None while unknown.
 
-        `gain` tokens in a row are right on average if each is with this probability.
+        Chosen so that `gain` tokens in a row are right on average, if each is with this probability.
         """
         return self.gain / (1 + self.gain) if self.is_proven else None
 
@@ -119,7 +119,7 @@ class Back:
             self.n_updates = self.n_right = 0.0  # a trial begins without trust
 
     def credit(self, *, in_time: bool, is_chosen: bool) -> float:
-        """Count a token that the back had right; returns what the token counts."""
+        """Count a right token of the back; returns its weight."""
         worth = 1.0 if in_time else self._late_weight
         self.n_right += worth
         if is_chosen:
@@ -133,16 +133,16 @@ class Back:
         self.n_answered += 1
 
     def ask(self, sequence: str) -> None:
-        """From now on it gets the tokens of a sequence."""
+        """Send the back the tokens of a sequence from now on."""
         self.followed.setdefault(sequence, Following())
 
     def has_opened(self, sequence: str) -> bool:
-        """True if the back was sent any tokens of a sequence."""
+        """Whether the back was sent any tokens of a sequence."""
         following = self.followed.get(sequence)
         return following is not None and following.n_sent > 0
 
     def end(self, sequence: str) -> None:
-        """A sequence has ended; if it was opened for the back, the next updates close it."""
+        """Record the end of a sequence; if it was opened for the back, the next updates close it."""
         if not self.has_opened(sequence):
             self.followed.pop(sequence, None)
 
@@ -153,9 +153,9 @@ class Back:
         part: Callable[[str, "Back"], BranchPart | None],
         tune: Tune | None,
     ) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed. asked, part: `Assignment`'s.
+        """All messages since the last call; empty if nothing has changed. asked, part: as of `Assignment`.
 
-        The tokens of sequences that it is not asked for are sent when it is again.
+        Tokens of sequences that the back is not asked for are sent only when it is asked again.
         """
         ended: list[LeadMessage] = []
         grown: list[LeadMessage] = []
@@ -168,9 +168,9 @@ class Back:
         return [*self._tune(tune), *ended, *grown]
 
     def acknowledge(self, reply: int | None) -> None:
-        """The last reply that has arrived is number `reply`; later ones are sent again.
+        """Record that reply number `reply` was the last to arrive; later replies are sent again.
 
-        None: the back does not number them, and all are taken to have arrived.
+        None: the back does not number them, and all count as arrived.
         """
         if reply in {None, self.n_replies}:
             self.tune_arrived = self.tune_sent

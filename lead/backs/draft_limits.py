@@ -1,4 +1,4 @@
-"""Limits on the drafts of a back: which are accepted, and when a back is disconnected."""
+"""Limits on the drafts of a back: which are accepted, and when the back is disconnected."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -28,7 +28,7 @@ PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
 
 @dataclass(slots=True)
 class BackStats:
-    """Used tokens were verified in a step; the other tokens were never needed."""
+    """Counts of a back's draft tokens. Used tokens were verified in a step; the others were never needed."""
 
     n_drafts: int = 0
     n_draft_tokens: int = 0
@@ -40,7 +40,7 @@ class BackStats:
 
 
 class BackLimits(Protocol):
-    """The part of `lead.settings.limits.RequestLimits` that is about backs."""
+    """The fields of `lead.settings.limits.RequestLimits` that are about backs."""
 
     @property
     def max_backs(self) -> int: ...
@@ -56,7 +56,7 @@ class BackLimits(Protocol):
 
 
 class DraftLimits:
-    """Checks the drafts of one back, and counts them."""
+    """Checks and counts the drafts of one back."""
 
     def __init__(self, limits: BackLimits, n_vocab: int, now: float) -> None:
         """`now` is in seconds."""
@@ -74,7 +74,7 @@ class DraftLimits:
         self._is_stale = False
 
     def admit(self, n_bytes: float, now: float) -> bool:
-        """True if a message of `n_bytes` is to be read; raises ProtocolError to disconnect the back."""
+        """Whether to read a message of `n_bytes`; raises ProtocolError to disconnect the back."""
         if self._is_stale:
             raise ProtocolError(
                 f"more than {self._stale_rate:g} stale drafts per second: this back is too slow or too far "
@@ -87,16 +87,16 @@ class DraftLimits:
         return not self._skims(now) or self._is_sampled()
 
     def pause(self, now: float) -> float:
-        """Seconds not to read from the back; its messages wait in the socket meanwhile."""
+        """Seconds to stop reading from the back; its messages wait in the socket meanwhile."""
         if not self._skims(now) or now < self._reads_again_at + _READING_SECONDS:
             return 0.0
         self._reads_again_at = now + PAUSE_SECONDS
         return PAUSE_SECONDS
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
-        """True if a draft is to be passed on to the engine; raises ProtocolError to disconnect the back.
+        """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
 
-        `sequence` is the one that the draft names, if it is running; `is_open`: the back was told of it.
+        `sequence`: the running sequence that the draft names, if any; `is_open`: the back has received it.
         """
         n_skimmed, self._n_skimmed = self._n_skimmed, 0
         self.stats.n_drafts += 1 + n_skimmed

@@ -1,4 +1,4 @@
-"""Limits on joining as a back: attempts of a peer, and its lockout after it was disconnected."""
+"""Limits on joining as a back: the attempts of a peer, and its lockout after a forced disconnection."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -59,16 +59,17 @@ class _JoinRecord:
 
 @dataclass(slots=True)
 class JoinLimits:
-    """A peer is what identifies a sender, except for names, which anybody can make up.
+    """Counts attempts to join by peer.
 
-    Times are seconds of one clock.
+    A peer is whatever identifies a sender, except a name, which anybody can make up. Times are seconds of one
+    clock.
     """
 
     _records: OrderedDict[tuple[str, ...], _JoinRecord] = field(default_factory=OrderedDict)
     _n_held: int = 0
 
     def __len__(self) -> int:
-        """How many peers and names are remembered."""
+        """The number of peers and names that are remembered."""
         return len(self._records)
 
     def admit(self, peer: str, now: float) -> None:
@@ -79,7 +80,7 @@ class JoinLimits:
             raise UnavailableError("too many connections in a short time: try again in some seconds")
 
     def admit_name(self, peer: str, name: str, now: float) -> None:
-        """A peer that was admitted calls itself `name`; raises UnavailableError if that has to wait."""
+        """Check the name of an admitted peer; raises UnavailableError if a back of that name has to wait."""
         try:
             self._find((peer, name), now).check(now)
         except UnavailableError:
@@ -87,13 +88,17 @@ class JoinLimits:
             raise
 
     def punish(self, peer: str, name: str, now: float) -> float:
-        """Refuse `name` of `peer`, disconnected for what it sent; returns for how many seconds."""
+        """Lock out `name` of `peer`, which was disconnected for what it sent; returns for how many
+        seconds.
+        """
         self._find((peer,), now).punish(now)
         return self._find((peer, name), now).punish(now)
 
     @contextmanager
     def held_refusal(self) -> Iterator[float]:
-        """The seconds to hold a refusal back, within this context."""
+        """A context in which a refusal is delayed; yields the seconds to delay it (0 if too many are delayed
+        already).
+        """
         seconds = REFUSAL_SECONDS if self._n_held < MAX_HELD_REFUSALS else 0.0
         self._n_held += 1
         try:

@@ -1,6 +1,6 @@
 """The connected backs.
 
-Knows the messages but no transport: the routes for WebSocket and POST ask for updates and hand in drafts.
+Knows the messages but not the transport: the routes for WebSocket and POST fetch updates and hand in drafts.
 """
 
 import itertools
@@ -28,7 +28,7 @@ HTTP_SILENCE_SECONDS = 90.0
 
 
 class Backs:
-    """Registers backs, composes their updates, takes their drafts. An observer of `Sequences`."""
+    """Registers backs, composes their updates, checks their drafts. An observer of `Sequences`."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class Backs:
         *,
         is_local: bool = False,
     ) -> tuple[Back, Welcome]:
-        """Register a back of a peer that was admitted. ours: the vocabulary that it must have.
+        """Register a back of an admitted peer. ours: the vocabulary that it must have.
 
-        is_local: it runs on this machine.
-        Raises ProtocolError with a reason that a person can act on; UnavailableError if it was expelled a
-        moment ago, or if there are too many backs, one of which may be a stale connection of the same back.
+        is_local: it runs on this machine. Raises ProtocolError with a reason that a person can act on;
+        UnavailableError if it was expelled a moment ago, or if there are too many backs, one of which may be
+        a stale connection of the same back.
         """
         self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
@@ -125,7 +125,7 @@ class Backs:
         return back
 
     def get(self, back_id: str) -> Back | None:
-        """The connected back with this id, which counts as a sign of life."""
+        """The connected back with this id. The call counts as a sign of life from it."""
         self._remove_silent()
         back = next((back for back in self._backs.values() if back.id == back_id), None)
         if back:
@@ -136,7 +136,7 @@ class Backs:
         return self._backs.get(back.name) is back
 
     def leave(self, back: Back) -> None:
-        """Remove a back. Its drafts stay with the engine: they may still be right."""
+        """Remove a back. Its drafts stay in the engine: they may still be right."""
         if self.is_connected(back):
             self._assignment.leave(back, self._clock())
             back.changed.notify()
@@ -151,14 +151,14 @@ class Backs:
             self._report_change()
 
     def expel(self, back: Back, reason: str) -> None:
-        """Remove a back for what it has sent; it may not join again for a while."""
+        """Remove a back because of what it has sent; it may not join again for a while."""
         if self.is_connected(back):
             seconds = self.join_limits.punish(back.peer, back.hello.name, self._clock())
             log.warning("back %s is disconnected, for at least %.0f s: %s", back, seconds, reason)
             self.leave(back)
 
     def disconnect_http(self) -> None:
-        """Before shutdown: remove the backs that post, and wake the requests that wait for updates."""
+        """Before a shutdown: remove the backs that use POST, and wake the requests that wait for updates."""
         for back in list(self._backs.values()):
             if back.transport == "http":
                 self.leave(back)
@@ -168,16 +168,16 @@ class Backs:
         return back.updates(self._sequences, self._assignment.asked, self._assignment.part, self._tune)
 
     def tune(self, tune: Tune) -> None:
-        """Tell all backs how to draft from now on."""
+        """Send all backs new parameters for drafting."""
         self._tune = tune
         self._wake(self._backs.values())
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
-        """True if a message of `n_bytes` is to be read; raises ProtocolError after too many of them."""
+        """Whether to read a message of `n_bytes`; raises ProtocolError after too many of them."""
         return back.draft_limits.admit(n_bytes, self._clock())
 
     def pause(self, back: Back) -> float:
-        """Seconds not to read from `back`, so that a flood costs few wake-ups."""
+        """Seconds to stop reading from `back`, so that a flood causes few wake-ups."""
         return back.draft_limits.pause(self._clock())
 
     def take_draft(self, back: Back, draft: Draft) -> None:
@@ -190,12 +190,12 @@ class Backs:
             self._post_draft(draft.model_copy(update={"source": back.name, "received_at": now}))
 
     def count_stale(self, name: str, n: int) -> None:
-        """The engine found `n` drafts of a back stale."""
+        """Count `n` drafts of a back that the engine found stale."""
         if back := self._backs.get(name):
             back.draft_limits.count_stale(n, self._clock())
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        """Credit the backs whose drafts were verified, and send the tokens to those that are asked."""
+        """Credit the backs whose drafts were verified, and send the new tokens to the assigned backs."""
         for i, source in enumerate(step.sources):
             if back := self._backs.get(source):
                 back.stats.n_used_tokens += 1
@@ -204,14 +204,16 @@ class Backs:
         self._wake(self._assignment.asked(sequence.id))
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """Remove silent backs here as well: otherwise that happens only when the list of backs is read."""
+        """End a sequence for its backs, and remove silent backs: else that happens only when the list of
+        backs is read.
+        """
         self._remove_silent()
         followers = [back for back in self._backs.values() if sequence.id in back.followed]
         self._assignment.close(sequence.id, self._clock())
         self._wake(followers)
 
     def describe(self) -> list[dict[str, Any]]:
-        """A record of each back, for people and dashboards."""
+        """A JSON-compatible record of each back, for people and dashboards."""
         return [
             {
                 "name": back.name,
@@ -252,7 +254,9 @@ class Backs:
         return next(name for name in names if name not in taken)
 
     def _remove_silent(self) -> None:
-        """Only backs that post can fall silent: pings notice the end of a WebSocket."""
+        """Remove silent backs. Only those that use POST can be silent: pings notice the end of a
+        WebSocket.
+        """
         deadline = self._clock() - HTTP_SILENCE_SECONDS
         for back in list(self._backs.values()):
             if back.transport == "http" and back.last_seen < deadline:

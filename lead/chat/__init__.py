@@ -1,1 +1,1 @@
-"""Everything between a conversation and a prompt, and between text and messages: no I/O, no tokens."""
+"""Conversations to prompts, and generated text to messages: no I/O, no tokens."""

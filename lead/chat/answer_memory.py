@@ -1,4 +1,4 @@
-"""The answers of a lead, for later turns of the same conversations (`lead.chat.written_answers`)."""
+"""Keeps the answers of a lead, for later turns of the same conversations (`lead.chat.written_answers`)."""
 
 import hashlib
 from array import array
@@ -16,7 +16,7 @@ _OBJECT_TOKENS = 100
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """An answer in the text of a prompt, from `start` to `end`, and what the model wrote for it.
+    """An answer in the text of a prompt, from `start` to `end`, and the tokens that the model wrote for it.
 
     digest: of the prompt up to `end`.
     """
@@ -31,8 +31,8 @@ class WrittenAnswer:
 class Turn:
     """A prompt, and the answer to it.
 
-    answers: earlier ones, in their order. n_characters, digest: of the prompt's text, maybe without white
-    space at its end, which templates do not always write again. tokens: of that space, and of the answer.
+    answers: earlier ones, in their order. n_characters, digest: of the prompt's text, possibly without white
+    space at its end, which templates do not always repeat. tokens: of that white space, and of the answer.
     """
 
     answers: tuple[WrittenAnswer, ...]
@@ -42,23 +42,28 @@ class Turn:
 
     @classmethod
     def begin(cls, prompt: str, answers: Sequence[WrittenAnswer], space: "array[int]", n_space: int) -> Self:
-        """An answer begins with the last `n_space` characters of the prompt, whose tokens are `space`."""
+        """Start a turn whose answer begins with the last `n_space` characters of the prompt, which have the
+        tokens `space`.
+        """
         n_characters = len(prompt) - n_space
         return cls(tuple(answers), n_characters, Digests(prompt).of(n_characters), space)
 
     @property
     def n_tokens(self) -> int:
-        """The most that it may hold: other turns may have the same answers. Objects count as tokens."""
+        """An upper bound of the tokens it holds: answers may be shared with other turns.
+
+        Objects count as tokens, too.
+        """
         texts = [self.tokens, *(each.tokens for each in self.answers)]
         return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
 
     def after(self, last: "Turn | None", n_known: int) -> "Turn":
-        """The turn with the first answers of the turn before: the objects are shared."""
+        """A copy of the turn that shares its first `n_known` answers with the previous turn `last`."""
         return replace(self, answers=(last.answers[:n_known] if last else ()) + self.answers)
 
 
 class Digests:
-    """Digests of longer and longer beginnings of a text."""
+    """Digests of prefixes of a text, for ascending lengths."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -66,7 +71,10 @@ class Digests:
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def of(self, n: int) -> bytes:
-        """The digest of the first `n` characters, no fewer than before; empty if the text is shorter."""
+        """The digest of the first `n` characters; `n` must not decrease between calls.
+
+        Empty if the text is shorter.
+        """
         if not self._n <= n <= len(self._text):
             return b""
         self._digest.update(self._text[self._n : n].encode("utf-8", "replace"))
@@ -75,9 +83,9 @@ class Digests:
 
 
 class AnswerMemory:
-    """The last turns of conversations, by the messages of their prompts.
+    """The latest turns of conversations, by the messages of their prompts.
 
-    Once there are more than `n_tokens` in them, that which was used least recently goes.
+    When they have more than `n_tokens` in all, the least recently used turn is dropped.
     """
 
     def __init__(self, n_tokens: int = 1 << 22) -> None:
@@ -86,7 +94,7 @@ class AnswerMemory:
         self._turns = OrderedDict[bytes, Turn]()
 
     def find(self, owner: str, messages: Sequence[ChatMessage]) -> Turn | None:
-        """The turn before the last one of this conversation."""
+        """The stored turn before the last message of this conversation; None if there is none."""
         before = [key for key, each in _keys(owner, messages) if each and each.role == "assistant"]
         key = next((key for key in reversed(before) if key in self._turns), None)
         if key is None:
@@ -95,7 +103,7 @@ class AnswerMemory:
         return self._turns[key]
 
     def add(self, owner: str, messages: Sequence[ChatMessage], turn: Turn, tokens: Sequence[int]) -> None:
-        """Remember that `messages` were answered with `tokens`."""
+        """Store the answer `tokens` to `messages`."""
         *_, (key, _) = _keys(owner, messages)
         if earlier := self._turns.pop(key, None):
             self._n_kept -= earlier.n_tokens

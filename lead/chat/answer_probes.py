@@ -1,6 +1,7 @@
-"""Deriving from a chat template how answers are written: where reasoning and content begin and end.
+"""Derives the format of answers from a chat template: where reasoning and content begin and end.
 
-Answers with known texts are rendered and found again, as `lead.tools.call_probes` does it with calls.
+Answers with known texts are rendered, and the texts are searched in the result, as `lead.tools.call_probes`
+does for tool calls.
 """
 
 import re
@@ -49,7 +50,7 @@ _NOT_SHOWN: tuple[tuple[str, ReasoningMarkers | None, tuple[str, ...]], ...] = (
 
 
 def derive_answer_format(render: Render, source: str) -> AnswerFormat:
-    """The format of answers of models whose template has this `source`."""
+    """Derive the format of answers of a model from its template, which has this `source`."""
     try:
         found = _AnswerProbes(render).derive()
     except IndexError:  # it refuses even one question
@@ -147,7 +148,7 @@ class _AnswerProbes:
     # Content
 
     def _split(self, reasoning: ReasoningMarkers) -> tuple[str, str]:
-        """What ends reasoning, and what begins the content after it."""
+        """The end of reasoning, and the beginning of the content after it."""
         begun = len(self._header)
         for way in (text[begun:].partition(CONTENT)[0] for text in (*self._prompts, *self._answers)):
             rest = reasoning.closing.removesuffix(way)
@@ -157,7 +158,9 @@ class _AnswerProbes:
         return reasoning.closing, "" if reasoning.start in content else content
 
     def _content(self, end: str) -> str:
-        """What an answer without reasoning begins with after a prompt, if not with the end of reasoning."""
+        """The text with which an answer without reasoning begins after a prompt, except the end of
+        reasoning.
+        """
         before = self._answers[0].partition(CONTENT)[0]
         is_own = any(before.startswith(text) for text in self._prompts)
         text = before[len(self._header) :] if is_own else ""
@@ -180,7 +183,7 @@ class _AnswerProbes:
 
 
 def _spaced(opening: str, end: str) -> ReasoningMarkers:
-    """With the usual lines, where reasoning begins on one of its own."""
+    """The markers, with the usual line breaks if reasoning begins on a line of its own."""
     if not opening.endswith("\n"):
         return ReasoningMarkers(opening, end)
     return ReasoningMarkers(f"{opening.rstrip()}\n", f"\n{end}\n\n")

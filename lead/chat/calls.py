@@ -1,4 +1,4 @@
-"""Calls of tools, as the core asks for them. A ring plugs in what reads and writes them (`call_support`)."""
+"""Interface for tool calls. A ring plugs in the code that reads and writes them (`call_support`)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -23,22 +23,26 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class AnyCallFormat(Protocol):
-    """The format of a model's tool calls: data, which is pickled with each request."""
+    """The format of a model's tool calls. Plain data, which is pickled with each request."""
 
     @property
     def around_content(self) -> tuple[str, str]:
-        """The texts around JSON content, if all answers are JSON; else two empty texts."""
+        """The texts before and after JSON content in a format where every answer is JSON; else two empty
+        texts.
+        """
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The texts with which calls begin."""
+        """The texts that may begin a call."""
 
     def markers(self) -> tuple[str, ...]:
         """All texts that may contain control tokens."""
 
 
 class AnyCallReader(Protocol):
-    """Reads the calls of an answer, while `active`; `rejected` is content that it leaves behind then."""
+    """Reads tool calls in an answer, while `active`; afterwards `rejected` has text that turned out to be
+    content.
+    """
 
     n_calls: int
     rejected: str
@@ -48,41 +52,43 @@ class AnyCallReader(Protocol):
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The texts with which calls begin."""
+        """The texts that may begin a call."""
 
     @property
     def begins_with_object(self) -> bool:
-        """True if an answer that begins with a JSON object may be a call."""
+        """Whether an answer that begins with a JSON object may be a call."""
 
     def begin_answer(self) -> None:
-        """An answer begins, or goes on after reasoning."""
+        """Reset at the beginning of an answer, or after its reasoning."""
 
     def begin(self, marker: str, space: str = "") -> None:
-        """Read on after `marker`, which follows white space; without one, a JSON object follows."""
+        """Start reading a call after `marker`, which follows white space `space`; without a marker, a JSON
+        object follows.
+        """
 
     def read(self) -> list[Delta] | None:
-        """Read some of the window; None if more text is needed for that."""
+        """Read some of the window's text; None if more text is needed."""
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """The remaining parts when all has been read. is_cut: the model would have gone on."""
+        """The remaining deltas at the end of the text. is_cut: the model would have gone on."""
 
 
 class CallSupport(Protocol):
-    """A module."""
+    """The interface of the module that a ring plugs in."""
 
     def derive(
         self, render: Render, unfinished: str, source: str, *, lists_tools: bool
     ) -> tuple[AnyCallFormat, bool]:
-        """The format, and whether the template takes the arguments of calls as objects."""
+        """The format of calls, and whether the template takes the arguments of calls as objects."""
 
     def instructions(self, calls: AnyCallFormat, tools: Tools, *, must_call: bool) -> str:
-        """The tools in words, for templates that do not list them; else empty."""
+        """A description of the tools for templates that do not list them; else empty."""
 
     def steps(self, calls: AnyCallFormat) -> list[Step]:
-        """Ways to bring messages into a form that a template takes."""
+        """Conversions that bring messages with calls into a form that a template accepts."""
 
     def simple_tools(self, tools: Tools) -> Tools:
-        """The tools, with types of arguments that all templates know."""
+        """The tools with argument types reduced to those that all templates know."""
 
     def argument_types(self, parameters: object) -> Mapping[str, frozenset[str]]:
         """The JSON types of a tool's arguments by their names."""
@@ -91,7 +97,7 @@ class CallSupport(Protocol):
         """A reader of the calls in the answer in `window`."""
 
     def rule(self, calls: AnyCallFormat, request: "ConversationFields", writer: "GrammarWriter") -> str:
-        """An expression for calls of the tools of a request; raises RequestError."""
+        """A grammar expression for calls of a request's tools; raises RequestError."""
 
     def grammars(
         self,
@@ -104,14 +110,15 @@ class CallSupport(Protocol):
         special_tokens: Mapping[str, int],
         check_grammar: Callable[[str], None],
     ) -> tuple[CallGrammars | None, list[str]]:
-        """The grammars that apply once an optional call has begun; None: nothing constrains calls.
+        """The grammars that apply once an optional call has begun (None: calls are not constrained), and
+        warnings.
 
-        Also why tools have no grammar of their arguments; for one that is `strict` that is raised, as what
-        `check_grammar` raises. said: with what the prompt has begun the answer.
+        A warning says why a tool has no grammar of its arguments; for a `strict` tool the error of
+        `check_grammar` is raised instead. `said`: the beginning of the answer that is part of the prompt.
         """
 
 
 @functools.cache
 def call_support() -> CallSupport | None:
-    """The plugged-in support of tool calls; None without that ring: then no tools are called."""
+    """The plugged-in support for tool calls; None without that ring: then no tools are called."""
     return cast("CallSupport | None", next(plugged(RINGS, "call_support"), None))

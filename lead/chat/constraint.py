@@ -22,9 +22,9 @@ def grammar_for(
     check: CheckSchema,
     special_tokens: Mapping[str, int],
 ) -> str | None:
-    """The grammar of the answer, unless the client sent one; None where any text will do.
+    """The grammar of the answer if the client did not send one; None if any text is allowed.
 
-    `reasoning` are the markers of reasoning that may come first, `in_reasoning` if the prompt began it.
+    `reasoning`: markers of reasoning that may come first; `in_reasoning`: the prompt has already begun it.
     """
     around = tool_format.around_content if tool_format else ("", "")
     writer = GrammarWriter(check, special_tokens)
@@ -42,7 +42,9 @@ def grammar_for(
 
 
 class GrammarWriter:
-    """Collects rules. A marker may be written as the special token of that text, or letter by letter."""
+    """Collects grammar rules. A marker may be written as the special token of that text, or letter
+    by letter.
+    """
 
     def __init__(self, check: CheckSchema, special_tokens: Mapping[str, int]) -> None:
         self.check = check
@@ -59,7 +61,9 @@ class GrammarWriter:
         return " ".join(filter(None, (self.text(around[0]), name, self.text(around[1]))))
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
-        """Text up to the first end marker, and the white space after it."""
+        """An expression for reasoning: text up to the first end marker, that marker, and the white space
+        after it.
+        """
         ends = text_up_to(markers.end, "text_to_end_marker", self.rules, self.special_tokens)
         self.rules.append(f"reasoning: ({ends}) /[ \\n]*/")
         return "reasoning" if in_reasoning else f"({self.text(markers.start)} reasoning)?"

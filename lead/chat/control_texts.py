@@ -1,8 +1,8 @@
-"""Keeping texts of control tokens that come from clients apart from those that a chat template writes.
+"""Distinguishes texts of control tokens sent by clients from those written by a chat template.
 
-A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized. So such
-a text gets a mark inside before the template is rendered, and where the marks come out, no control token may
-be read. Only if the prompt is otherwise the same as without marks is that known to be right.
+A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized.
+Therefore such a text gets a mark inside before the template is rendered; where marks appear in the prompt, no
+control token may be read. This is reliable only if the prompt is otherwise the same as without marks.
 """
 
 import functools
@@ -24,9 +24,9 @@ _SHORTEST = 2
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """A prompt. breaks: ascending positions in it that no control token may contain.
+    """The text of a prompt. breaks: ascending positions that no control token may contain.
 
-    known: whether all such positions are; else some texts of clients are read as control tokens.
+    known: the breaks are complete; otherwise some texts of clients are read as control tokens.
     """
 
     text: str
@@ -38,7 +38,7 @@ class RenderedPrompt:
         return RenderedPrompt(self.text[start:end], [each - start for each in inside], self.known)
 
     def find(self, token_text: str, start: int) -> int:
-        """The first index from `start` on at which a control token's text begins; -1: none."""
+        """The first index from `start` on at which the text of a control token begins; -1: none."""
         return find_unbroken(self.text, token_text, start, len(self.text), self.breaks)
 
 
@@ -53,9 +53,9 @@ class ControlTexts:
         self._longest = max(map(len, texts), default=0)
 
     def breaks(self, text: str) -> list[int]:
-        """Ascending positions in `text`: each control token that it may become part of contains one of them.
+        """Ascending positions in `text` such that every control token that could arise from it contains one.
 
-        Of such a token only the beginning may be at the end of `text`, or the other way round.
+        A token may also begin or end outside `text`.
         """
         found = set[int]()
         for token in self._special.occurring(text):
@@ -105,7 +105,7 @@ class _Marks:
 
 
 def render_prompt(template: ChatTemplate, conversation: TemplateInput, texts: ControlTexts) -> RenderedPrompt:
-    """The prompt of a conversation; raises RequestError."""
+    """Render the prompt of a conversation; raises RequestError."""
     marks = _Marks(texts)
     marked = _render(template, conversation, marks.add)
     if marked is not None and not marks.n:

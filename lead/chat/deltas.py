@@ -1,4 +1,4 @@
-"""The parts of an answer, as it is generated and as a whole."""
+"""The parts of an answer: as increments while it is generated, and as a whole message."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -11,21 +11,21 @@ from pydantic_core import from_json
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """More reasoning of an answer."""
+    """An increment of reasoning."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """More content of an answer."""
+    """An increment of content."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStart:
-    """The model calls a tool; `index` counts the calls of one answer."""
+    """The beginning of a tool call; `index` counts the calls of one answer."""
 
     index: int
     id: str
@@ -34,7 +34,7 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallArguments:
-    """More of a call's arguments, as JSON text."""
+    """An increment of a call's arguments, as JSON text."""
 
     index: int
     text: str
@@ -44,7 +44,7 @@ Delta = Reasoning | Content | ToolCallStart | ToolCallArguments
 
 
 def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
-    """`deltas`, with neighbours of one kind joined."""
+    """`deltas` with adjacent ones of the same kind joined."""
     return [_joined(list(group)) for _, group in groupby(deltas, _kind)]
 
 
@@ -69,7 +69,7 @@ def _joined(deltas: Sequence[Delta]) -> Delta:
 
 @dataclass(slots=True)
 class ToolCall:
-    """A whole tool call; `arguments` is JSON text."""
+    """A complete tool call; `arguments` is JSON text."""
 
     id: str
     name: str
@@ -77,7 +77,7 @@ class ToolCall:
 
     @property
     def as_object(self) -> dict[str, Any]:
-        """The arguments; none of a call that was cut off."""
+        """The arguments as an object; empty if the call was cut off."""
         try:
             value = from_json(self.arguments)
         except ValueError:
@@ -87,7 +87,7 @@ class ToolCall:
 
 @dataclass(slots=True)
 class AssistantMessage:
-    """An answer as a message, put together from its deltas."""
+    """An answer as a message, built from its deltas."""
 
     content: str = ""
     reasoning: str = ""

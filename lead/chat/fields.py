@@ -1,6 +1,6 @@
-"""Validation of fields of requests: bounds on lists and objects, null, and names that nobody knows.
+"""Validation of request fields: bounds on lists and objects, null, unknown names.
 
-An invalid request should cost no more than a valid one. pydantic otherwise validates all elements and keeps
+An invalid request should cost no more than a valid one. By default pydantic validates all elements and keeps
 an error for each of them and each member of a union: a body of 4 MB took a minute and gigabytes.
 """
 
@@ -34,9 +34,9 @@ _MAX_NAME = 64
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """In `Annotated[list[…], AtMost(n)]`, or of a dict: at most `n` elements.
+    """An annotation that bounds a list or dict: `Annotated[list[…], AtMost(n)]` has at most `n` elements.
 
-    At most one more is validated, and the first that is not valid ends it.
+    At most one more is validated, and validation stops at the first invalid element.
     """
 
     n: int
@@ -49,7 +49,7 @@ class AtMost:
 
 
 class NullIsDefault(BaseModel):
-    """A part of a request in which null takes the field's default, if it has one."""
+    """A part of a request in which null stands for the field's default, if it has one."""
 
     @model_validator(mode="before")
     @classmethod
@@ -67,7 +67,7 @@ class NullIsDefault(BaseModel):
 
 
 class RequestFields(BaseModel):
-    """Fields of a request: each is done, or changes nothing (`unused`), or is refused by its name."""
+    """Fields of a request. Each is supported, or has no effect (`unused`), or is refused by name."""
 
     unused: ClassVar[Mapping[str, Unused]] = {}
     inside: ClassVar[str] = ""
@@ -97,13 +97,15 @@ class RequestFields(BaseModel):
 
 @functools.cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
-    """What the fields of a model are called in JSON."""
+    """The names of a model's fields in JSON."""
     aliases = [field.alias for field in model.model_fields.values() if field.alias]
     return frozenset({*model.model_fields, *aliases})
 
 
 class ConvertedRequest(BaseModel):
-    """The body of another chat API, which becomes a chat request: errors name the fields of that API."""
+    """The body of another chat API, which is converted to a chat request; errors name the fields of
+    that API.
+    """
 
     own_names: ClassVar[Mapping[str, str]]
     """By the name in a chat request, where that is another one."""

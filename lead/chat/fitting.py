@@ -1,8 +1,9 @@
-"""Bringing messages into a form that a chat template takes, so that no text of theirs is lost.
+"""Brings messages into a form that a chat template accepts, without losing any of their texts.
 
-Templates refuse, or leave out in silence, what their models were not trained on: a system message that comes
-later, two messages of a role in a row, content beside a call. Each step here changes one such thing. Which of
-them a conversation needs is found by rendering it with words in place of its texts, and looking for these.
+Templates refuse, or silently leave out, what their models were not trained on: a later system message, two
+messages of a role in a row, content beside a call. Each step here changes one such thing. To find the steps
+that a conversation needs, it is rendered with probe words in place of its texts, and the result is searched
+for these words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ _HISTORY = {"system", "developer"}
 
 
 class Lost(Exception):  # noqa: N818 - what happened to a message
-    """No step helps: the template refuses the messages, or leaves out the text of one."""
+    """No step helps: the template refuses the messages, or leaves out one of their texts."""
 
     def __init__(self, index: int | None, reason: str = "") -> None:
         """index: of the message whose text is left out, if that is what happens."""
@@ -27,9 +28,9 @@ class Lost(Exception):  # noqa: N818 - what happened to a message
 def fitting_steps(
     messages: TemplateMessages, steps: Sequence[Step], render: Callable[[TemplateMessages], str | None]
 ) -> list[Step]:
-    """The fewest of `steps`, in their order, after which all texts of `messages` are in the prompt.
+    """The smallest selection of `steps`, in order, after which the prompt has all texts of `messages`.
 
-    render: None where the template refuses the messages. Raises Lost.
+    render: returns None if the template refuses the messages. Raises Lost.
     """
     probes, words = _with_words(messages)
 
@@ -60,7 +61,7 @@ def fitting_steps(
 
 
 def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateMessage]:
-    """The messages after these steps, one after another."""
+    """The messages after applying the steps in order."""
     changed = list(messages)
     for step in steps:
         changed = step(changed)
@@ -106,7 +107,7 @@ def _call_with_words(
 
 
 def system_first(messages: TemplateMessages) -> list[TemplateMessage]:
-    """System and developer messages at the beginning become one system message."""
+    """Merge system and developer messages at the beginning into one system message."""
     n = next((n for n, each in enumerate(messages) if each["role"] not in _HISTORY), len(messages))
     if n == 0:
         return list(messages)
@@ -117,7 +118,7 @@ def system_first(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def later_system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """System and developer messages that come later become messages of the user, in their place."""
+    """Turn system and developer messages that come later into user messages in the same place."""
     return [
         {"role": "user", "content": each["content"]} if n and each["role"] in _HISTORY else each
         for n, each in enumerate(messages)
@@ -125,12 +126,12 @@ def later_system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """System messages become messages of the user, and part of the next one."""
+    """Turn system messages into user messages, merged with the next one."""
     return joined_roles([{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages])
 
 
 def joined_roles(messages: TemplateMessages) -> list[TemplateMessage]:
-    """TemplateMessages of one role in a row become one; results of tools stay apart."""
+    """Merge successive messages of one role; results of tools stay separate."""
     joined: list[TemplateMessage] = []
     for message in messages:
         last = joined[-1] if joined else None
@@ -145,7 +146,7 @@ def joined_roles(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def begins_with_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """A conversation that begins with an answer gets an empty question."""
+    """Put an empty question before a conversation that begins with an answer."""
     n = next((n for n, each in enumerate(messages) if each["role"] != "system"), len(messages))
     if n == len(messages) or messages[n]["role"] == "user":
         return list(messages)
@@ -153,7 +154,7 @@ def begins_with_user(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def without_empty_answers(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Answers without content and calls are left out."""
+    """Drop answers without content and calls."""
     return [
         each
         for each in messages
@@ -162,7 +163,7 @@ def without_empty_answers(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def other_roles_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Roles that no template knows become the user."""
+    """Turn messages of roles that no template knows into user messages."""
     known = {"system", "user", "assistant", "tool"}
     return [each if each["role"] in known else {**each, "role": "user"} for each in messages]
 

@@ -1,4 +1,4 @@
-"""Running chat templates, and finding out what they support.
+"""Runs chat templates, and finds out what they support.
 
 Templates are untrusted Jinja, so they run in a sandbox with limits.
 """
@@ -37,7 +37,7 @@ class TemplateError(Exception):
 
 
 class JinjaTemplate:
-    """A template in Jinja, with the functions that Hugging Face's transformers provides."""
+    """A Jinja template with the functions that Hugging Face's transformers provides."""
 
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
         """Raises ConfigError if `source` is not Jinja."""
@@ -56,7 +56,7 @@ class JinjaTemplate:
             raise ConfigError(f"the chat template is not Jinja: {reason}") from error
 
     def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateError."""
+        """Render the text; raises TemplateError."""
         try:
             return _join_within_limits(self._template.generate(variables))
         except MemoryError as error:
@@ -66,7 +66,7 @@ class JinjaTemplate:
 
 
 class BuiltinTemplate:
-    """A built-in template of llama.cpp's, which support only roles and contents."""
+    """One of llama.cpp's built-in templates, which support only roles and contents."""
 
     variables = frozenset({"messages", "add_generation_prompt"})
 
@@ -75,7 +75,7 @@ class BuiltinTemplate:
         self.source = name
 
     def run(self, variables: Mapping[str, Any]) -> str:
-        """The text; raises TemplateError."""
+        """Render the text; raises TemplateError."""
         messages = [(message["role"], message["content"]) for message in variables["messages"]]
         try:
             return builtin_templates.apply(
@@ -89,7 +89,9 @@ Template = JinjaTemplate | BuiltinTemplate
 
 
 def load_template(source: str | None) -> Template:
-    """A template from Jinja source or the name of a built-in one; None: ChatML. Raises ConfigError."""
+    """Load a template from Jinja source or by the name of a built-in one; None: ChatML. Raises
+    ConfigError.
+    """
     if not source:
         return JinjaTemplate(CHATML)
     if source.strip() in builtin_templates.names():
@@ -100,7 +102,7 @@ def load_template(source: str | None) -> Template:
 def date_variables() -> dict[str, str]:
     """Variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
 
-    Of the time only the hour: a prompt that is another one each second would be read anew each time.
+    The time is rounded to the hour: a prompt that changes every second could not be reused from the cache.
     """
     return {
         "date_string": datetime.now().astimezone().strftime("%d %b %Y"),
@@ -169,11 +171,11 @@ _ARGUMENTS = {"probe": "argument 8K1"}
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """system, developer: messages of these roles. tools: descriptions of tools.
+    """Features that a template supports. system, developer: messages of these roles.
 
-    tool_results: calls, and messages of the role `tool`. typed_content: contents are lists of parts.
-    object_arguments: a call's arguments are an object, not JSON text. no_tools_is_none: without tools the
-    variable is None, as in transformers, or an empty list.
+    tools: descriptions of tools. tool_results: calls, and messages of the role `tool`. typed_content:
+    contents are lists of parts. object_arguments: a call's arguments are an object, not JSON text.
+    no_tools_is_none: without tools the variable is None, as in transformers, instead of an empty list.
     """
 
     system: bool

@@ -1,4 +1,4 @@
-"""Text that is still being written: a window on it, and the markers in it."""
+"""Text that is still being generated: a window on it, and the markers in it."""
 
 import re
 from collections import deque
@@ -14,23 +14,23 @@ BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 
 
 def shared_beginning(*texts: str) -> str:
-    """The longest text that all of them begin with."""
+    """The longest common prefix of the texts."""
     shortest = min(texts, key=len, default="")
     characters = enumerate(zip(*texts, strict=False))
     return shortest[: next((n for n, each in characters if len(set(each)) > 1), None)]
 
 
 def whole(text: str) -> str:
-    """Without a marker that has only begun."""
+    """`text` without an incomplete marker at its end."""
     begun = BEGUN.search(text)
     return text[: begun.start()] if begun else text
 
 
 def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:
-    """The text before the first marker, that marker, and the rest.
+    """Split into the text before the first marker, that marker, and the rest.
 
-    Without a marker, the rest is an end of `text` that may become one, unless `text` is `complete`. The
-    result does not depend on how the text was cut into pieces: of markers that begin at the same place the
+    Without a marker, the rest is a suffix of `text` that may become one, unless `text` is `complete`. The
+    result does not depend on how the text was cut into pieces: of markers that begin at the same position the
     longest wins, and is waited for.
     """
     found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
@@ -42,7 +42,7 @@ def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> t
 
 
 def partial_marker_length(text: str, markers: Collection[str]) -> int:
-    """The length of the longest end of `text` that is the beginning of a marker, but not a whole one."""
+    """The length of the longest suffix of `text` that is a proper prefix of a marker."""
     longest = max((len(mark) - 1 for mark in markers), default=0)
     for n in range(min(len(text), longest), 0, -1):
         if any(len(mark) > n and mark.startswith(text[-n:]) for mark in markers):
@@ -51,9 +51,9 @@ def partial_marker_length(text: str, markers: Collection[str]) -> int:
 
 
 class Window:
-    """The text of an answer that is looked at once: each step may copy all of it.
+    """The part of an answer's text that a parser looks at; it is bounded, as each step may copy all of it.
 
-    text: what has not been read. finished: no more text will come than there is.
+    text: the part that is not consumed yet. finished: no more text will be added.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -63,7 +63,7 @@ class Window:
 
     @property
     def complete(self) -> bool:
-        """With `complete` nothing comes after `text`."""
+        """Whether nothing will follow `text`."""
         return self.finished and not self._later
 
     def push(self, text: str) -> None:
@@ -71,7 +71,7 @@ class Window:
             self._later.append((text, 0))
 
     def grow(self) -> bool:
-        """Take more into `text`; False if there is no more."""
+        """Extend `text`; returns False if there is no more."""
         if not self._later:
             return False
         later, at = self._later.popleft()
@@ -81,12 +81,14 @@ class Window:
         return True
 
     def read_again(self, text: str) -> None:
-        """Replace what is in the window by `text`, which is read next."""
+        """Replace the window's contents by `text`, which is read next."""
         self.text = ""
         if text:
             self._later.appendleft((text, 0))
 
     def split(self, markers: Collection[str]) -> tuple[str, str | None]:
-        """Read up to the first of these markers: the text before it, and the marker."""
+        """Consume up to the first of these markers; returns the text before it, and the marker (None: not
+        found).
+        """
         text, marker, self.text = split_at_marker(self.text, markers, complete=self.complete)
         return text, marker

@@ -1,4 +1,6 @@
-"""The format of a model's answers, and how they are parsed; `lead.chat.answer_probes` derives it."""
+"""The format of a model's answers and the settings of their parser; `lead.chat.answer_probes` derives the
+format.
+"""
 
 import re
 from collections.abc import Mapping
@@ -11,9 +13,9 @@ from lead.chat.calls import AnyCallFormat
 class ReasoningMarkers:
     """The texts around reasoning, as the template writes them, with white space.
 
-    turn, content: what follows `closing`, before content; without reasoning only `content` is written.
-    field: of a message, by which the template takes its reasoning; "content" if that is a part of the
-    content. interleaved: reasoning may also follow content.
+    turn, content: follow `closing`, before the content; without reasoning only `content` is written. field:
+    the message's field from which the template takes its reasoning; "content" if it is a part of the content.
+    interleaved: reasoning may also follow content.
     """
 
     opening: str
@@ -25,7 +27,7 @@ class ReasoningMarkers:
 
     @property
     def start(self) -> str:
-        """Without white space, but for a blank before a plain word."""
+        """The opening marker without white space, except a blank before a plain word."""
         return self.opening.strip() if self.opening.lstrip()[:1] in "<[" else self.opening.rstrip()
 
     @property
@@ -33,16 +35,18 @@ class ReasoningMarkers:
         return self.closing.strip()
 
     def is_open(self, prompt: str) -> bool:
-        """True if `prompt` ends inside reasoning that the template began."""
+        """Whether `prompt` ends inside reasoning that the template began."""
         return prompt.rstrip().endswith(self.start)
 
     def split_own(self, content: str) -> tuple[str, str, str] | None:
-        """The reasoning that `content` begins with in its markers, its end if that is there, and the rest."""
+        """Split content that begins with reasoning in markers: the reasoning, its end marker if present, and
+        the rest; None if it does not.
+        """
         text, start = content.lstrip(), self.start.lstrip()
         return text.removeprefix(start).partition(self.end) if text.startswith(start) else None
 
     def unopened(self, prompt: str) -> str:
-        """`prompt` without the reasoning that the template has begun, or left empty, at its end."""
+        """`prompt` without reasoning that the template has begun, or left empty, at its end."""
         start, end = re.escape(self.start), re.escape(self.end)
         return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
 
@@ -56,7 +60,7 @@ class ReasoningMarkers:
 
 
 def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
-    """A content with a part for reasoning, as Mistral's API has it."""
+    """Content with a part for reasoning, in the form of Mistral's API."""
     return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
 
 
@@ -64,8 +68,8 @@ def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
 class AnswerFormat:
     """The format of a model's answers.
 
-    reasoning: None if it does not reason. ignored: markers without meaning anywhere in an answer. unfinished:
-    the beginning of a marker at the end of prompts, which answers continue (Functionary 3.2).
+    reasoning: None if the model does not reason. ignored: markers without meaning anywhere in an answer.
+    unfinished: the beginning of a marker at the end of prompts, which the answer completes (Functionary 3.2).
     """
 
     reasoning: ReasoningMarkers | None = None
@@ -78,12 +82,11 @@ class ParserConfig:
     """The settings of an answer's parser.
 
     reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
-    client began if continues_reasoning.
-    tool_format: None finds no calls. tools: the names of those offered; types: of
-    their arguments. one_call: ignore all but the first. used_ids: of calls before, which no other may have.
-    prefix: content that the prompt contains and the client should receive, too.
-    unfinished: the beginning of a marker that the prompt contains.
-    special_tokens: control tokens whose text the parser has to see.
+    client began if continues_reasoning. tool_format: None: calls are not parsed. tools: the names of the
+    offered tools; types: of their arguments. one_call: ignore all calls but the first. used_ids: ids of
+    earlier calls, which must not be reused. prefix: content that the prompt contains and the client should
+    receive, too. unfinished: the beginning of a marker that the prompt contains. special_tokens: control
+    tokens whose text the parser has to see.
     """
 
     reasoning: ReasoningMarkers | None = None

@@ -1,4 +1,4 @@
-"""From the text of an answer to reasoning, content and tool calls, piece by piece.
+"""Splits the text of an answer into reasoning, content and tool calls, incrementally.
 
 Text that may become a marker is held back, and so is a call until its tool is known. Text that began like a
 call and is not one is content. The result does not depend on how the text is cut into pieces.
@@ -17,7 +17,7 @@ from lead.chat.output_format import ParserConfig
 
 
 class _Mode(Enum):
-    """What is being read, where that needs no memory of its own."""
+    """The part of the answer that is being read, for parts that need no memory of their own."""
 
     CONTENT = auto()
     REASONING = auto()
@@ -26,13 +26,13 @@ class _Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _MaybeCall:
-    """What begins like a call inside reasoning: it is one if the reasoning never ends."""
+    """Text inside reasoning that begins like a call: it is one if the reasoning never ends."""
 
     pieces: list[str]
 
 
 class OutputParser:
-    """Splits the text of an answer, as it comes, into reasoning, content and tool calls."""
+    """Splits the text of an answer, as it arrives, into reasoning, content and tool calls."""
 
     def __init__(self, config: ParserConfig) -> None:
         self._config = config
@@ -55,12 +55,12 @@ class OutputParser:
         return self._calls.n_calls if self._calls else 0
 
     def push(self, text: str) -> list[Delta]:
-        """The deltas that have become certain with `text`."""
+        """Add `text`; returns the deltas that are certain now."""
         self._window.push(text)
         return merge_deltas(self._read())
 
     def finish(self, *, is_cut: bool = False) -> list[Delta]:
-        """The deltas that were held back, now that the answer is complete; of a call only if that is.
+        """The deltas that were held back, at the end of the text; those of a call only if it is complete.
 
         is_cut: the model would have gone on.
         """
@@ -101,7 +101,7 @@ class OutputParser:
                 return self._read_draft(pieces)
 
     def _without_reasoning(self) -> _Mode:
-        """How an answer begins that is not reasoning, or goes on after it."""
+        """The mode at the beginning of an answer without reasoning, or after its reasoning."""
         if self._calls:
             self._calls.begin_answer()
         return _Mode.CALLS if self._calls and self._calls.active else _Mode.CONTENT
@@ -174,7 +174,9 @@ class OutputParser:
         return None if deltas is None else self._after_calls(deltas)
 
     def _after_calls(self, deltas: list[Delta]) -> list[Delta]:
-        """What the reader of calls found; if it leaves, what it rejected is content."""
+        """The deltas from the reader of calls; when it becomes inactive, the text that it rejected is added
+        as content.
+        """
         assert self._calls
         if self._calls.active:
             return deltas

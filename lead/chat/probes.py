@@ -1,4 +1,4 @@
-"""Probes of chat templates in common: known texts are rendered, and found again."""
+"""Common parts of probing chat templates: known texts are rendered, and searched in the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ ANSWERED = {"role": "assistant", "content": CONTENT}
 
 
 class Render(Protocol):
-    """The prompt of messages; None if the template refuses them."""
+    """A function from messages to the prompt; None if the template refuses them."""
 
     def __call__(
         self,

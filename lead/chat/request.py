@@ -1,4 +1,4 @@
-"""The fields of a chat request that determine the prompt and the form of the answer."""
+"""The fields of a chat request that determine the prompt and the format of the answer."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -21,7 +21,7 @@ from shared.errors import RequestError
 
 
 class ConversationFields(BaseModel, strict=True):
-    """Fields that are absent or null take the default."""
+    """The fields; absent or null ones have their defaults."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
     documents: Annotated[list[dict[str, Any]], AtMost(MAX_MESSAGES)] | None = None
@@ -40,7 +40,9 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def usable_tools(self) -> list[Tool]:
-        """The tools that may be called; raises RequestError for a choice that is not among them."""
+        """The tools that may be called; raises RequestError if `tool_choice` names a tool that is not
+        offered.
+        """
         tools = self.tools or []
         if isinstance(self.tool_choice, NamedToolChoice):
             name = self.tool_choice.function.name
@@ -53,12 +55,12 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def must_call(self) -> bool:
-        """True if the answer has to be a call, without content."""
+        """Whether the answer has to be a call, without content."""
         return self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice)
 
     @property
     def one_call(self) -> bool:
-        """True if at most one call may be made."""
+        """Whether at most one call may be made."""
         return self.parallel_tool_calls is False or isinstance(self.tool_choice, NamedToolChoice)
 
     @property
@@ -70,7 +72,7 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def schema_field(self) -> str:
-        """The name of the request's field that has the schema."""
+        """The name of the request field that has the schema."""
         return "json_schema" if self._format_schema is None else "response_format"
 
     @property
@@ -87,7 +89,7 @@ class ConversationFields(BaseModel, strict=True):
     def conversation(
         self, options: ConversationOptions, tool_format: AnyCallFormat | None = None
     ) -> TemplateInput:
-        """The conversation to render, for a template of the format `tool_format`, if it has one.
+        """The input for a chat template whose call format is `tool_format` (None: it has none).
 
         Raises RequestError for a message that cannot be continued, and for contradictions.
         """

@@ -1,4 +1,4 @@
-"""The parts of a chat request: its messages, the tools that it offers, and the format of the answer."""
+"""The parts of a chat request: messages, offered tools, and the format of the answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,13 +21,13 @@ _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
 
 class ImageUrl(BaseModel, strict=True):
-    """Where an image is."""
+    """The address of an image, or the image as a data URL."""
 
     url: str
 
 
 class ContentPart(NullIsDefault, strict=True):
-    """A part of a message: text, as which a refusal counts, or an image."""
+    """A part of a message: text (a refusal counts as text) or an image."""
 
     type: str = "text"
     text: str = ""
@@ -119,13 +119,13 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
 
     @property
     def parts(self) -> list[str]:
-        """The texts of the content."""
+        """The texts of the content's parts."""
         if isinstance(self.content, list):
             return [part.value for part in self.content]
         return [self.content] if self.content else []
 
     def for_template(self) -> dict[str, Any]:
-        """The fields for a chat template except the content; the tool calls are not converted yet."""
+        """The fields for a chat template except the content; tool calls are not converted yet."""
         fields: dict[str, Any] = {**(self.model_extra or {}), "role": self.role}
         if self.role == "function":
             fields["role"] = "tool"
@@ -146,7 +146,7 @@ def _image_part(part: object) -> dict[str, Any] | None:
 
 
 def image_url(part: Mapping[str, Any]) -> str:
-    """Where the image of a part is, as OpenAI's APIs, Anthropic's and MCP say it; empty if it does not."""
+    """The URL of an image part in the format of OpenAI, Anthropic or MCP; empty if there is none."""
     given = part.get("image_url", part.get("source"))
     if isinstance(given, dict) and given.get("type") != "base64":
         given = given.get("url")
@@ -180,13 +180,13 @@ class FunctionDefinition(BaseModel, strict=True, extra="allow"):
 
 
 class Tool(NullIsDefault, strict=True, extra="allow"):
-    """OpenAI's `tools`."""
+    """An entry of OpenAI's `tools`."""
 
     type: Literal["function"] = "function"
     function: FunctionDefinition
 
     def for_template(self) -> Mapping[str, Any]:
-        """The tool as templates expect it, always with a description and parameters."""
+        """The tool in the form that templates expect, always with a description and parameters."""
         function = self.function.model_dump(exclude_none=True)
         parameters = {"type": "object", "properties": {}} | function.get("parameters", {})
         return {"type": "function", "function": {"description": "", **function, "parameters": parameters}}
@@ -199,7 +199,7 @@ class ToolChoiceFunction(BaseModel, strict=True):
 
 
 class NamedToolChoice(NullIsDefault, strict=True):
-    """The choice of a tool that must be called."""
+    """A tool choice that names the tool to call."""
 
     type: Literal["function"] = "function"
     function: ToolChoiceFunction
@@ -209,21 +209,21 @@ ToolChoice = Literal["auto", "none", "required"] | NamedToolChoice
 
 
 class NamedSchema(BaseModel, strict=True):
-    """`strict` makes no difference: the grammar always holds."""
+    """A JSON schema with a name. `strict` makes no difference: the grammar always applies."""
 
     name: str | None = None
     definition: dict[str, Any] | None = Field(None, alias="schema")
 
 
 class ResponseFormat(BaseModel, strict=True):
-    """The form of the content. llama-server's `json_object` may have a `schema` field."""
+    """The format of the content. llama-server's `json_object` may have a `schema` field."""
 
     type: Literal["text", "json_object", "json_schema"]
     definition: dict[str, Any] | None = Field(None, alias="schema")
     json_schema: NamedSchema | None = None
 
     def schema_of_content(self) -> dict[str, Any] | None:
-        """The JSON schema; None for any text."""
+        """The JSON schema of the content; None for any text."""
         match self.type:
             case "text":
                 return None
@@ -250,7 +250,7 @@ class TemplateInput:
     continues: bool = False
 
     def continues_reasoning(self, markers: ReasoningMarkers) -> bool:
-        """True if the answer continues reasoning that the client began, with markers or without."""
+        """Whether the answer continues reasoning that the client began, with markers or without."""
         last = self.messages[-1]
         content = "".join(last.parts)
         if not content:

@@ -1,4 +1,4 @@
-"""Sampling fields of requests of all APIs: those of `SamplingParameters`."""
+"""The sampling fields of requests in all APIs, made from `SamplingParameters`."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,9 +24,10 @@ def _optional(_name: str, field: FieldInfo, _asked: Asked) -> FieldInfo:
 
 @with_sampling_fields(_optional)
 class SamplingFields(RequestFields, strict=True):
-    """A field that is absent or null takes the lead's default.
+    """Fields with the lead's default if absent or null.
 
-    These are written in another way than the parameters are; all others are made of them.
+    Declared here are those that requests write differently from the parameters; all others are generated from
+    the parameters.
     """
 
     unused: ClassVar = SAMPLING
@@ -42,5 +43,5 @@ class SamplingFields(RequestFields, strict=True):
     grammar: str | None = None
 
     def sampling(self) -> dict[str, Any]:
-        """The sampling fields that are given, by name, as they were written."""
+        """The sampling fields present in the request, by name, with their original values."""
         return {name: value for name in asked_for() if (value := getattr(self, name)) is not None}

@@ -1,7 +1,7 @@
-"""The chat template of a model: from a conversation to the text of a prompt.
+"""The chat template of a model: renders a conversation as the text of a prompt.
 
-Templates differ in what they support. What one does not (a system message, tools, tool results) is written
-as text of ordinary messages, as llama-server does it.
+Templates differ in what they support. What a template does not support (a system message, tools, tool
+results) is written as text of ordinary messages, as in llama-server.
 """
 
 import copy
@@ -63,7 +63,7 @@ class ChatTemplate:
     def of_stranger(
         cls, source: str | None, bos: str, eos: str, tool_use: str | None, seconds: float = TEMPLATE_SECONDS
     ) -> Self:
-        """The template of a stranger; raises ConfigError, too, if it takes much to compile or to run."""
+        """Load an untrusted template; raises ConfigError also if compiling or running it takes too long."""
         try:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:
@@ -73,7 +73,7 @@ class ChatTemplate:
 
     @property
     def known(self) -> _Known:
-        """The template's features without tools and with them, and the format of calls and answers."""
+        """The template's features without and with tools, and the formats of calls and answers."""
         return self.capabilities, self._tool_capabilities, self.tool_format, self.answers
 
     def _detect(self) -> _Known:
@@ -117,7 +117,7 @@ class ChatTemplate:
         *,
         opened: bool,
     ) -> dict[str, Any]:
-        """Those of a template for these messages; opened: with the beginning of an answer."""
+        """The template's variables for these messages; opened: with the beginning of an answer."""
         given = copy.deepcopy(list(tools)) or (None if capabilities.no_tools_is_none else [])
         return {
             **date_variables(),
@@ -140,7 +140,7 @@ class ChatTemplate:
     def render(self, conversation: TemplateInput, mark: Callable[[Any], Any] = lambda value: value) -> str:
         """The prompt up to where the answer begins or continues; raises RequestError.
 
-        `mark` may change texts of the client, in whatever they are nested.
+        `mark` is applied to the client's texts at any depth, and may change them.
         """
         template, capabilities = self._plain, self.capabilities
         if conversation.tools:
@@ -204,7 +204,7 @@ class ChatTemplate:
 
 
 def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """With its content as a list of parts."""
+    """The message with its content as a list of parts."""
     if not isinstance(message["content"], str):
         return message
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
@@ -247,9 +247,9 @@ def _json(value: object) -> str:
 
 
 def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemplate, str | None]:
-    """The chosen one (raises ConfigError if it is invalid), or the model's own, or ChatML.
+    """The chosen template (raises ConfigError if it is invalid), or the model's own, or ChatML.
 
-    Also says why not the model's own, where that is so.
+    Also returns a reason if the model's own template could not be used.
     """
     bos, eos = vocabulary.bos_text, vocabulary.eos_text
     if chosen is not None:

@@ -1,7 +1,8 @@
-"""Fields of requests that are known here and not done: hints, and what is refused unless it asks for nothing.
+"""Known request fields that are not supported: hints, which are ignored, and fields that are refused unless
+their value asks for nothing.
 
-The one list of them. Fields that are neither done nor in here are refused as unknown, so none is accepted and
-then ignored without being in this list, of which docs/compatibility.md has a table.
+This is the only list of them; docs/compatibility.md has it as a table. Fields that are neither supported nor
+listed here are refused as unknown, so that no field is silently ignored.
 """
 
 import functools
@@ -19,11 +20,11 @@ _MAX_SHOWN = 64
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """A field that is not done, and why.
+    """A field that is not supported, and the reason.
 
-    harmless: the values that ask for nothing; None: all of them, it is a hint. below: so do numbers less than
-    this. same_as: a field that is done; the same value there makes this one harmless. beside: a field that
-    makes it harmless if it is set, and neither 0 nor empty.
+    harmless: values that ask for nothing; None: all values, the field is a hint. below: numbers less than
+    this are harmless, too. same_as: a supported field; an equal value there makes this one harmless. beside:
+    a field that makes this one harmless if it is set, and neither 0 nor empty.
     """
 
     reason: str
@@ -33,7 +34,7 @@ class Unused:
     beside: str | None = None
 
     def is_harmless(self, value: object, request: Mapping[str, Any]) -> bool:
-        """True if `request` means the same without the field."""
+        """Whether `request` means the same without the field."""
         if self.harmless is None or value in self.harmless:
             return True
         if self.below is not None and isinstance(value, int | float) and value < self.below:
@@ -46,7 +47,7 @@ Fields = dict[str, Unused]
 
 @functools.lru_cache(_MAX_SHOWN)  # the log says so once
 def warn_left_out(what: str, reason: str) -> None:
-    """Say in the log that a part of requests is left out, without which clients can go on."""
+    """Log that a part of requests is ignored, without which clients can go on."""
     log.warning("%s: left out: %s", one_line(what, _MAX_SHOWN), reason)
 
 

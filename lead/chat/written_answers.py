@@ -1,8 +1,9 @@
 """The tokens of the model's own answers, for the prompts of later turns.
 
-A client sends an answer back as a message, and the chat template writes it once more: with other white
-space, other JSON, or in other tokens than the model chose. Then a cache does not go on from there. So the
-tokens of answers are kept, and a later prompt has them where the template writes what means the same.
+A client sends an answer back as a message, and the chat template writes it again: with other white space,
+other JSON, or in other tokens than the model chose. A cache could then not be reused beyond that point.
+Therefore the tokens of answers are stored, and a later prompt uses them where the template writes text with
+the same meaning.
 """
 
 import itertools
@@ -30,7 +31,7 @@ MeansSame = Callable[[Sequence[Range]], bool]
 
 @dataclass(frozen=True, slots=True)
 class TurnMarks:
-    """ends: the texts of tokens that end an answer. calls: with which calls begin."""
+    """ends: the texts of tokens that end an answer. calls: the texts with which calls begin."""
 
     ends: Sequence[str]
     calls: Sequence[str] = ()
@@ -39,7 +40,7 @@ class TurnMarks:
 def answers_in(
     prompt: RenderedPrompt, last: Turn | None, marks: TurnMarks, means_same: MeansSame
 ) -> tuple[tuple[WrittenAnswer, ...], int]:
-    """The answers in a prompt, and how many of them are from the prompt of the turn before."""
+    """The answers in a prompt, and how many of them are taken from the previous turn's prompt."""
     if last is None:
         return (), 0
     digests = Digests(prompt.text)
@@ -76,7 +77,7 @@ def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Itera
 
 
 class Meaning(NamedTuple):
-    """An answer without what makes no difference. calls: names and arguments."""
+    """An answer reduced to what matters for comparison. calls: names and arguments."""
 
     content: str
     reasoning: str
@@ -84,7 +85,7 @@ class Meaning(NamedTuple):
 
 
 def meaning(config: ParserConfig, text: str) -> Meaning:
-    """The content, reasoning and calls of a whole answer."""
+    """Parse a whole answer into content, reasoning and calls."""
     parser = OutputParser(config)
     message = AssistantMessage.of([*parser.push(text), *parser.finish()])
     calls = [(call.name, _canonical(call.arguments)) for call in message.calls]
@@ -99,10 +100,10 @@ def _canonical(arguments: str) -> str:
 
 
 def next_turns(conversation: TemplateInput, *, reasons: bool) -> Iterator[list[ChatMessage]]:
-    """The messages with an answer, and what may come next: the user again, or the result of a call.
+    """Yield the messages with a sample answer and a next message: of the user, or the result of a call.
 
-    They show what a chat template then makes of the messages before. reasons: the model does, and not every
-    client sends that back.
+    Rendered, they show how a chat template writes earlier messages in later turns. `reasons`: the model
+    reasons; as not every client sends reasoning back, there is a variant without it.
     """
     messages = list(conversation.messages[:-1] if conversation.continues else conversation.messages)
     answer = ChatMessage(role="assistant", content="@", reasoning_content="@" if reasons else None)

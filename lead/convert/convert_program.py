@@ -1,4 +1,4 @@
-"""`lead convert`: a llama2.c checkpoint or a GPT-2 folder as a GGUF file."""
+"""`lead convert`: writes a llama2.c checkpoint or a GPT-2 folder as a GGUF file."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ class ConvertSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if it cannot be converted."""
+    """Run `lead convert`. Exits with status 1 and a message on failure."""
     settings = ConvertSettings.from_command_line(arguments)
     with exiting_in_words(settings.program):
         try:
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def convert(settings: ConvertSettings) -> None:
-    """Convert the model as `settings` say; raises ConfigError."""
+    """Convert a model according to `settings`; raises ConfigError."""
     source, destination = settings.source, settings.destination
     conversion = read_conversion(source, settings.tokenizer)
     if conversion is None:

@@ -1,1 +1,1 @@
-"""What `--check` and `lead doctor` find out."""
+"""The checks of `--check` and `lead doctor`."""

@@ -1,4 +1,4 @@
-"""`lead --check`: what the lead would serve, and what would prevent that."""
+"""`lead --check`: what the lead would serve, and what would prevent it."""
 
 import contextlib
 import sys
@@ -49,7 +49,7 @@ _PROBE_SECONDS = 3.0
 
 
 def exit_with_report(settings: LeadSettings) -> None:
-    """If --list-devices or --check asks for it: print that and exit."""
+    """Print the report of --list-devices or --check and exit, if the settings ask for one."""
     if settings.list_devices:
         print_text(list_devices())
         sys.exit()
@@ -58,7 +58,7 @@ def exit_with_report(settings: LeadSettings) -> None:
 
 
 def check(settings: LeadSettings) -> PreflightReport:
-    """Loads vocabularies and opens the port for a moment; raises nothing."""
+    """Check the settings. Loads vocabularies and opens the port for a moment; raises nothing."""
     report = PreflightReport()
     if settings.served.models_dir is not None:
         _check_models(report, settings)
@@ -167,7 +167,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 
 
 def prospect_of(placement: Placement, info: ModelInfo) -> Prospect:
-    """What drafts are worth, as far as that is known of what was not run."""
+    """The speed-up to expect from drafts, estimated without running the model."""
     on_metal = placement.n_gpu_layers and any(each.name.startswith(METAL) for each in placement.devices)
     return prospect_of_weights(
         placement.cpu_weights,

@@ -11,16 +11,16 @@ SlotAction = Literal["save", "restore", "erase"]
 
 
 class SlotActed(BaseModel, frozen=True):
-    """It is done, with so many tokens, and a file of so many bytes."""
+    """The action is done: with this number of tokens, and a file of this number of bytes."""
 
     n_tokens: int = 0
     n_bytes: int = 0
 
 
 class ActOnSlot(EngineQuestion[SlotActed], frozen=True):
-    """Save what a slot holds as the file `path`, restore it from there, or erase it.
+    """Save the contents of a slot to the file `path`, restore them from there, or erase them.
 
-    keep_for: as in `Submit`, for what is restored.
+    keep_for: as in `Submit`, for restored contents.
     """
 
     action: SlotAction

@@ -1,4 +1,4 @@
-"""`lead cache`: what lead and back keep on this machine, listed and deleted."""
+"""`lead cache`: lists and deletes what lead and back cache on this machine."""
 
 import shutil
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ class CacheSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if something cannot be deleted."""
+    """Run `lead cache`. Exits with status 1 and a message if something cannot be deleted."""
     settings = CacheSettings.from_command_line(arguments)
     folder = user_cache_path("llama-duo")
     with exiting_in_words(settings.program):

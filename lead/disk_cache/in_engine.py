@@ -1,4 +1,4 @@
-"""Texts go to disk and back with `--cache-disk`; slots are saved when a client asks for it."""
+"""The ring's module for the seam `in_engine`: `--cache-disk`, and slots saved on a client's request."""
 
 import logging
 
@@ -25,7 +25,9 @@ def plug_in(parts: EngineParts) -> None:
 
 
 def _keeper(parts: EngineParts) -> TextKeeper | None:
-    """None without --cache-disk, or where it cannot be used, which is said."""
+    """The keeper of texts on disk; None without --cache-disk, or if the folder cannot be used, which is
+    logged.
+    """
     model, load = parts.model, parts.load
     if load.cache_disk is None:
         return None
@@ -41,7 +43,7 @@ def _keeper(parts: EngineParts) -> TextKeeper | None:
 
 
 def text_key(model: Model, load: Load) -> str:
-    """Of all that decides what a text on disk holds, and how."""
+    """A key of everything that determines the contents of a text on disk, and its format."""
     return start_key(
         StoredKind.TEXTS,
         model.facts.files,

@@ -1,4 +1,6 @@
-"""`POST /slots/N?action=save|restore|erase`: what a slot holds, to a file and back, as in llama-server."""
+"""`POST /slots/N?action=save|restore|erase`: the contents of a slot to a file and back, as in
+llama-server.
+"""
 
 import re
 import time
@@ -24,7 +26,7 @@ _WRONG_IN_NAME = re.compile(
 
 
 class SlotFile(NullIsDefault, strict=True):
-    """filename: in --slot-save-path; not needed to erase."""
+    """filename: relative to --slot-save-path; not needed to erase."""
 
     filename: str = ""
 
@@ -37,7 +39,7 @@ async def act_on_slot(
     body: SlotFile = SlotFile(),  # noqa: B008 - it is frozen in effect: nobody changes it
     action: str = "",
 ) -> dict[str, Any]:
-    """Save what an idle slot holds as a file, restore it from there, or erase it."""
+    """Save the contents of an idle slot to a file, restore them from there, or erase them."""
     folder = services.settings.slot_save_path
     if folder is None:
         raise UnsupportedError("This server does not support slots action. Start it with `--slot-save-path`")

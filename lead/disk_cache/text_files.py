@@ -1,13 +1,13 @@
-"""The files of texts: written, read and checked, and deleted when they are too many.
+"""The files of texts: written, read and checked, and deleted when they take too much space.
 
 The file of a text begins with three lines: the format and what computes the text (`shared.llama.start_key`),
 a digest of the manifest, and the manifest (a `SavedText`). Its parts follow, in order, or are files of their
-own. Nothing is believed that does not have its digest.
+own. Data is used only if its digest matches.
 
-A text that a client saves under a name (`--slot-save-path`) is one file. Those of `--cache-disk` grow: in
-`FOLDER/texts/KEY/`, a KEY for each way to compute them, each has NAME.text and a file for each part. A part
-is written once, under a name that is used once, before the manifest that names it; so whoever dies, or shares
-the folder, leaves whole texts.
+A text that a client saves under a name (`--slot-save-path`) is one file. Those of `--cache-disk` grow: the
+folder `FOLDER/texts/KEY/`, with a KEY for each way to compute them, has NAME.text and a file for each part of
+each text. A part is written once, under a unique name, before the manifest that names it; so after a crash,
+or with several writers, every text is complete.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
 
 
 class DamagedTextError(Exception):
-    """A file is not what a start like this one has written; in words that follow its name."""
+    """A file is not one that a lead with the same start key has written; the message continues its name."""
 
 
 def _head(text: SavedText, key: str) -> bytes:
@@ -72,15 +72,15 @@ def _read_head(file: BinaryIO, key: str) -> SavedText:
 
 
 def read_manifest(path: Path, key: str) -> SavedText:
-    """What a file says of a text; raises OSError, DamagedTextError."""
+    """Read the manifest of a text; raises OSError, DamagedTextError."""
     with path.open("rb") as file:
         return _read_head(file, key)
 
 
 def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> int:
-    """Write `text`, whose parts are `pieces`, as one file, whole or not at all; its size.
+    """Write `text` with the parts `pieces` as one file, atomically; returns its size in bytes.
 
-    All of them have their bytes. Raises OSError.
+    All pieces must have their bytes. Raises OSError.
     """
     views = [piece for _, piece in pieces if isinstance(piece, memoryview)]
     parts = tuple(
@@ -109,8 +109,8 @@ def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
 
 
 class FolderNews(NamedTuple):
-    """What has happened in a folder: texts that others have written, the least recently used first, and names
-    of texts that are gone, whoever has deleted them.
+    """Changes in a folder: texts written by other processes, least recently used first, and the names of
+    texts that were deleted by anyone.
     """
 
     texts: list[SavedText]
@@ -118,12 +118,12 @@ class FolderNews(NamedTuple):
 
 
 def new_name() -> str:
-    """For a text that is not on disk."""
+    """A unique name for a text that is not on disk yet."""
     return secrets.token_hex(12)
 
 
 class TextFiles:
-    """One thread may write, while another looks, and others read."""
+    """The texts of `--cache-disk`. One thread may write while another calls `look` and others read."""
 
     def __init__(self, folder: Path, key: str, n_max: int) -> None:
         """n_max: bytes in `folder`, whatever their KEY. Raises OSError."""
@@ -147,9 +147,9 @@ class TextFiles:
             log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
 
     def look(self) -> FolderNews:
-        """What has happened since the last call, of which there is one at a time.
+        """The changes since the last call; one call at a time.
 
-        Raises OSError; a text that is damaged is deleted.
+        Raises OSError; a damaged text is deleted.
         """
         changed_at = self.folder.stat().st_mtime_ns
         if changed_at == self._changed_at:
@@ -186,7 +186,7 @@ class TextFiles:
         return found
 
     def write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
-        """Write `text`, whose parts are `pieces`; pace: is told how many bytes are to be written.
+        """Write `text` with the parts `pieces`; calls `pace` with the number of bytes about to be written.
 
         Raises OSError, after which nothing has changed: FileNotFoundError if earlier parts are gone.
         """
@@ -222,7 +222,7 @@ class TextFiles:
         return text
 
     def read(self, text: SavedText, into: TextPieces) -> None:
-        """Raises OSError, DamagedTextError."""
+        """Read a text's parts into the buffers `into`. Raises OSError, DamagedTextError."""
         for part, view in _each(text, into):
             with (self.folder / part.file).open("rb", buffering=0) as file:
                 _read_part(file, part, view)
@@ -230,18 +230,18 @@ class TextFiles:
                     raise _damaged()
 
     def touch(self, name: str) -> None:
-        """A text was used."""
+        """Mark a text as used just now."""
         with contextlib.suppress(OSError):
             os.utime(self._manifest(name))
             self._seen[name] = _used_at(self._manifest(name))
 
     def delete(self, name: str) -> None:
-        """Raises OSError; a text that is not there is no error."""
+        """Delete a text, if it exists. Raises OSError."""
         self._manifest(name).unlink(missing_ok=True)
         self._delete_parts(name, set())
 
     def shrink(self, n_more: int) -> None:
-        """Delete texts, of any KEY, until `n_more` bytes have room; and files that belong to none."""
+        """Delete texts, of any KEY, until `n_more` bytes fit; and files that belong to no text."""
         texts: dict[str, list[Path]] = {}
         for path in self._root.glob("*/*"):
             if ours := _OURS.fullmatch(path.name):
@@ -303,7 +303,7 @@ def _damaged() -> DamagedTextError:
 
 
 def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
-    """What digests are computed with."""
+    """The hash that digests are computed with."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 

@@ -60,16 +60,16 @@ _CLOSE_SECONDS = 5.0
 
 
 class TextMemory(SlotMemory, Protocol):
-    """Snapshots in host memory, for other threads (`shared.llama.stored_states.StoredStates`)."""
+    """Snapshots in host memory, for use by other threads (`shared.llama.stored_states.StoredStates`)."""
 
     def lend(self, key: int) -> memoryview | None:
-        """The bytes of a snapshot until `take_back`; None: it is not stored (yet), or lent already."""
+        """Lend the bytes of a snapshot until `take_back`; None: it is not stored (yet), or lent already."""
 
     def take_back(self, key: int) -> None:
-        """What was lent or reserved is not read or written any more."""
+        """End the lending or the reservation of a snapshot: nobody reads or writes its bytes any more."""
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """A new snapshot of `size` bytes, to be written."""
+        """A new snapshot of `size` bytes, to be filled."""
 
 
 def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
@@ -99,7 +99,7 @@ def _take_back(pieces: TextPieces, memory: TextMemory) -> None:
 
 
 class _Job(NamedTuple, Generic[T]):
-    """What another thread does with the `pieces` of `text`."""
+    """Work of another thread on the `pieces` of `text`."""
 
     text: StoredText
     pieces: TextPieces
@@ -107,7 +107,10 @@ class _Job(NamedTuple, Generic[T]):
 
 
 class TextKeeper:
-    """A context: when it is left without an error, what is not on disk yet is written, for some seconds."""
+    """Moves texts between host memory and disk.
+
+    A context manager: on exit without an error it writes, for some seconds, what is not on disk yet.
+    """
 
     def __init__(
         self,
@@ -268,7 +271,7 @@ class TextKeeper:
             self._has_failed = True
 
     def _mark_used(self) -> None:
-        """What was used, also from host memory, is the last to give way on disk."""
+        """Mark texts that were used, also from host memory, so that they are deleted last on disk."""
         for text in self._texts.pop_used():
             self._left_out.discard(text)
             if text.saved:
@@ -314,7 +317,7 @@ class SlotActions:
         self._is_busy = False
 
     def act(self, command: ActOnSlot) -> Doing[SlotActed]:
-        """The job of `SideJobs`; one slot at a time."""
+        """Perform the action; one slot at a time. A job of `SideJobs`."""
         if self._is_busy:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
         self._is_busy = True

@@ -1,1 +1,1 @@
-"""Vectors of texts (embeddings) and how well texts go together (rerank), by a model made for it."""
+"""Embeddings of texts, and reranking (how well texts match a question), with dedicated models."""

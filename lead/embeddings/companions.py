@@ -1,4 +1,4 @@
-"""Models of --embedding-model and --rerank-model beside the one that continues texts."""
+"""The models of --embedding-model and --rerank-model, which run beside the model that generates text."""
 
 from lead.embeddings.vector_model import VectorModels
 from lead.server.site import Companion, Site

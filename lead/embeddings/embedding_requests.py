@@ -1,4 +1,4 @@
-"""Bodies of requests for vectors and for ranks, in the shapes of several APIs."""
+"""The bodies of requests for embeddings and for reranking, in the formats of several APIs."""
 
 from array import array
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def _texts(given: _Input, name: str) -> list[Prompt]:
 
 
 class EmbeddingRequest(NullIsDefault, strict=True):
-    """OpenAI's, with llama-server's fields."""
+    """OpenAI's request for embeddings, with llama-server's fields."""
 
     input: _Input | None = None
     content: _Input | None = None
@@ -62,7 +62,7 @@ class EmbeddingRequest(NullIsDefault, strict=True):
 
 
 class OllamaEmbedRequest(NullIsDefault, strict=True):
-    """Ollama's. Its `options` and `keep_alive` say nothing about vectors."""
+    """Ollama's request for embeddings. Its `options` and `keep_alive` do not affect the vectors."""
 
     model: str = ""
     input: str | Annotated[list[str], AtMost(MAX_TEXTS)] = ""
@@ -74,7 +74,7 @@ class OllamaEmbedRequest(NullIsDefault, strict=True):
 
 
 class OllamaEmbeddingsRequest(NullIsDefault, strict=True):
-    """Ollama's older one."""
+    """Ollama's older request for embeddings."""
 
     model: str = ""
     prompt: str = ""
@@ -85,7 +85,9 @@ class RankedText(BaseModel, strict=True):
 
 
 class RerankRequest(NullIsDefault, strict=True):
-    """Jina's and Cohere's; with `texts` that of Hugging Face's Text Embeddings Inference."""
+    """Jina's and Cohere's request for reranking; with `texts` that of Hugging Face's Text Embeddings
+    Inference.
+    """
 
     query: str
     documents: Annotated[list[str | RankedText], AtMost(MAX_TEXTS)] | None = None
@@ -99,7 +101,7 @@ class RerankRequest(NullIsDefault, strict=True):
     field_of_documents: ClassVar = "documents"
 
     def candidates(self) -> list[str]:
-        """Raises RequestError."""
+        """The texts to rank. Raises RequestError."""
         given: Sequence[Any] = self.texts or self.documents or ()
         if not given:
             raise RequestError("documents: a list of texts is needed", "documents")
@@ -108,7 +110,7 @@ class RerankRequest(NullIsDefault, strict=True):
 
 @dataclass(frozen=True, slots=True)
 class RankedPair(MadePrompt):
-    """A question and what may answer it, as a reranker reads them."""
+    """A question and a candidate text, as a reranker reads them."""
 
     query: str
     document: str

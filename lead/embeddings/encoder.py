@@ -1,4 +1,4 @@
-"""A loaded model that makes a vector of each text. Not thread-safe."""
+"""A loaded model that computes the embedding of a text. Not thread-safe."""
 
 import ctypes
 from collections.abc import Sequence
@@ -89,9 +89,9 @@ class VectorEncoder:
         return context
 
     def encode(self, batch: TextBatch) -> list[bytes]:
-        """The vectors of at most MAX_SEQUENCES texts with at most `n_batch` tokens together.
+        """The embeddings of at most MAX_SEQUENCES texts with at most `n_batch` tokens in all.
 
-        Raises ValueError for other batches, DecodeFatalError.
+        Raises ValueError for larger batches, DecodeFatalError.
         """
         self._batch.check([text.tokens for text in batch], self._vocabulary.n_tokens, self.about.n_ctx)
         if self._sums:
@@ -137,9 +137,10 @@ class VectorEncoder:
 
 
 def normalized(vector: Vector, norm: int) -> Vector:
-    """Divided by its length: for 2 the usual one, for others the root of the sum of these powers.
+    """The vector divided by its `norm`-norm: 2 is the Euclidean one, p the p-th root of the sum of p-th
+    powers.
 
-    As in llama-server, 0 makes the largest number 32,760, and -1 changes nothing.
+    As in llama-server, 0 scales the largest number to 32,760, and -1 changes nothing.
     """
     if norm < 0:
         return vector

@@ -1,4 +1,4 @@
-"""The front's side of an encoder: starts the process, has it compute texts, starts it again when it dies."""
+"""The front's client of an encoder process: starts it, sends it texts, restarts it when it dies."""
 
 import asyncio
 import logging
@@ -26,7 +26,9 @@ _Waiter = asyncio.Future[bytes]
 
 
 class EncoderClient:
-    """`run` supervises until `stop`; `encode` may be called at any time from the same event loop."""
+    """`run` supervises the process until `stop`; `encode` may be called at any time from the same
+    event loop.
+    """
 
     def __init__(
         self,
@@ -70,9 +72,9 @@ class EncoderClient:
         return self._busy_seconds + (0 if self._busy_since is None else self._clock() - self._busy_since)
 
     async def run(self) -> None:
-        """Keep one running. Raises ModelLoadError if there is never one that is ready.
+        """Keep an encoder process running. Raises ModelLoadError if none ever becomes ready.
 
-        Returns when no further one will be: `state` says why.
+        Returns when it will not be started again; `state` says why.
         """
         try:
             await self._keeper.run(self._start, self._talk)
@@ -90,9 +92,10 @@ class EncoderClient:
         self._keeper.stop()
 
     async def encode(self, client: Client, texts: Sequence[EncodedText]) -> list[bytes]:
-        """The vector of each, as 32-bit floats. Cancelling it gives up those that are not being computed.
+        """The embeddings of texts as 32-bit floats.
 
-        Raises NotServingError, QueueFullError, UnavailableError.
+        Cancelling the call drops texts that are not being computed yet. Raises NotServingError,
+        QueueFullError, UnavailableError.
         """
         self._keeper.use()
         if not self.state.takes_requests:

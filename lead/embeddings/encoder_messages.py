@@ -1,7 +1,7 @@
-"""What passes between the front and an encoder process. Pickled, as to a tokenizer process.
+"""The messages between the front and an encoder process, pickled as those to a tokenizer process.
 
-`LoadEncoder` goes first; `EncoderReady` or `LoadFailed` answers it. Then each `TextBatch` is answered by its
-vectors, in order; `Alive` may come in between.
+The front begins with `LoadEncoder`; the reply is `EncoderReady` or `LoadFailed`. Then each `TextBatch` is
+answered by its vectors, in order; `Alive` may come in between.
 """
 
 from array import array
@@ -58,7 +58,7 @@ class EncoderReady:
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """A text to compute. n_dimensions: of its vector, the first ones; 0: all. norm: see `L2`."""
+    """A text to compute. n_dimensions: keep only the first ones of its vector; 0: all. norm: see `L2`."""
 
     tokens: "array[int]"
     n_dimensions: int = 0

@@ -1,4 +1,4 @@
-"""One encoder process, as the front sees it."""
+"""One encoder process, seen from the front."""
 
 import asyncio
 import contextlib
@@ -15,11 +15,11 @@ _STOP_SECONDS = 5.0
 
 
 class EncoderProcess(ConnectedChild):
-    """Lives from `start` to `end`."""
+    """A running process. Exists from `start` to `end`."""
 
     @classmethod
     async def start(cls, log_options: Sequence[str], *, needs_gpu: bool) -> Self:
-        """Raises OSError."""
+        """Start the process. Raises OSError."""
         return await cls.connected(
             lambda socket: child_command("lead.embeddings.encoder_program", str(socket), *log_options),
             stop_seconds=_STOP_SECONDS,
@@ -27,13 +27,13 @@ class EncoderProcess(ConnectedChild):
         )
 
     def send(self, message: object) -> None:
-        """Does nothing if the process has ended."""
+        """Send a message; does nothing if the process has ended."""
         if not self._writer.is_closing():
             data = encode(message)
             self._writer.write(HEADER.pack(len(data)) + data)
 
     async def messages(self) -> AsyncGenerator[Any]:
-        """All of them, until the process ends."""
+        """Yield all messages of the process until it ends."""
         with contextlib.suppress(asyncio.IncompleteReadError, OSError):
             while True:
                 (n_bytes,) = HEADER.unpack(await self._reader.readexactly(HEADER.size))

@@ -1,4 +1,4 @@
-"""The process of an encoder: loads a model, and computes batches of texts as they come."""
+"""The encoder process: loads a model, and computes batches of texts as they arrive."""
 
 import os
 import sys
@@ -31,7 +31,7 @@ class _FrontPipe:
 
 
 def main() -> None:
-    """Ends when the front closes its end, or the model cannot be loaded."""
+    """Run until the front closes its end, or the model cannot be loaded."""
     configure_logging(cast(LogLevel, sys.argv[2]), as_json=sys.argv[3:] == ["json"])
     pipe = _FrontPipe(Connection(int(sys.argv[1])))
     try:

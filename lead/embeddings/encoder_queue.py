@@ -1,4 +1,4 @@
-"""Which texts are computed together, and what becomes of them. Knows neither processes nor a clock."""
+"""Forms batches of texts, and tracks their fate. Knows neither processes nor a clock."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -18,7 +18,10 @@ _MAX_TRIES = 3
 
 @dataclass(eq=False, slots=True)
 class WaitingText(Generic[T]):
-    """waiter: who gets its vector. n_tries: of batches with it in which the process has died."""
+    """A text in the queue. waiter: receives its vector.
+
+    n_tries: the number of its batches during which the process has died.
+    """
 
     client: Client
     text: EncodedText
@@ -32,7 +35,7 @@ class WaitingText(Generic[T]):
 
 @dataclass(slots=True)
 class EncoderQueue(Generic[T]):
-    """Texts wait, by turns of clients, until they are in a batch; batches are answered in order."""
+    """A queue of texts, fair between clients, until they are in a batch; batches are answered in order."""
 
     together: Together = field(default_factory=Together)
     _waiting: FairQueue[WaitingText[T]] = field(
@@ -43,7 +46,7 @@ class EncoderQueue(Generic[T]):
     _running: deque[list[WaitingText[T]]] = field(default_factory=deque)
 
     def __len__(self) -> int:
-        """How many texts have no vector yet."""
+        """The number of texts without a vector."""
         return len(self._waiting) + len(self._next) + sum(map(len, self._running))
 
     @property
@@ -52,20 +55,20 @@ class EncoderQueue(Generic[T]):
         return len(self._running)
 
     def push(self, text: WaitingText[T]) -> list[WaitingText[T]]:
-        """Returns those that have to go for it (see `FairQueue.push`)."""
+        """Add a text; returns texts that are dropped to make room (see `FairQueue.push`)."""
         return self._waiting.push(text.client, text, 4 * text.n_tokens)
 
     def drop(self, text: WaitingText[T]) -> None:
-        """Nobody waits for it any more."""
+        """Remove a text that is no longer wanted."""
         self._waiting.remove(text.client, text)
         if text in self._next:
             self._next.remove(text)
 
     def take_batch(self) -> list[WaitingText[T]]:
-        """The texts to compute next; empty if there is nothing to do, or enough is being done already.
+        """The texts to compute next; empty if there is nothing to do, or enough is in progress.
 
-        There is a second batch, before the first one is computed, only if there are texts for a whole one.
-        One with which the process has died before is alone.
+        A second batch is started before the first one is computed only if it is full. A text during which the
+        process has died before is alone in its batch.
         """
         batch: list[WaitingText[T]] = []
         n_tokens = 0
@@ -89,11 +92,11 @@ class EncoderQueue(Generic[T]):
         return not alone and n_tokens + text.n_tokens <= self.together.n_tokens
 
     def answer(self) -> list[WaitingText[T]]:
-        """The texts of the oldest batch, whose vectors are there."""
+        """The texts of the oldest batch, whose vectors have arrived."""
         return self._running.popleft()
 
     def lost(self) -> list[WaitingText[T]]:
-        """The process has died. Returns the texts that are not tried again."""
+        """Handle the death of the process: returns the texts that are not tried again."""
         tried = [text for batch in self._running for text in batch]
         first = len(self._running[0]) if self._running else 0
         self._running.clear()
@@ -103,7 +106,7 @@ class EncoderQueue(Generic[T]):
         return [text for text in tried if text.n_tries >= _MAX_TRIES]
 
     def clear(self) -> Sequence[WaitingText[T]]:
-        """Nobody will compute them: all texts."""
+        """Remove and return all texts: nothing will compute them."""
         found = [*(text for batch in self._running for text in batch), *self._next]
         while self._waiting:
             found.append(self._waiting.pop())

@@ -1,4 +1,4 @@
-"""A lead whose --model makes vectors of texts, or ranks them, and continues none."""
+"""A lead whose --model computes embeddings or ranks texts, and generates none."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def kind(settings: LeadSettings, routed: "RoutedVectors | None") -> "VectorLead | None":
-    """Raises ConfigError."""
+    """Make such a lead if the settings ask for one, else None. Raises ConfigError."""
     path = settings.source.model
     if path is None or not path.is_file() or pooling_of(path) is None:
         return None

@@ -1,4 +1,4 @@
-"""Endpoints for vectors of texts and for ranks, of OpenAI's, Ollama's, llama-server's and Jina's APIs."""
+"""Endpoints for embeddings and reranking in OpenAI's, Ollama's, llama-server's and Jina's APIs."""
 
 import base64
 import time
@@ -96,7 +96,7 @@ async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Respo
 
 @router.post("/api/embeddings", include_in_schema=False)
 async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request) -> Response:
-    """Ollama's older one, for one text; its vector is as long as the model makes it."""
+    """Ollama's older one, for one text; the vector is not normalized."""
     model = _embedder(http_request)
     asked = VectorsAsked("prompt", norm=-1, truncates=True)
     computing = model.compute(client_of(http_request), [body.prompt], asked)

@@ -1,4 +1,4 @@
-"""The prompt of a reranker, in a tokenizer process."""
+"""Makes the prompt of a reranker, in a tokenizer process."""
 
 import re
 from array import array
@@ -10,7 +10,9 @@ _GAP = re.compile(r"\{(query|document)\}")
 
 
 def pair_tokens(vocabulary: Vocabulary, query: str, document: str) -> "array[int]":
-    """As in llama-server: the model's own template, or the tokens that it wants around texts."""
+    """The tokens of a question and a text as in llama-server: from the model's own template, or with the
+    special tokens that it wants.
+    """
     if template := vocabulary.template("rerank"):
         texts = {"query": query, "document": document}
         filled = _GAP.sub(lambda gap: texts[gap[1]], template)

@@ -1,4 +1,4 @@
-"""The running lead of a model that makes vectors: HTTP server and process, from start to an orderly end."""
+"""A running lead for embeddings: HTTP server and encoder process, from start to an orderly end."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger("lead")
 
 
 class RoutedVectors(Protocol):
-    """As `lead.server.server.Routed`."""
+    """What a router shares with the leads it runs, as `lead.server.server.Routed`."""
 
     @property
     def listener(self) -> socket.socket: ...
@@ -77,7 +77,7 @@ class VectorLead:
         )
 
     async def serve(self) -> None:
-        """Run until a signal ends it; raises ConfigError if it cannot start."""
+        """Serve until a signal; raises ConfigError if it cannot start."""
         if self._routed:
             address = Address(self._routed.listener, is_inherited=True)
         else:

@@ -1,4 +1,4 @@
-"""A model that makes vectors of texts, or says how well two go together, as the front sees it."""
+"""A model for embeddings or reranking, seen from the front."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,10 @@ _MAX_LAYERS = 999
 
 
 class VectorsAsked(NamedTuple):
-    """How texts are wanted. field: of the request, which errors name. truncates: texts that are too long."""
+    """Options of a request. field: the request field that errors name.
+
+    truncates: cut texts that are too long.
+    """
 
     field: str
     n_dimensions: int = 0
@@ -39,7 +42,7 @@ class VectorsAsked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """32-bit floats of each text. n_tokens: that were read, of all texts."""
+    """The embeddings of the texts, as 32-bit floats. n_tokens: the number of tokens read, of all texts."""
 
     vectors: list[bytes]
     n_tokens: int
@@ -78,13 +81,13 @@ class VectorModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Of one that has been ready."""
+        """Information on the model. The model must have been ready once."""
         assert self._description
         return self._description.info
 
     @property
     def ready(self) -> EncoderReady:
-        """Raises NotServingError while it is loaded for the first time."""
+        """What the encoder reported when it became ready. Raises NotServingError during the first load."""
         if self._description is None:
             raise EngineState.STARTING.refusal()
         if self.encoder.ready is None or not self.encoder.state.takes_requests:
@@ -106,7 +109,7 @@ class VectorModel:
         )
 
     async def run(self) -> None:
-        """Until `encoder.stop`; raises ModelLoadError if it can never be used."""
+        """Run until `encoder.stop`; raises ModelLoadError if the model can never be used."""
         processes = asyncio.ensure_future(self._tokenizer.run_processes())
         try:
             await self.encoder.run()
@@ -125,7 +128,9 @@ class VectorModel:
     async def compute(
         self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorsAsked
     ) -> Found:
-        """Raises RequestError naming the text at fault, UnavailableError."""
+        """Compute the embeddings of prompts. Raises RequestError naming the text at fault,
+        UnavailableError.
+        """
         ready = self.ready
         if asked.n_dimensions > ready.n_out:
             raise RequestError(f"dimensions: {self.name} makes {ready.n_out} numbers at most", "dimensions")
@@ -160,7 +165,7 @@ class VectorModel:
 
 @dataclass(slots=True)
 class VectorModels:
-    """Those of a lead: `app.state.vector_models`."""
+    """The models for embeddings and reranking of a lead, in `app.state.vector_models`."""
 
     embedder: VectorModel | None = None
     ranker: VectorModel | None = None
@@ -168,7 +173,7 @@ class VectorModels:
 
     @classmethod
     def beside(cls, settings: LeadSettings) -> Self:
-        """A model that continues texts."""
+        """The models that run beside a model that generates text."""
         options = settings.vectors
 
         own = settings.source.model if options.serve_embeddings else None
@@ -208,7 +213,7 @@ class VectorModels:
         return bool(self.embedder or self.ranker)
 
     async def start(self) -> None:
-        """Returns when all are ready; raises ModelLoadError."""
+        """Start all models and wait until they are ready; raises ModelLoadError."""
         self._running = [asyncio.ensure_future(model.run()) for model in self]
         waiting: asyncio.Future[Any] = asyncio.gather(*(model.wait_until_ready() for model in self))
         try:
@@ -233,6 +238,6 @@ def n_layers(asked: int) -> int:
 
 
 def models_of(app: FastAPI) -> VectorModels:
-    """None are there unless somebody has set them."""
+    """The models of an application; empty if none were set."""
     found: VectorModels | None = getattr(app.state, "vector_models", None)
     return found or VectorModels()

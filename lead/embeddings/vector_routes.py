@@ -1,4 +1,4 @@
-"""What a lead answers whose model continues no text: which it is, and why it does not do the rest."""
+"""Answers of a lead whose model generates no text: information on it, and why other requests are refused."""
 
 import time
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 @dataclass(frozen=True, slots=True)
 class AboutLead:
-    """`app.state.vector_lead`. model: that of --model."""
+    """The value of `app.state.vector_lead`. model: the model of --model."""
 
     settings: LeadSettings
     model: VectorModel
@@ -45,7 +45,7 @@ async def health(request: Request) -> Response:
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
 async def models(request: Request) -> dict[str, Any]:
-    """Those that make vectors and ranks."""
+    """The models for embeddings and reranking."""
     about: AboutLead = request.app.state.vector_lead
     return {"object": "list", "data": [_record(each.describe(), about) for each in models_of(request.app)]}
 
@@ -53,7 +53,7 @@ async def models(request: Request) -> dict[str, Any]:
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
 async def model(name: str, request: Request) -> Response:
-    """One of them, by its name."""
+    """One of the models, by name."""
     about: AboutLead = request.app.state.vector_lead
     for each in models_of(request.app):
         if name == each.name:
@@ -86,7 +86,7 @@ def _record(model: SideModel, about: AboutLead) -> dict[str, Any]:
 
 @router.websocket("/v1/speculation")
 async def speculation(socket: WebSocket) -> None:
-    """A back learns in its log why it is not needed."""
+    """Refuse a back, with a message for its log that this lead needs none."""
     if not has_principal(socket):
         await close_socket(socket, 1008)
         return
@@ -100,7 +100,7 @@ async def speculation(socket: WebSocket) -> None:
 
 @router.api_route("/{path:path}", methods=_METHODS, include_in_schema=False)
 async def everything_else(request: Request) -> Response:
-    """Raises UnsupportedError."""
+    """Refuse the request: raises UnsupportedError."""
     if not has_principal(request):
         return without_key()
     raise UnsupportedError(_why_not(request.app.state.vector_lead))

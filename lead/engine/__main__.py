@@ -1,4 +1,4 @@
-"""The way into the engine process: `python -m lead.engine FD GRAMMARS LEVEL`, started by `process`."""
+"""Entry point of the engine process: `python -m lead.engine FD GRAMMARS LEVEL`."""
 
 from shared.descriptors import raise_limit
 from shared.exits import end_with_parent_only

@@ -1,4 +1,6 @@
-"""T(n) measured: before the first request, again while idle, by `lead plan`; and kept for the next start."""
+"""Measures T(n): before the first request, again while idle, and for `lead plan`; and stores it for the next
+start.
+"""
 
 import contextlib
 import math
@@ -69,7 +71,9 @@ class StepTimer:
         clock: Callable[[], float] = time.monotonic,
         place: TrialPlace = _EMPTY_CACHE,
     ) -> Self:
-        """T(n) of steps at `place`, which is left as it was; by default slot 0, which must be empty."""
+        """A timer for steps of the target at `place`, which is restored; by default slot 0, which must be
+        empty.
+        """
 
         def decode(tokens: list[int]) -> None:
             target.decode([Span(place.slot, place.n_cached, tokens, len(tokens))])
@@ -80,9 +84,10 @@ class StepTimer:
         return cls(decode, undo, n_vocab, clock, is_offloaded=target.is_offloaded)
 
     def warm_up(self) -> None:
-        """The first step reads all weights; on a GPU the first one of each size takes longer, too.
+        """Run untimed steps: the first one reads all weights; on a GPU the first one of each size takes
+        longer, too.
 
-        What is not done after `_MAX_SECONDS` is left to requests.
+        Sizes not reached within `_MAX_SECONDS` are left to requests.
         """
         end = self._clock() + _MAX_SECONDS
         for size in BATCH_SIZES if self._is_offloaded else (1,):
@@ -97,7 +102,7 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """Seconds by which the first steps of a size took longer, of those that were timed."""
+        """Seconds by which the first steps of a size took longer, from the steps timed so far."""
         return [median(each) for each in zip(*self._unsteady, strict=True)]
 
     def _step(self, size: int) -> float:
@@ -112,9 +117,9 @@ class StepTimer:
     def turns(
         self, batch_sizes: Sequence[int], n_repeats: int, interrupted: Callable[[], bool]
     ) -> Iterator[tuple[int, float]]:
-        """(size, seconds) of a step of each size in turn, until `interrupted` returns True.
+        """Yield (size, seconds) for a step of each size in turn, until `interrupted` returns True.
 
-        As they take turns, a busy moment of the machine does not affect one size alone.
+        As the sizes alternate, a busy moment of the machine does not affect only one of them.
         """
         for size in chain.from_iterable(repeat(batch_sizes, n_repeats)):
             if interrupted():
@@ -130,7 +135,7 @@ class StepTimer:
         n_repeats: int = _REPEATS,
         max_seconds: float = _MAX_SECONDS,
     ) -> None:
-        """Have `cost` learn T(n) of these sizes; ends early when interrupted, or after `max_seconds`."""
+        """Let `cost` learn T(n) of these sizes; ends early when interrupted, or after `max_seconds`."""
         end = self._clock() + max_seconds
         cost.learn_turns(self.turns(batch_sizes, n_repeats, lambda: interrupted() or self._clock() > end))
         cost.learn_settling(self.settling)
@@ -146,10 +151,10 @@ def recalibrate(
     place: TrialPlace = _EMPTY_CACHE,
     max_step_seconds: float = math.inf,
 ) -> bool:
-    """Time steps again, at `place`, which is left as it was; returns whether something was learned.
+    """Time steps again at `place`, which is restored; returns whether anything was learned.
 
-    It ends when `interrupted` returns True, after a step that took longer than `max_step_seconds`, or when
-    the machine is busier than it was when T(1) was learned. What counts is whole turns of all sizes.
+    Ends when `interrupted` returns True, after a step that took longer than `max_step_seconds`, or when the
+    machine is busier than it was when T(1) was learned. Only complete turns over all sizes count.
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
@@ -168,9 +173,9 @@ def recalibrate(
 
 
 class Recalibration:
-    """Times of further measurements in an idle engine: while it starts, other programs start, too.
+    """Decides when an idle engine measures again: while it starts, other programs start, too.
 
-    A wrong T(n) of sizes that seem too slow to be used is corrected only by chance later.
+    Without this, a wrong T(n) of sizes that seem too slow to be used would be corrected only by chance.
     """
 
     def __init__(
@@ -211,7 +216,7 @@ class Recalibration:
 
 
 class StepTimes(BaseModel, frozen=True):
-    """T(n) for a later process, which need not time all sizes again: seconds by size, with `n_threads`.
+    """T(n) for a later process, which then need not time all sizes: seconds by size, with `n_threads`.
 
     settling: as `StepCost.settling`; empty: it was not measured.
     """
@@ -225,9 +230,10 @@ class StepTimes(BaseModel, frozen=True):
         return cls(n_threads=n_threads, seconds=cost.table(), settling=tuple(cost.settling))
 
     def teach(self, cost: StepCost, timer: StepTimer) -> bool:
-        """Have `cost` learn it, with the pace of the moment, if a step of one token takes about as long now.
+        """Teach `cost` these times, scaled to the present pace, if a step of one token takes about as long
+        now; returns whether it does.
 
-        The model must have `n_threads` already.
+        The model must already use `n_threads`.
         """
         if 1 not in self.seconds:
             return False

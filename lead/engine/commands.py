@@ -1,6 +1,6 @@
-"""Commands: what the front process sends to a running engine, one JSON object per line over a socket pair.
+"""Commands: messages from the front process to a running engine, one JSON object per line over a socket pair.
 
-Both ends are ours, so what arrives is trusted; drafts of backs have been checked. The other direction is
+Both ends are ours, so input is trusted; drafts of backs have been checked. The other direction is
 `lead.engine.events`.
 """
 
@@ -22,20 +22,22 @@ class Submit(BaseModel, frozen=True):
     """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
 
     When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
-    discarded instead, at most two less than the context has (see `lead.engine.context_shift`).
+    discarded instead. `n_keep` is at most the length of the context less two (see
+    `lead.engine.context_shift`).
 
-    No token depends on the options that follow. prediction: what the client expects the text to be. n_probs:
-    at each position report the probabilities of this many tokens and of the chosen one; None: of none.
-    filtered: probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot:
-    run in this slot only. progress: report how far the prompt has been read. checkpoints: lengths of the
-    prompt up to which later requests may share it; none if that is not known. owner: whose recent texts
-    drafts may be taken from, this one among them when it has ended; None: nobody's. keep_for: whose texts on
-    disk (`--cache-disk`) it may go on from, and is one of; None: it never reaches the disk. unread: the
-    client is shown nothing before its end. images: the rows of images among `tokens`, which has their
-    identities there, in order. A token of the prompt follows each of them.
+    The following options do not affect the tokens. prediction: the text that the client expects. n_probs: at
+    each position report the probabilities of this many tokens and of the chosen one; None: of none. filtered:
+    probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot: run in
+    this slot only. progress: report how much of the prompt has been read. checkpoints: lengths of the prompt
+    up to which later requests may share it; none if that is not known. owner: whose recent texts drafts may
+    be taken from, this one among them when it has ended; None: nobody's. keep_for: the owner of texts on disk
+    (`--cache-disk`) that it may continue, and among which it is stored; None: it is never stored on disk.
+    unread: the client is shown nothing before its end. images: the rows of images among `tokens`, which
+    contain the images' identities there, in order. A token of the prompt follows each image.
 
-    A sequence that an earlier engine process had begun is submitted with what that has generated:
-    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as its `Started` said; None: it has not started.
+    A sequence that an earlier engine process had begun is submitted with the tokens generated so far:
+    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as reported by its `Started`; None: it has not
+    started.
     """
 
     type: Literal["submit"] = "submit"
@@ -61,24 +63,24 @@ class Submit(BaseModel, frozen=True):
 
     @property
     def text(self) -> list[int]:
-        """`tokens` without the rows of images, as samplers, drafts and events count them."""
+        """`tokens` without the rows of images: the text that samplers, drafts and events count."""
         return without_images(self.tokens) if self.images else self.tokens
 
     @property
     def n_text_prompt(self) -> int:
-        """How many tokens of `text` are the prompt."""
+        """The number of prompt tokens in `text`."""
         return (self.n_prompt or len(self.tokens)) - sum(image.n_rows for image in self.images)
 
 
 class Cancel(BaseModel, frozen=True):
-    """End a sequence; its client has left."""
+    """End a sequence whose client has left."""
 
     type: Literal["cancel"] = "cancel"
     sequence: str
 
 
 class SetBacks(BaseModel, frozen=True):
-    """The backs that are connected now, by name. share_cores: one of them runs on this machine."""
+    """The names of the backs that are connected now. share_cores: one of them runs on this machine."""
 
     type: Literal["set_backs"] = "set_backs"
     names: list[str]
@@ -86,7 +88,7 @@ class SetBacks(BaseModel, frozen=True):
 
 
 class SetPolicy(BaseModel, frozen=True):
-    """Choose the depth of drafts by another policy from now on."""
+    """Choose the depth of drafts by another policy."""
 
     type: Literal["set_policy"] = "set_policy"
     policy: PolicyName
@@ -94,7 +96,7 @@ class SetPolicy(BaseModel, frozen=True):
 
 
 class Ask(BaseModel, frozen=True):
-    """A `lead.engine.question.EngineQuestion`, by the name of its type; `Answer` has the same number."""
+    """A `lead.engine.question.EngineQuestion`, with the name of its type. `Answer` has the same `number`."""
 
     type: Literal["ask"] = "ask"
     number: int

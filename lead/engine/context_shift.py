@@ -1,4 +1,4 @@
-"""Context shift: what a sequence sees of its own text when that is longer than the context."""
+"""Context shift: the part of its own text that a sequence sees when the text is longer than the context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """When a context of `n_ctx` tokens is full, the older half of what follows its first `n_keep` goes.
+    """When a context of `n_ctx` tokens is full, the older half of the tokens after the first `n_keep` is
+    discarded.
 
-    text          [0 .. n_keep) [n_keep .. n_keep + n_discarded) [n_keep + n_discarded .. n_tokens)
-    its context   [0 .. n_keep)                                  [n_keep .. n_tokens - n_discarded)
+        text      [0 .. n_keep) [n_keep .. n_keep + n_discarded) [n_keep + n_discarded .. n_tokens)
+        context   [0 .. n_keep)                                  [n_keep .. n_tokens - n_discarded)
 
-    The rest is decoded again, from the positions it then has. Keeping its keys and values, rotated to these
-    positions, would be faster, but they were computed from the discarded tokens, too: neither another engine
-    process nor a slot that the sequence comes back to could have them, and memories with recurrent states,
-    learned positions or sliding windows cannot do it at all. What is in the context depends on the length of
-    the text alone, so the text is still a function of prompt and seed.
+    The rest is decoded again, at its new positions. Keeping its keys and values, rotated to these positions,
+    would be faster, but they were computed from the discarded tokens, too: neither another engine process nor
+    another slot of the same sequence could reproduce them, and memories with recurrent states, learned
+    positions or sliding windows cannot do it at all. The context depends on the length of the text alone, so
+    the text is still a function of prompt and seed.
     """
 
     n_ctx: int
@@ -27,11 +28,11 @@ class ContextShift:
 
     @property
     def n_left(self) -> int:
-        """The length of the context just after a shift."""
+        """Tokens left in the context just after a shift."""
         return self.n_ctx - self._n_each
 
     def n_discarded(self, n_tokens: int) -> int:
-        """The number of tokens of a text of `n_tokens` that are no longer in its context."""
+        """The number of tokens that are no longer in the context of a text of `n_tokens`."""
         n_beyond, n_each = n_tokens - self.n_ctx, self._n_each
         return 0 if n_beyond < 0 else n_each * (1 + n_beyond // n_each)
 
@@ -41,5 +42,5 @@ class ContextShift:
 
     @property
     def _n_each(self) -> int:
-        """How many tokens go at each shift."""
+        """The number of tokens that each shift discards."""
         return (self.n_ctx - self.n_keep) // 2

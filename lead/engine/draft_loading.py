@@ -1,4 +1,4 @@
-"""Loading what drafts inside the engine: a draft model, or what a ring has planned."""
+"""Loads the drafters inside the engine: a draft model, or what a ring has planned."""
 
 import logging
 import time
@@ -38,7 +38,7 @@ _REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class InlineModel:
-    """A draft model in the engine; it computes with `n_threads` at first."""
+    """A draft model in the engine; `n_threads` is its initial number of threads."""
 
     load: LoadDraft
     maker: DrafterMaker
@@ -101,15 +101,17 @@ def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None
 
 
 def has_draft_model(load: Load) -> bool:
-    """True if `load.draft` names a model that a back could load, too, not a file that only a ring opens."""
+    """Whether `load.draft` names a model that a back could load, too, rather than a file that only a ring
+    opens.
+    """
     planned = planned_source(load) if load.draft else None
     return load.draft is not None and not (planned and planned.is_draft_model)
 
 
 def place_draft_model(load: Load) -> Load:
-    """The load with the draft model where there is room, and its size, which the target leaves free.
+    """The load with devices chosen for the draft model, and with its size reserved when the target is placed.
 
-    The target gets what the draft model leaves: that is smaller, and read more often. Raises ModelLoadError.
+    The draft model is placed first, as it is smaller and read more often. Raises ModelLoadError.
     """
     draft = load.draft
     if not draft or load.rpc:
@@ -148,7 +150,7 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
 
 
 def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:
-    """Have the model, whose slot 0 is empty, use the number of threads with the shortest step.
+    """Set the model's number of threads to the one with the shortest step; slot 0 must be empty.
 
     A small model's step is over before several threads have met at its barriers.
     """

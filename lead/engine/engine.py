@@ -1,8 +1,8 @@
-"""The engine as a machine: commands and results go in, what to do next and events come out.
+"""The engine as a state machine: commands and results go in, the next action and events come out.
 
 It knows no model, no pipe and no clock. `Loop` drives it with a model, the simulation under virtual time,
-tests by hand. A driver asks `next`, applies `pop_edits` to the model's memory in any case, carries the action
-out, and reports what came of it: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
+tests by hand. A driver calls `next`, applies `pop_edits` to the model's memory in any case, performs the
+action, and reports its result: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
 
 A choice under a grammar may not be ready when its step is over. It gets a share of the step's time; beyond
 that its sequence sits out the next steps, and the others go on.
@@ -49,7 +49,7 @@ _ALONE_GRAMMAR_SECONDS = 0.005
 
 
 class Engine:
-    """`now` is always seconds of one monotonic clock, the one that drafts were stamped with."""
+    """The state machine. `now` is always seconds of one monotonic clock, the same that stamps drafts."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to do until a command arrives."""
+        """Whether there is nothing to do until a command arrives."""
         return not self.slots.sequences
 
     def apply(self, command: Command, now: float) -> None:
@@ -102,7 +102,7 @@ class Engine:
                 raise AssertionError(f"not a command for a running engine: {command}")
 
     def next(self, now: float) -> Action | None:
-        """The action to do now; None: nothing until a command arrives."""
+        """The action to do next; None: wait for a command."""
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
@@ -125,7 +125,7 @@ class Engine:
     def decoded(
         self, plan: StepPlan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
     ) -> None:
-        """Take in a decoded plan's logits, one array of shape (n_logits, n_vocab) per span.
+        """Process the logits of a decoded plan, one array of shape (n_logits, n_vocab) per span.
 
         Decoding took `seconds`.
         """
@@ -145,12 +145,12 @@ class Engine:
         self._last_step = partial(plan.report, now, seconds, n_committed, is_usual=is_usual)
 
     def edited(self, edits: Sequence[CacheEdit], seconds: float) -> None:
-        """Note that the edits of `pop_edits` were applied, which took `seconds`."""
+        """Record that applying the edits of `pop_edits` took `seconds`."""
         if texts := moved_texts(edits):
             self.slots.learn_moves(texts, seconds, self.speculation.cost.seconds(1))
 
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
-        """A plan was not decoded."""
+        """Handle a plan that could not be decoded."""
         if isinstance(error, KvCacheFullError):
             log.warning("%s: making room", error)
             self._make_room(error.lost)
@@ -161,17 +161,17 @@ class Engine:
         self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
-        """Run one round of the drafter in the engine; `drafted` has to follow."""
+        """Run one round of the drafter in the engine; call `drafted` afterwards."""
         return self.speculation.draft(order)
 
     def drafted(self, done: DraftRound, seconds: float) -> None:
-        """Note that the round of `draft` took `seconds`."""
+        """Record that the round of `draft` took `seconds`."""
         self.speculation.on_drafted(done, seconds)
 
     def pop_events(self) -> list[Event]:
         """The events since the last call; to be called between two steps, or during the second.
 
-        What speculation learns from a step is learned here, so that a step on a device need not wait for it.
+        Speculation learns from a step here, so that a step on a device need not wait for it.
         """
         self._count_committed()
         events, self._events = self._events, []
@@ -182,16 +182,18 @@ class Engine:
         return events
 
     def pop_edits(self) -> list[CacheEdit]:
-        """The edits that make the model's memory hold what is valid, to be applied before all else."""
+        """The edits to the model's memory that make it hold what the records say; apply them before the
+        action.
+        """
         edits, self._edits = self._edits, []
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """The planner's statistics, and what it has learned."""
+        """The planner's statistics, and what it has learned, as JSON."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the records of slots and of drafts are sound."""
+        """Raise AssertionError unless the records of slots and of drafts are consistent."""
         self.slots.check_integrity()
         for sequence in self.slots.sequences.values():
             sequence.drafts.check_integrity()

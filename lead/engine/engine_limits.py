@@ -1,4 +1,4 @@
-"""The capacity of the model, as the scheduler sees it."""
+"""The capacity of the model, for the scheduler."""
 
 from dataclasses import dataclass
 
@@ -8,11 +8,12 @@ from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits(LayoutRules):
-    """The rules of the model, and how much there is: `n_ctx` counts the cells of all slots together.
+    """The limits of the model. `n_ctx`: the number of cells of all slots together.
 
     While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
-    tokens a step, so that it does not stall; of more where that is quick (`PromptChunk`). n_checkpoints:
-    stored states of each slot. step_bytes: see `MovePrice`. n_ubatch: the most rows of a whole image.
+    tokens a step, so that it does not stall; larger ones where steps are quick (`PromptChunk`).
+    n_checkpoints: stored states of each slot. step_bytes: see `MovePrice`. n_ubatch: the maximal rows of a
+    whole image.
     """
 
     n_slots: int

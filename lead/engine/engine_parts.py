@@ -1,4 +1,4 @@
-"""The parts of an engine process, for rings that plug something in: a seam, their modules `in_engine`."""
+"""The parts of an engine process that rings extend, by a function `plug_in` in their modules `in_engine`."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,9 +17,10 @@ Lookups = Callable[[Submit], dict[str, LookupDrafter]]
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """A module `in_engine` has a function `plug_in`, which takes these and adds what its ring does.
+    """The parts passed to each ring's `plug_in`.
 
-    lookups: the sources of drafts of a request, by name. at_end: closed when the loop has ended.
+    lookups: factories of a request's lookup drafters, by source. at_end: contexts that are closed when the
+    loop has ended.
     """
 
     model: Model

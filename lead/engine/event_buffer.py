@@ -1,8 +1,8 @@
-"""A buffer of events for the front: some are held, to go together with later ones.
+"""A buffer of events for the front: some are held, and sent together with later ones.
 
-The front wakes up for what the engine sends. On a CPU whose cores all compute that interrupts a step, and
-costs more than what the front does with a token. So the tokens of short steps go together, and those that
-nobody reads yet.
+Each send wakes the front. On a CPU whose cores all compute that interrupts a step, and costs more than the
+front's work for a token. Therefore the tokens of short steps are sent together, and so are tokens that nobody
+reads yet.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -39,9 +39,9 @@ class EventBuffer:
         self._asked_at = self._sent_at = float("-inf")
 
     def pass_on(self, events: Sequence[Event], now: float, *, at_once: bool = False) -> None:
-        """Send all that is held and `events` at `now` (seconds), or nothing yet.
+        """Add `events` at `now` (seconds), and send all that is held if it is time.
 
-        It will be called again after about as long as has passed since the last time.
+        Assumes that the next call comes after about as long as has passed since the last one.
         """
         self.hold(events)
         next_time, self._asked_at = 2 * now - self._asked_at, now
@@ -55,7 +55,7 @@ class EventBuffer:
             self._send(*self._before(sent), *sent)
 
     def hold(self, events: Sequence[Event]) -> None:
-        """Hold events to go with the next ones. Steps of a sequence without drafts become one event."""
+        """Hold events until the next send. Steps of a sequence without drafts are merged into one event."""
         for event in events:
             self._is_urgent |= self._cannot_wait(event)
             if not isinstance(event, Committed):
@@ -72,7 +72,7 @@ class EventBuffer:
                 self._growing[event.sequence] = event
 
     def on_applied(self, command: Command) -> None:
-        """The engine follows `command` from now on. Of a sequence that it cancels nothing more is sent."""
+        """Called when the engine has applied `command`: events of a sequence that it cancels are dropped."""
         match command:
             case Submit(unread=True):
                 self._unread.add(command.sequence)

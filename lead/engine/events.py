@@ -1,6 +1,6 @@
-"""Events: what the engine process sends to the front process, one JSON object per line over a socket pair.
+"""Events: messages from the engine process to the front process, one JSON object per line over a socket pair.
 
-Both ends are ours, so what arrives is trusted. The other direction is `lead.engine.commands`.
+Both ends are ours, so input is trusted. The other direction is `lead.engine.commands`.
 """
 
 from typing import Annotated, Any, Literal
@@ -16,10 +16,10 @@ EXACT_SAMPLE = "every token is the model's own choice, so a text is an exact sam
 
 
 class Exactness(BaseModel, frozen=True):
-    """The guarantee for texts, in words, and whether they are the same bit for bit whatever happens.
+    """The guarantee for texts as a sentence, and whether they are bit-identical in all circumstances.
 
-    `cost`: how much longer a step of one token takes for that or would take, as a ratio; None: not known.
-    found: of whoever has loaded the target so, for the next process (`lead.engine.target_loading`).
+    `cost`: the factor by which the guarantee makes, or would make, a step of one token longer; None: not
+    known. found: what loading the target found out, for the next process (`lead.engine.target_loading`).
     """
 
     is_on: bool = False
@@ -29,11 +29,11 @@ class Exactness(BaseModel, frozen=True):
 
 
 class Ready(BaseModel, frozen=True):
-    """The model is loaded. `n_ctx_sequence` is the most tokens in the context of one sequence.
+    """The model is loaded. `n_ctx_sequence`: the maximal number of tokens in the context of one sequence.
 
-    `n_threads`: that it computes with at first. `draft_model`: the name of that in the engine. `mtp`: the
-    model's own heads draft. `devices`: for people, which layers are where. `has_checkpoints`: a prompt is
-    reused up to one of these only.
+    `n_threads`: the initial number of threads. `draft_model`: the name of the draft model in the engine.
+    `mtp`: the model's own heads draft. `devices`: which layers are where, for people. `has_checkpoints`: a
+    prompt can be reused only up to a checkpoint.
     """
 
     type: Literal["ready"] = "ready"
@@ -50,13 +50,13 @@ class Ready(BaseModel, frozen=True):
 
 
 class Alive(BaseModel, frozen=True):
-    """A sign of life: the engine is idle, loads its model, or has proceeded since the last one."""
+    """A sign of life: the engine is idle, is loading its model, or has made progress since the last one."""
 
     type: Literal["alive"] = "alive"
 
 
 class LoadFailed(BaseModel, frozen=True):
-    """The model cannot be loaded; the engine ends. `may_recover`: the same may succeed later."""
+    """The model cannot be loaded, and the engine ends. `may_recover`: a retry may succeed."""
 
     type: Literal["load_failed"] = "load_failed"
     reason: str
@@ -64,9 +64,9 @@ class LoadFailed(BaseModel, frozen=True):
 
 
 class Started(BaseModel, frozen=True):
-    """A sequence got a slot; the keys and values of its first `n_cached` tokens were there already.
+    """A sequence got a slot, in which the keys and values of its first `n_cached` tokens were present.
 
-    `again`: it had one before, and was preempted or is continued by another engine process.
+    `again`: it had a slot before, and was preempted, or is continued by another engine process.
     """
 
     type: Literal["started"] = "started"
@@ -79,7 +79,8 @@ class Started(BaseModel, frozen=True):
 class PromptProgress(BaseModel, frozen=True):
     """The first `n_processed` tokens of the prompt have been read, or were cached (`n_cached`).
 
-    The front process adds `seconds`, since the sequence got its slot; 0 while nothing has been decoded.
+    The front process sets `seconds`: the time since the sequence got its slot; 0 while nothing has been
+    decoded.
     """
 
     type: Literal["progress"] = "progress"
@@ -91,7 +92,7 @@ class PromptProgress(BaseModel, frozen=True):
 
 
 class Pieces(BaseModel, frozen=True):
-    """The bytes of tokens from `first` on, in hexadecimal. `control`: which of them are no text."""
+    """The bytes of the tokens from `first` on, in hexadecimal. `control`: the tokens that are no text."""
 
     type: Literal["pieces"] = "pieces"
     first: int
@@ -100,17 +101,18 @@ class Pieces(BaseModel, frozen=True):
 
 
 class TokenProbabilities(BaseModel, frozen=True):
-    """Probabilities of the chosen token and, with their ids, of the most likely ones."""
+    """Probabilities of the chosen token and, with their ids, of the most likely tokens."""
 
     chosen: float
     top: list[tuple[int, float]]
 
 
 class Committed(BaseModel, frozen=True):
-    """Tokens of a step of a sequence, or of several without drafts: committed[start : start + len(tokens)].
+    """The tokens of one step of a sequence, or of several steps without drafts: committed[start : start +
+    len(tokens)].
 
-    tokens[:n_accepted] were drafted; `rejected` is the rest of the draft that was verified. `sources` says
-    who proposed each of its tokens, the accepted ones first. `n_right`: by back, how many of these tokens its
+    tokens[:n_accepted] were drafted; `rejected` is the rest of the verified draft. `sources`: the source of
+    each of the draft's tokens, the accepted ones first. `n_right`: by back, how many of these tokens its
     drafts had, verified or not, and how many tokens it had too late, since the last step.
     """
 
@@ -126,17 +128,17 @@ class Committed(BaseModel, frozen=True):
 
     @property
     def n_drafted(self) -> int:
-        """Draft tokens that were in the step's batch."""
+        """The number of draft tokens in the step's batch."""
         return self.n_accepted + len(self.rejected)
 
     @property
     def is_plain(self) -> bool:
-        """True if there is nothing to say but the tokens."""
+        """Whether the event says nothing but the tokens."""
         return not (self.sources or self.n_right or self.probabilities)
 
 
 class Finished(BaseModel, frozen=True):
-    """A sequence has all its tokens."""
+    """A sequence is complete."""
 
     type: Literal["finished"] = "finished"
     sequence: str
@@ -144,9 +146,9 @@ class Finished(BaseModel, frozen=True):
 
 
 class Failed(BaseModel, frozen=True):
-    """A sequence cannot continue. `param` names the request's field at fault; None: the request was valid.
+    """A sequence cannot continue. `param`: the request field at fault; None: the request was valid.
 
-    may_recover: it may succeed later.
+    may_recover: a retry may succeed.
     """
 
     type: Literal["failed"] = "failed"
@@ -165,9 +167,9 @@ class DraftsDropped(BaseModel, frozen=True):
 
 
 class Answer(BaseModel, frozen=True):
-    """The answer to an `Ask`: a reply, or the reason why there is none, and nothing has changed.
+    """The answer to an `Ask`: a reply, or the reason why there is none and nothing has changed.
 
-    may_recover: the same may succeed later.
+    may_recover: a retry may succeed.
     """
 
     type: Literal["answer"] = "answer"
@@ -188,7 +190,7 @@ _events: TypeAdapter[_AnyEvent] = TypeAdapter(Event)
 
 
 def encode_line(message: BaseModel) -> bytes:
-    """An event or a command as one line."""
+    """Encode an event or a command as one line."""
     return message.model_dump_json().encode() + b"\n"
 
 

@@ -1,4 +1,4 @@
-"""The question for what the planner has learned and done."""
+"""The engine question for the planner's report."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Signs of life of the engine process, from a thread of its own."""
+"""Signs of life of the engine process, sent by a separate thread."""
 
 import threading
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from lead.engine.events import Alive, Event
 
 
 class Heartbeat(threading.Thread):
-    """Sends `Alive` while the engine is idle, loads its model or proceeds.
+    """Sends `Alive` while the engine is idle, is loading its model or makes progress.
 
-    The thread also runs while the engine is in native code. It stops with the process (SIGSTOP), and says
-    nothing while a step does not proceed, as in a driver that hangs.
+    The thread also runs while the engine is in native code. It stops with the process (SIGSTOP), and sends
+    nothing while a step makes no progress, as in a driver that hangs.
     """
 
     def __init__(self, seconds: float, send: Callable[[Event], None]) -> None:
@@ -22,7 +22,7 @@ class Heartbeat(threading.Thread):
         self._ended = threading.Event()
 
     def watch(self, has_proceeded: Callable[[], bool]) -> None:
-        """From now on ask `has_proceeded` whether there is a sign of life since it was asked last."""
+        """From now on call `has_proceeded` to learn whether there was progress since the last call."""
         self._has_proceeded = has_proceeded
 
     def end(self) -> None:

@@ -1,6 +1,6 @@
-"""Sources that draft in the engine and take its time: a draft model, or a ring's.
+"""Sources that draft inside the engine and take its time: a draft model, or one of a ring.
 
-A ring plugs one in at the seam `inline_source`, a module with a function `plan_source`.
+A ring plugs in at the seam `inline_source`, a module with a function `plan_source`.
 """
 
 import time
@@ -25,11 +25,11 @@ _MAX_SECONDS = 3.0
 
 
 class InlineSource(Protocol):
-    """A loaded source, which makes the drafter of the engine."""
+    """A loaded source, which makes the engine's inline drafter."""
 
     @property
     def source(self) -> str:
-        """The name of the source of its drafts."""
+        """The name of the source, as in its drafts."""
 
     @property
     def title(self) -> str:
@@ -37,37 +37,40 @@ class InlineSource(Protocol):
 
     @property
     def reads_target(self) -> bool:
-        """True if it makes the target's passes compute and record more."""
+        """Whether the target's passes have to compute and record additional outputs for it."""
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> InlineDrafter[Any]:
         """The drafter, for as many sequences as there are slots."""
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-        """A first T(n) of it, known before it is used; its slot 0 is empty, and is left empty."""
+        """Measure a first T(n) of the source before it is used; its slot 0 is empty, and stays so."""
 
     def describe(self, token_seconds: float) -> str:
-        """The line of the log at the start."""
+        """The log line for the start. `token_seconds`: the time of a draft token."""
 
 
 class PlannedSource(Protocol):
-    """A source that a ring will open, before the target is loaded.
+    """A source of a ring, planned before the target is loaded.
 
-    load_mtp: the target is to be loaded with its layers for further tokens. is_draft_model: it is the file
-    that `Load.draft` names, which then is no draft model.
+    load_mtp: load the target with its MTP layers. is_draft_model: the source opens the file in `Load.draft`,
+    which is then not loaded as a draft model.
     """
 
     load_mtp: bool
     is_draft_model: bool
 
     def attach(self, target: Model) -> None:
-        """The target has been loaded, and nothing decoded: have it record what this reads."""
+        """Make the loaded target, which has decoded nothing yet, record what the source reads."""
 
     def open(self, target: Model) -> InlineSource:
-        """After `attach`; raises ModelLoadError."""
+        """Open the source; call after `attach`. Raises ModelLoadError."""
 
 
 def planned_source(load: Load) -> PlannedSource | None:
-    """The ring's that is to draft; raises ModelLoadError if it should (`--mtp on`), and cannot."""
+    """The first ring's source for this load; None if there is none.
+
+    Raises ModelLoadError if one is required (`--mtp on`) and impossible.
+    """
     rings = list(plugged(RINGS, "inline_source"))
     if load.mtp == "on" and not rings:
         raise ModelLoadError("--mtp on: the part of the lead that drafts with heads is not installed")
@@ -75,6 +78,6 @@ def planned_source(load: Load) -> PlannedSource | None:
 
 
 def calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
-    """T(n) of a drafter's decodes, of up to `n_batch` tokens."""
+    """Measure T(n) of a drafter's decodes, of up to `n_batch` tokens."""
     batch_sizes = [size for size in (*[1] * _REPEATS, *_BATCH_SIZES) if size <= n_batch]
     timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=1, max_seconds=_MAX_SECONDS)

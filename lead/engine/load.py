@@ -1,4 +1,4 @@
-"""What an engine process loads: the first line that it reads; then come commands (`lead.engine.commands`)."""
+"""What an engine process loads: the first line that it reads; commands follow (`lead.engine.commands`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ MtpMode = Literal["auto", "on", "off"]
 class LoadDraft(BaseModel, frozen=True):
     """A draft model to load with the target; it drafts at most `n_max` tokens for a step.
 
-    Without `fixed_threads`, what is faster of one thread and those of `options`.
+    Without `fixed_threads`, the faster of one thread and the threads of `options` is used.
     """
 
     model: Path
@@ -28,7 +28,7 @@ class LoadDraft(BaseModel, frozen=True):
 
 
 class EngineOptions(OptionGroup):
-    """Drafting without a draft model, and how many draft tokens to verify."""
+    """Options for drafting without a draft model, and for the number of draft tokens to verify."""
 
     policy: PolicyName = Field(
         "adaptive",
@@ -58,7 +58,7 @@ class EngineOptions(OptionGroup):
 
 
 class DiskCacheOptions(OptionGroup):
-    """Conversations that survive the end of a process."""
+    """Options for conversations that are kept beyond the end of a process."""
 
     cache_disk: Path | None = Field(
         None,

@@ -31,7 +31,7 @@ _MAX_SECONDS_COUNTED = 5.0
 
 
 class ProgressWatch:
-    """Notices an engine that does nothing for the sequences that wait for it, although it looks alive.
+    """Detects an engine that makes no progress although sequences wait.
 
     It adds up the time in which there are sequences, and none is decoded, admitted or ended.
     """
@@ -42,39 +42,43 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def made(self) -> None:
-        """Note that something was decoded (also by a draft model), admitted or ended, or nobody waits."""
+        """Record progress: something was decoded (also by a draft model), admitted or ended, or nothing
+        waits.
+        """
         self._seconds = 0.0
 
     def has_stalled(self, now: float) -> bool:
-        """True if there was no progress for too long; to be asked before each step."""
+        """Whether there was no progress for too long; to be called before each step."""
         self._seconds += min(now - self._now, _MAX_SECONDS_COUNTED)
         self._now = now
         return self._seconds >= STALL_SECONDS
 
 
 class Pipe(Protocol):
-    """The channel of commands and events. `open` turns False when the front is gone."""
+    """The channel of commands and events. `open` turns False when the front has closed it."""
 
     open: bool
 
     def send(self, *events: Event) -> None:
-        """Hand events to the front, together: it wakes up once."""
+        """Send events to the front together, so that it wakes up once."""
 
     def drain(self, wait: float | None) -> list[Command]:
-        """All commands that have arrived; if none has, wait for one (or for the front's end).
+        """All commands that have arrived; if none has, wait for one (or for the front to close the pipe).
 
-        `wait` is the most seconds to do so; None: for ever.
+        `wait`: maximal seconds; None: for ever.
         """
 
 
 class Chore(Protocol):
-    """Work beside the steps: texts go to disk and back, slots are saved, T(n) is measured again."""
+    """Work beside the steps: texts to disk and back, saving of slots, measuring T(n) again."""
 
     def turn(self, now: float, *, idle: bool) -> float:
-        """Between two steps do what is due; 0, or if sequences wait for it, seconds until the next look."""
+        """Do what is due, between two steps; returns the seconds until the next call, 0: after the
+        next step.
+        """
 
     def wait(self, now: float) -> float | None:
-        """Seconds until there is something to do while the engine is idle; None: never."""
+        """Seconds until there is something to do while the engine is idle; None: nothing."""
 
 
 def execute(
@@ -84,10 +88,10 @@ def execute(
     clock: Callable[[], float],
     meanwhile: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Do what `engine` asks for, and tell it what came of it; returns whether anything was decoded.
+    """Perform the action, and report its result to `engine`; returns whether anything was decoded.
 
     meanwhile: is called while a step is computed, if `target` computes on a device and leaves this thread
-    free. Raises DecodeFatalError: `target` is of no use any more.
+    free. Raises DecodeFatalError: `target` is then unusable.
     """
     if edits := engine.pop_edits():
         began = clock()
@@ -136,7 +140,7 @@ def _draft(order: DraftOrder, engine: Engine, clock: Callable[[], float]) -> boo
 
 
 class Loop:
-    """Runs until the front closes the pipe."""
+    """The loop of the engine process, which runs until the front closes the pipe."""
 
     def __init__(
         self,
@@ -170,15 +174,16 @@ class Loop:
         self._progress = ProgressWatch(clock())
 
     def run(self) -> None:
-        """Run until the front is gone. DecodeFatalError and IntegrityError: the process has to end.
+        """Run until the front closes the pipe.
 
-        IntegrityError also if sequences wait, and nothing happens for half a minute.
+        After DecodeFatalError and IntegrityError the process has to end. IntegrityError is also raised if
+        sequences wait without progress for half a minute.
         """
         while self._pipe.open:
             self.step()
 
     def step(self) -> None:
-        """Do one step, or wait for commands when there is nothing to do."""
+        """Do one step, or wait for commands if there is nothing to do."""
         self._take_commands()
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
@@ -202,7 +207,9 @@ class Loop:
             self._progress.made()
 
     def _take_commands(self) -> None:
-        """Those that have arrived; waits for some if there is nothing to do, or if the engine said so."""
+        """Take the commands that have arrived; waits for some if there is nothing to do, or if the engine
+        said so.
+        """
         wait = self._idle_wait(self._clock()) if self._engine.idle else self._wait
         self._wait = 0.0
         early, self._early = self._early, []

@@ -1,4 +1,4 @@
-"""The bytes of tokens that the front needs before it reads an event, each once."""
+"""The bytes of tokens that the front needs before it reads an event, each sent once."""
 
 from collections.abc import Iterable
 
@@ -10,14 +10,14 @@ _N_TOGETHER = 256
 
 
 class NewPieces:
-    """Remembers the tokens whose bytes the front has."""
+    """Tracks the tokens whose bytes the front already has."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
         self._told: set[int] = set()  # numbers of blocks of _N_TOGETHER tokens
 
     def of(self, events: Iterable[Event]) -> list[Event]:
-        """The pieces to send before these events."""
+        """The `Pieces` events to send before these events."""
         named = (token for event in events if isinstance(event, Committed) for token in _named(event))
         new = {token // _N_TOGETHER for token in named} - self._told
         self._told |= new

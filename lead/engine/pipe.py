@@ -14,10 +14,10 @@ from lead.engine.events import Event, encode_line
 
 
 def low_numbered(descriptor: int) -> socket.socket:
-    """The socket of an inherited descriptor under the lowest free number, which a new process has below 10.
+    """The socket of an inherited descriptor, moved to the lowest free number (below 10 in a new process).
 
-    Only select() waits for less than a millisecond, as the wait for drafts does (poll and epoll round up to
-    one), and select() fails from 1,024 on. The front may have more descriptors than that open.
+    Drafts are waited for by less than a millisecond, which only select() can do (poll and epoll round up to
+    one), and select() fails for descriptors from 1,024 on. The front may have more than that open.
     """
     inherited = socket.socket(fileno=descriptor)
     with inherited:
@@ -25,7 +25,7 @@ def low_numbered(descriptor: int) -> socket.socket:
 
 
 class EnginePipe:
-    """Blocking writes, non-blocking or blocking reads. Any thread may send; one reads."""
+    """The pipe: blocking writes, blocking or non-blocking reads. Any thread may send; only one reads."""
 
     def __init__(self, connection: socket.socket) -> None:
         """`connection` needs a descriptor below 1,024: see `low_numbered`."""
@@ -46,7 +46,7 @@ class EnginePipe:
             self.open = False
 
     def read_line(self) -> bytes:
-        """The first line, which is no command yet; waits for it. Empty: the front is gone."""
+        """The first line, which is not a command; blocks. Empty: the front has closed the pipe."""
         while self.open and b"\n" not in self._buffer:
             select.select([self._socket], [], [])
             self._read_available()
@@ -55,11 +55,11 @@ class EnginePipe:
 
     @property
     def readable(self) -> bool:
-        """True if a command is waiting, or the front is gone."""
+        """Whether a command is waiting, or the front has closed the pipe."""
         return bool(self._poll.poll(0))
 
     def has_been_read(self) -> bool:
-        """True if commands are waited for, or were looked for since the last call."""
+        """Whether commands are being waited for, or were read since the last call."""
         has = self._is_draining or self._has_drained
         self._has_drained = False
         return has

@@ -1,6 +1,7 @@
-"""A question to a running engine: what the front asks, beside the engine's sequences, and gets one reply to.
+"""Questions from the front to a running engine, apart from its sequences; each gets one reply.
 
-`lead.generation.engine_client` asks it; what `lead.engine.side_jobs` has registered for its type answers it.
+`lead.generation.engine_client` sends them; the job registered for a question's type in
+`lead.engine.side_jobs` answers it.
 """
 
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ R = TypeVar("R", bound=BaseModel)
 
 
 class EngineQuestion(BaseModel, Generic[R], frozen=True):
-    """A question to the engine, told by its type and fields; the type argument is that of the reply."""
+    """A question to the engine, identified by its type; the type argument is the type of the reply."""
 
     only_looks: ClassVar[bool] = False
     """Nothing changes by it. Equal questions share a reply, and a sleeping engine is not woken for it."""

@@ -32,9 +32,10 @@ _FORGOTTEN = 0.9
 
 
 class Prefix(NamedTuple):
-    """The first `n` tokens of a sequence, and who has them: its own slot, another one, or the prompt cache.
+    """The first `n` tokens of a sequence, and where they are cached: in its own slot, another one, or the
+    prompt cache.
 
-    price: how many tokens are decoded as quickly as these are got from there.
+    price: the number of tokens that could be decoded in the time needed to fetch them.
     """
 
     n: int
@@ -43,12 +44,12 @@ class Prefix(NamedTuple):
 
     @property
     def gain(self) -> int:
-        """Tokens that need not be decoded, less the price."""
+        """The number of tokens that need not be decoded, less the price."""
         return self.n - self.price
 
 
 class Prefixes:
-    """The texts of all slots and of the prompt cache, as beginnings of others."""
+    """The texts of all slots and of the prompt cache, as prefixes of sequences."""
 
     def __init__(self, slots: Sequence[Slot], stored: TextStore, limits: EngineLimits) -> None:
         self._slots = slots
@@ -62,7 +63,9 @@ class Prefixes:
         self._separates_prompts = limits.batch_sizes is not None and not limits.batch_sizes.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
-        """The best beginning of `slot` for `sequence`; a stored text may take `n_cells` cells at most."""
+        """The prefix with the largest gain for `sequence` in `slot`; a stored text may take `n_cells` cells
+        at most.
+        """
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
         n_loaded, text = self.loadable(sequence, n_cells)
@@ -71,7 +74,7 @@ class Prefixes:
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
     def is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
-        """True if a prompt with the same prefix is being decoded: then its cache is worth waiting for.
+        """Whether a prompt with the same prefix is being decoded, so that waiting for its cache pays.
 
         Prompts are decoded one after the other anyway, so waiting costs no time.
         """
@@ -88,7 +91,9 @@ class Prefixes:
         return n_coming - n_stored >= MIN_TOKENS_SAVED
 
     def copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
-        """The length that another slot can copy for `sequence` once the prompt has been decoded."""
+        """The length that another slot can copy for `sequence` once the prompt in `source` has been
+        decoded.
+        """
         prompt = source.sequence
         assert prompt
         n = self.common(prompt, sequence)
@@ -102,7 +107,7 @@ class Prefixes:
         return cut_length(waiting.context, min(n, len(waiting.context) - 1))
 
     def may_share(self, sequence: EngineSequence) -> bool:
-        """True if slots may copy from each other for `sequence`."""
+        """Whether slots may copy from each other for `sequence`."""
         return self._can_copy and may_reuse(sequence)
 
     def copyable(self, source: Slot, sequence: EngineSequence) -> int:
@@ -113,7 +118,9 @@ class Prefixes:
         return n if self._traits.can_trim else cut_length(sequence.context, n, source.cache.checkpoints)
 
     def loadable(self, sequence: EngineSequence, n_cells: int = UNLIMITED) -> tuple[int, StoredText | None]:
-        """The stored text, and its length, that a slot can have for `sequence` in at most `n_cells` cells."""
+        """The stored text that a slot can load for `sequence` into at most `n_cells` cells, and its usable
+        length.
+        """
         if not may_reuse(sequence):
             return 0, None
 
@@ -132,11 +139,13 @@ class Prefixes:
         return text.place == "coming" or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """The number of tokens of its own cache that a slot can keep for `sequence`."""
+        """The number of tokens in its own cache that a slot can keep for `sequence`."""
         return slot.cache.reachable(self.useful(slot.cache, sequence)) if may_reuse(sequence) else 0
 
     def useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
-        """Length of the common prefix with `sequence`, whose last token is always decoded, for the logits."""
+        """Length of the common prefix with `sequence`, without its last token, which is always decoded for
+        its logits.
+        """
         n = min(common_prefix_length(text.tokens, sequence.context), len(sequence.context) - 1)
         if self._separates_prompts and text.n_prefill != sequence.n_prefill:
             n = min(n, text.n_prefill, sequence.n_prefill)
@@ -144,15 +153,15 @@ class Prefixes:
 
 
 def may_reuse(sequence: EngineSequence) -> bool:
-    """A sequence that was preempted may always reuse what it decoded itself."""
+    """Whether a sequence may reuse caches. One that was preempted may always reuse what it decoded itself."""
     return sequence.request.cache_prompt or sequence.number is not None
 
 
 class MovePrice:
-    """Learned from what was moved; until then as on a CPU.
+    """Learned from past moves; initially as on a CPU.
 
-    What anchors it: the seconds and bytes of the moves themselves, the latest ones above all. If the price
-    stops all moves, `forget` lowers it until there is one again.
+    The estimate follows the seconds and bytes of the moves themselves, most of all the latest ones. If the
+    price stops all moves, `forget` lowers it until there is one again.
     """
 
     def __init__(self, size: PromptCacheSize, step_bytes: int) -> None:
@@ -171,13 +180,13 @@ class MovePrice:
         """The time in which a token of a prompt is read; None: unknown. Set by the scheduler."""
 
     def pays(self, n_tokens: int) -> bool:
-        """True if storing and loading a text of `n_tokens` is quicker than reading it again."""
+        """Whether storing and loading a text of `n_tokens` is quicker than computing it again."""
         if self.token_seconds is None or not self._bytes:
             return True
         return 2 * self._size.of(n_tokens) * self._seconds / self._bytes < n_tokens * self.token_seconds
 
     def learn(self, moved: Iterable[Snapshot], seconds: float, step_seconds: float) -> None:
-        """Learn that storing or loading these took `seconds`; a step of one token takes `step_seconds`."""
+        """Learn that storing or loading `moved` took `seconds`; a step of one token takes `step_seconds`."""
         n_bytes = sum(self._size.of(text.end - text.start) for text in moved)
         if not n_bytes:
             return
@@ -196,5 +205,5 @@ class MovePrice:
             self.n_step = n_part * min(max(1, n_parts), _MAX_PARTS)
 
     def forget(self) -> None:
-        """A text was lost because of the price, which may have been that of a slow moment."""
+        """Lower the price after a text was lost because of it: it may have been that of a slow moment."""
         self._seconds *= _FORGOTTEN

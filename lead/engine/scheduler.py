@@ -1,4 +1,4 @@
-"""The scheduler: which tokens of which sequences go into the next step, unless something comes before it.
+"""The scheduler: chooses the tokens of each sequence for the next step, or to draft or wait before it.
 
 Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
 """
@@ -31,7 +31,7 @@ _WEIGHT = 0.3
 class PlanEntry(Span):
     """The span of a slot (`slot_state`): committed tokens that are not yet in the cache, then the `draft`.
 
-    There are logits only where the committed tokens are fed to their end.
+    It has logits only if it reaches the end of the committed tokens.
     """
 
     slot_state: Slot = field(kw_only=True)
@@ -50,13 +50,13 @@ class PlanEntry(Span):
 
     @property
     def n_fed(self) -> int:
-        """The number of its tokens that are committed ones."""
+        """The number of its tokens that are committed."""
         return len(self.tokens) - len(self.draft)
 
 
 @dataclass(slots=True)
 class StepPlan:
-    """Decode `layout`, whose spans are the `entries`. n_prompt: tokens of prompts among them."""
+    """A step: decode `layout`, whose spans are the `entries`. n_prompt: prompt tokens among them."""
 
     entries: Sequence[PlanEntry]
     layout: Layout
@@ -64,11 +64,11 @@ class StepPlan:
 
     @property
     def n_tokens(self) -> int:
-        """In its batch, padding included."""
+        """The number of tokens in the step's batch, padding included."""
         return self.layout.n_tokens
 
     def report(self, now: float, seconds: float, n_committed: int, *, is_usual: bool) -> StepReport:
-        """Note that the step ended `now`, took `seconds` and committed `n_committed` tokens.
+        """The report of the step, which ended at `now`, took `seconds` and committed `n_committed` tokens.
 
         is_usual: no choice waits for a grammar.
         """
@@ -84,11 +84,11 @@ Action = StepPlan | DraftOrder | Wait
 
 
 class PromptChunk:
-    """The number of prompt tokens of a step while other sequences are generating.
+    """The number of prompt tokens in a step while other sequences are generating.
 
-    Few, so that those do not stall; but what is generated with a prompt makes each of its steps longer, and
-    where slots have cells of their own it is a pass of its own over the weights. So a quick step takes more:
-    at least `n_min` tokens, at most `n_max`, learned from the times of the steps that decoded prompts.
+    A small number, so that those do not stall; but each step with a prompt takes longer, and where slots have
+    cells of their own the prompt is an additional pass over the weights. Therefore quick steps take more: at
+    least `n_min` tokens, at most `n_max`, learned from the times of the steps that decoded prompts.
     """
 
     def __init__(self, n_min: int, n_max: int, step_seconds: float = STEP_SECONDS) -> None:
@@ -106,7 +106,9 @@ class PromptChunk:
         return min(self._n_max, max(self._n_min, n))
 
     def learn(self, n_tokens: int, seconds: float) -> None:
-        """A step with `n_tokens` tokens of prompts took `seconds`; short ones say nothing about long ones."""
+        """Learn that a step with `n_tokens` prompt tokens took `seconds`; small ones say nothing about large
+        ones.
+        """
         if n_tokens < self._n_min or seconds <= 0:
             return
         each = seconds / n_tokens
@@ -114,7 +116,7 @@ class PromptChunk:
 
 
 class Scheduler:
-    """Plans steps over the sequences that `slots` holds; `now` is seconds of a monotonic clock."""
+    """Plans steps over the sequences in `slots`; `now` is in seconds of a monotonic clock."""
 
     def __init__(self, limits: EngineLimits, slots: SlotManager, speculation: SpeculationManager) -> None:
         self._limits = limits
@@ -126,7 +128,7 @@ class Scheduler:
         """The cache was full: the next step takes as few tokens as it can."""
 
     def plan(self, now: float) -> Action:
-        """The next step, unless drafting or waiting comes first."""
+        """The next step, or an order to draft or wait first."""
         running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.cache.loading]
         if not running:
             return Wait(0.0)
@@ -167,7 +169,7 @@ class Scheduler:
             self._slots.learn_reading(self._prompt_chunk.seconds)
 
     def _generating_slots(self, running: list[Slot]) -> list[Slot]:
-        """Those whose next token is due, as far as all that they replay fits into the step."""
+        """The slots whose next token is due, as far as all tokens that they replay fit into the step."""
         n_spare = 0 if self.is_minimal else self._limits.n_batch - len(running)
         slots = []
         for slot in running:
@@ -177,7 +179,7 @@ class Scheduler:
         return slots
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
-        """How many tokens of prompts are to be in the batch, at most."""
+        """The maximal number of prompt tokens for the batch."""
         if not prompts:
             return 0
         if image := prompts[0].image:
@@ -188,7 +190,7 @@ class Scheduler:
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
     def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
-        """Without drafts, if one could not be rolled back or there is no room for their padding."""
+        """Lay out the step; without drafts if one could not be rolled back, or their padding has no room."""
         planned = layout(entries, self._limits)
         if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned

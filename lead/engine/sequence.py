@@ -1,4 +1,4 @@
-"""A completion in progress, as the engine sees it: its text, and what is being verified to follow it."""
+"""A completion in progress, in the engine: its text, and the draft under verification."""
 
 import logging
 import math
@@ -26,9 +26,9 @@ _MIN_LOGPROB = -1e9
 
 
 def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> TokenProbabilities:
-    """Logarithms of the model's own probabilities, before any filter: of `token` and of the `n` likeliest.
+    """Log-probabilities of the model, before any filter: of `token` and of the `n` most likely tokens.
 
-    `logits` is of shape (n_vocab,) and not modified.
+    `logits` has shape (n_vocab,) and is not modified.
     """
     largest = float(logits.max())
     norm = largest + math.log(float(np.exp(logits - largest, dtype=np.float64).sum()))
@@ -39,7 +39,7 @@ def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> Toke
 def filtered_probabilities(
     sampler: Sampler, logits: NDArray[np.float32], position: int, token: int, n: int
 ) -> TokenProbabilities:
-    """Probabilities, not their logarithms, among the candidates that the filters leave."""
+    """Probabilities (not logarithms) among the candidates that the filters leave."""
     ids, weights = sampler.distribution(logits, position)
     order = np.lexsort((ids, -weights))[:n]
     chosen = weights[ids == token]
@@ -57,15 +57,15 @@ def _finite(value: Any) -> float:
 def verify(
     draft: Sequence[int], choose: Callable[[int], int], end_tokens: Container[int], tokens: list[int]
 ) -> int:
-    """Append to `tokens` what the target chooses, following `draft` as long as the target agrees.
+    """Append to `tokens` the target's choices, following `draft` as long as the target agrees.
 
-    Returns how many tokens of the draft were accepted. The draft never influences what the target chooses.
+    Returns how many tokens of the draft were accepted. The draft never influences the target's choices.
 
     `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
     order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
     at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
 
-    `tokens` may hold what was chosen before `choose` raised an error: it goes on from there.
+    `tokens` may already hold choices made before `choose` raised an error; verification continues from there.
     """
     for i in range(len(tokens), len(draft) + 1):
         token = choose(i)
@@ -80,13 +80,13 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """A step's draft, compared with the target's choices: `tokens`, which follow the first `start` of a text.
+    """A step's draft compared with the target's choices: `tokens`, which follow the first `start` of a text.
 
-    Under a grammar a choice may not be ready when the step is over. So far `tokens` are what the sampler has
-    accepted, and nothing else knows of them. When all are chosen, tokens[:n_accepted] were in the draft.
+    Under a grammar a choice may not be ready when the step is over. Until all are chosen, `tokens` are those
+    that the sampler has accepted, and nothing else knows of them. Then tokens[:n_accepted] were in the draft.
 
-    It becomes an event while a device computes the next step: pydantic takes its time. is_covered: something
-    was rejected, and there was a draft of a model that goes on after `tokens`.
+    It is made an event only while a device computes the next step, as pydantic takes time. is_covered:
+    something was rejected, and a side branch continues after `tokens`.
     """
 
     drafts: Drafts
@@ -100,17 +100,17 @@ class Verification:
 
     @property
     def has_rejected(self) -> bool:
-        """True if the target disagreed with the draft."""
+        """Whether the target disagreed with the draft."""
         return self.n_accepted < len(self.draft)
 
     def end_draft(self) -> int:
-        """The draft ends with what has been accepted of it; returns its length."""
+        """Shorten the draft to the accepted tokens; returns its length."""
         n = len(self.tokens)
         self.draft, self.rows = self.draft[:n], self.rows[: n + 1]
         return n
 
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
-        """n_right: see `Committed`."""
+        """The event of the step. n_right: see `Committed`."""
         return Committed(
             sequence=self.drafts.id,
             start=self.start,
@@ -124,15 +124,15 @@ class Verification:
 
 
 class EngineSequence:
-    """All that the engine knows of a sequence. `tokens` only ever grows.
+    """The engine's record of a sequence. `tokens` only ever grows.
 
-    `SlotManager` writes it, but the engine begins a `verification`.
+    Only `SlotManager` writes it, except that the engine begins a `verification`.
 
-    `context` is what the model sees of it: `tokens` itself, until a `shift` discards some; each shift makes
-    another list. Without one the sequence ends when its context of `n_ctx` tokens is full.
+    `context` is the part that the model sees: `tokens` itself, until a `shift` discards some; each shift
+    makes another list. Without shifts the sequence ends when its context of `n_ctx` tokens is full.
 
-    `text` is what all see that see no images: `tokens` itself, or without the rows of images. Drafts and
-    choices are counted in it. images_end: the first row after all images.
+    `text` is `tokens` without the rows of images (the same list if there are none). Drafts and choices are
+    counted in it. images_end: the first row after all images.
     """
 
     drafts: Drafts  # from `SpeculationManager.open` on
@@ -172,16 +172,18 @@ class EngineSequence:
 
     @property
     def n_prefill(self) -> int:
-        """The number of tokens that are decoded as a prompt: the prompt, or what the last shift left."""
+        """The number of tokens that are decoded as a prompt: the prompt, or the tokens left by the last
+        shift.
+        """
         return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
-        """True if the sequence can go on only with a context shift."""
+        """Whether the sequence can go on only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
-        """Discard the oldest tokens of a full context; returns how many of the first ones have stayed."""
+        """Discard the oldest tokens of a full context; returns the number of tokens kept at its beginning."""
         assert self.shift
         self.context = self.shift.context(self.tokens)
         self.checkpoints = tuple(n for n in self.checkpoints if n <= self.shift.n_keep)
@@ -201,7 +203,7 @@ class EngineSequence:
         return self._sampler
 
     def verify(self, end_tokens: Container[int]) -> Verification | Failed | None:
-        """The `verification` with all that it commits (for `append`), or why it cannot go on.
+        """The completed `verification`, ready for `append`, or the reason why the sequence cannot go on.
 
         None: a choice under a grammar is not ready.
         """
@@ -240,7 +242,7 @@ class EngineSequence:
         return token
 
     def drop_verification(self) -> None:
-        """Give up the verification under way: its tokens will be decoded and chosen again."""
+        """Drop the verification under way: its tokens will be decoded and chosen again."""
         if self.verification is not None:
             self.verification = None
             self.sampler.rewind(self.text)
@@ -261,12 +263,12 @@ class EngineSequence:
 
     @property
     def n_useful(self) -> int:
-        """The most draft tokens of a step that can be committed."""
+        """The maximal number of draft tokens of a step that can be committed."""
         n, n_draft = self.n_left - 1, self.request.n_draft
         return n if n_draft is None else min(n, n_draft)
 
     def describe(self) -> dict[str, Any]:
-        """A description for the log of a failed check, without text."""
+        """A description without text, for the log of a failed check."""
         return {
             "sequence": self.id,
             "n_tokens": len(self.tokens),

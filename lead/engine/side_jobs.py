@@ -20,7 +20,7 @@ Doing = Generator[None, None, T]
 
 
 class SideJobs:
-    """A chore: one job for each type of question. Several questions may be answered at the same time."""
+    """A chore with one job for each type of question. Several questions may be in progress at a time."""
 
     def __init__(self, send: Callable[[Answer], None]) -> None:
         self._send = send
@@ -30,14 +30,14 @@ class SideJobs:
         self._doing: dict[int, Doing[BaseModel]] = {}  # by the question's number
 
     def register(self, question: type[Q], job: Callable[[Q], BaseModel | Doing[BaseModel]]) -> None:
-        """Have `job` answer such questions, at once or in several steps.
+        """Register the `job` that answers questions of this type, at once or in several steps.
 
         It raises RequestError or UnavailableError to refuse one.
         """
         self._jobs[question.__name__] = question, job
 
     def begin(self, ask: Ask) -> None:
-        """The next `turn` works on it."""
+        """Queue a question; the next `turn` works on it."""
         question, job = self._jobs[ask.question]
         self._doing[ask.number] = _steps(job, question.model_validate(ask.fields))
 

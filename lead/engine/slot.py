@@ -1,4 +1,6 @@
-"""A slot: one sequence's place in the KV cache, and what is left there when the sequence has ended."""
+"""A slot: one sequence's place in the KV cache, and the cache that is left there when the sequence
+has ended.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,11 +18,11 @@ MAX_REPLAY = 12
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A place for one sequence. Its cache outlives it: a later request may have the same prefix.
+    """A place for one sequence. Its cache outlives the sequence: a later request may have the same prefix.
 
-    context of the sequence  [0 ........................ len(context))
-    valid in the cache       [0 .......... len(cache))
-    to decode next                         [len(cache) .. len(context))
+        context of the sequence  [0 ........................ len(context))
+        valid in the cache       [0 .......... len(cache))
+        to decode next                         [len(cache) .. len(context))
 
     Written by `SlotManager`.
     """
@@ -37,48 +39,53 @@ class Slot:
 
     @property
     def n_to_decode(self) -> int:
-        """Committed tokens not yet in the cache: one while generating, more while a prompt is processed.
+        """The number of committed tokens not yet in the cache: one while generating, more while a prompt is
+        processed.
 
-        More also while accepted tokens are replayed, where the memory could not be cut back precisely, and
-        after the context has been shifted.
+        Also more while accepted tokens are replayed, if the memory could not be cut back precisely, and after
+        the context has been shifted.
         """
         return len(self.sequence.context) - len(self.cache.tokens) if self.sequence else 0
 
     @property
     def is_generating(self) -> bool:
-        """True if the next step reaches the end of the slot's tokens."""
+        """Whether the next step reaches the end of the slot's tokens."""
         n = self.n_to_decode
         return n == 1 or (self.is_replaying and n <= MAX_REPLAY + MAX_DEPTH and self.has_read_images)
 
     @property
     def is_waiting(self) -> bool:
-        """True while what was decoded is being verified: its sequence sits out the next steps."""
+        """Whether a verification is in progress: its sequence then sits out the next steps."""
         return self.sequence is not None and self.sequence.verification is not None
 
     @property
     def is_replaying(self) -> bool:
-        """True if tokens that were generated have to be decoded again."""
+        """Whether generated tokens have to be decoded again."""
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
 
     @property
     def has_read_images(self) -> bool:
-        """Whether nothing but tokens is left to decode."""
+        """Whether only tokens, no images, are left to decode."""
         return self.sequence is not None and len(self.cache) >= self.sequence.images_end
 
     @property
     def image(self) -> ImageSpan | None:
-        """The image whose rows are to be decoded next."""
+        """The image whose rows are to be decoded next; None: a token is next."""
         if self.sequence is None or self.has_read_images:
             return None
         return next((image for image in self.sequence.images if image.start == len(self.cache)), None)
 
     @property
     def is_in_prompt(self) -> bool:
-        """True if the next token to decode belongs to the prompt, or to what a context shift left."""
+        """Whether the next token to decode belongs to the prompt, or to the tokens left by a
+        context shift.
+        """
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
     def n_useful(self, batch_sizes: BatchSizes | None) -> int:
-        """The most draft tokens that can be committed; in exact mode, in a span of one of `batch_sizes`."""
+        """The maximal number of draft tokens that can be committed; in exact mode, in a span of one of
+        `batch_sizes`.
+        """
         if self.sequence is None or self.n_to_decode > MAX_REPLAY:
             return 0
         n = self.sequence.n_useful
@@ -91,7 +98,7 @@ class Slot:
 
     @property
     def n_required(self) -> int:
-        """Tokens that it needs in the next step, or all rows of an image."""
+        """The number of tokens that the slot needs in the next step, or all rows of an image."""
         n = self.n_to_decode
         if n == 1:
             return 1
@@ -101,7 +108,9 @@ class Slot:
 
     @property
     def n_to_next_checkpoint(self) -> int:
-        """Committed tokens to decode up to the next checkpoint or image, the prompt's end, or the last."""
+        """The number of committed tokens to decode up to the next checkpoint or image, the prompt's end, or
+        the last token.
+        """
         if self.sequence is None:
             return 0
         n_cached, n_tokens = len(self.cache), len(self.sequence.context)
@@ -113,7 +122,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlace:
-    """A place where an idle engine can decode tokens and remove them: after `n_cached` tokens of a slot.
+    """A place for timing in an idle engine: after `n_cached` tokens of a slot, tokens can be decoded and
+    removed.
 
     Apply `edits` to the cache first.
     """

@@ -1,4 +1,4 @@
-"""The slots of the KV cache: which sequence runs where, and which gives way when the cells run out."""
+"""The slots of the KV cache: which sequence runs where, and which is preempted when the cells run out."""
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ _STEPS_OF_ANSWER = 64
 
 
 class SlotManager:
-    """All slots share one pool of `n_ctx` cells. Sequences wait until a slot is free.
+    """Manages slots that share one pool of `n_ctx` cells. Sequences wait until a slot is free.
 
-    The only writer of slots and their caches, and of the tokens of sequences. A prefix in one
-    slot serves others, too. Its cells are then counted once for each: there is never less room than the count
-    says. Where memory cannot be cut back to any length, a prefix serves others up to a checkpoint.
+    The only writer of slots and their caches, and of the tokens of sequences. A prefix in one slot serves
+    others, too; its cells are then counted once for each, so that there is never less room than the count
+    says. Where memory cannot be cut back to any length, a prefix serves others only up to a checkpoint.
 
-    Texts are kept in a prompt cache in host memory: what would be lost when a slot gets another text, and in
-    one pool what idle slots hold while others run.
+    Texts are kept in a prompt cache in host memory: those that would be lost when a slot gets another text,
+    and in one pool those in idle slots while others run.
     """
 
     def __init__(self, limits: EngineLimits) -> None:
@@ -47,7 +47,7 @@ class SlotManager:
 
     @property
     def n_free(self) -> int:
-        """Cells that hold nothing valid, and that nothing which is being loaded will take."""
+        """Cells that hold nothing valid, and are not reserved for a text that is being loaded."""
         return self.n_ctx - self.texts.n_cells
 
     def running(self) -> list[Slot]:
@@ -59,16 +59,16 @@ class SlotManager:
         self.sequences[sequence.id] = sequence
 
     def remove(self, sequence: EngineSequence) -> None:
-        """Remove a sequence that has ended; its slot's cache may serve another."""
+        """Remove a sequence that has ended; its slot's cache may serve another sequence."""
         del self.sequences[sequence.id]
         for slot in self._slots:
             if slot.sequence is sequence:
                 self._release(slot)
 
     def forget_last_image(self, sequence: EngineSequence) -> None:
-        """Forget an image that was read in the last step: its client may have left meanwhile.
+        """Forget the image that was read in the last step, as its client may have left meanwhile.
 
-        Then the front may have put other embeddings in their place while they were read.
+        The front may then have put other embeddings in its place while it was read.
         """
         for slot in self._running:
             if slot.sequence is sequence:
@@ -77,7 +77,7 @@ class SlotManager:
                 slot.cache.keep(next(starts, n))
 
     def admit(self, *, only_if_idle: bool) -> list[Started]:
-        """Give free slots to the sequences that wait; with `only_if_idle` only if none runs."""
+        """Give free slots to waiting sequences; with `only_if_idle` only if no sequence is running."""
         started = []
         self.texts.begin_step(alone=all(slot.cache.loading for slot in self._running))
         while self._any_waits and (idle := self._idle()) and (sequence := self._next(idle)):
@@ -114,7 +114,9 @@ class SlotManager:
     def add_decoded(
         self, slot: Slot, tokens: Sequence[int], *, has_draft: bool = False, can_roll_back: bool = True
     ) -> None:
-        """`tokens`, maybe with a draft at their end, were decoded; can_roll_back: see `SlotCache.add`."""
+        """Record that `tokens`, possibly with a draft at their end, were decoded; can_roll_back: see
+        `SlotCache.add`.
+        """
         assert slot.sequence
         slot.cache.add(tokens, can_roll_back=can_roll_back)
         if not has_draft and len(slot.cache) in slot.sequence.checkpoints:
@@ -123,7 +125,7 @@ class SlotManager:
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
         """Append `tokens` to the sequence; the part of the draft that conflicts with them is discarded.
 
-        The last committed token is never in the cache: it is fed in the next step.
+        The last committed token is never in the cache: the next step feeds it.
         """
         assert slot.sequence
         slot.sequence.append(tokens)
@@ -132,7 +134,8 @@ class SlotManager:
     def shift_contexts(self) -> None:
         """Discard the oldest tokens of each context that is full; the rest will be decoded again.
 
-        As that takes as long in any slot, such a sequence waits behind those that wait: it may never end.
+        As decoding again takes the same time in any slot, such a sequence queues behind those that wait: it
+        may never end.
         """
         for slot in self.running():
             if (sequence := slot.sequence) and sequence.is_context_full:
@@ -160,26 +163,28 @@ class SlotManager:
     def preempt(self, slot: Slot) -> None:
         """Take the slot from its sequence, which waits again; the cache can now be evicted.
 
-        It will go on with the same tokens: they are a function of seed, position and the tokens before.
+        The sequence will continue with the same tokens: they are a function of seed, position and the tokens
+        before.
         """
         assert slot.sequence
         slot.sequence.drop_verification()
         self._release(slot)
 
     def empty(self, indices: Iterable[int]) -> None:
-        """Empty slots; sequences that they have are decoded again from the beginning."""
+        """Empty slots; sequences in them are decoded again from the beginning."""
         for index in indices:
             self._slots[index].cache.keep(0)
 
     def lose(self, indices: Iterable[int]) -> None:
-        """The model has emptied these slots; their sequences are decoded again from the beginning."""
+        """Handle slots that the model has emptied; their sequences are decoded again from the beginning."""
         for index in indices:
             self._slots[index].cache.lose()
 
     def evict_idle(self, *, waits: bool = False) -> bool:
-        """Empty the least recently used cache of an idle slot; False if all are empty.
+        """Empty the least recently used cache of an idle slot; returns False if all are empty.
 
-        waits: it is stored before, over several steps if it is long: False also while it is.
+        waits: store the cache first, over several steps if it is long; also returns False while that is in
+        progress.
         """
         for slot in self._idle():
             if len(slot.cache):
@@ -197,16 +202,19 @@ class SlotManager:
                 self.preempt(running[-1])
 
     def free_up_to(self, n_wanted: int) -> int:
-        """Evict idle caches until `n_wanted` cells are free, if that is possible; returns the free cells.
+        """Evict idle caches until `n_wanted` cells are free, as far as possible; returns the number of free
+        cells.
 
-        There may be more later, when a long text has been stored.
+        More may become free later, when a long text has been stored.
         """
         while (n_free := self.n_free) < n_wanted and self.evict_idle(waits=True):
             pass
         return n_free
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """A place where steps of up to `n_tokens` can be timed while nothing is running; None: nowhere."""
+        """A place where steps of up to `n_tokens` can be timed while nothing is running; None:
+        there is none.
+        """
         for slot in self._idle():
             n_cached = len(slot.cache)
             fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
@@ -215,7 +223,9 @@ class SlotManager:
         return None
 
     def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
-        """What makes every native cache hold what is valid in it; decodes: see `TextStore.pop_edits`."""
+        """The edits that make every native cache agree with its record; decodes: see
+        `TextStore.pop_edits`.
+        """
         if decodes:
             for slot in self._running:
                 self._end_draft(slot)
@@ -228,13 +238,15 @@ class SlotManager:
             slot.cache.keep(len(sequence.context) + sequence.verification.end_draft())
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
-        """Edits with which rejected drafts of `slots` can be taken back; after those of `pop_edits`."""
+        """Edits that make it possible to undo rejected drafts of `slots`; apply them after those of
+        `pop_edits`.
+        """
         if not self._traits.replays:
             return []
         return [edit for slot in slots for edit in slot.cache.save()]
 
     def describe(self) -> dict[str, Any]:
-        """Numbers of tokens and ids, without any text: for the log of a failed check."""
+        """Numbers of tokens and ids, without any text, for the log of a failed check."""
         return {
             "slots": [
                 {"n_cached": len(slot.cache), "n_physical": slot.cache.n_physical}
@@ -290,7 +302,7 @@ class SlotManager:
         return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self.n_ctx
 
     def _keep_for(self, sequence: EngineSequence) -> None:
-        """Where prompts that are being decoded depart from `sequence`, which waits, they get checkpoints."""
+        """Make checkpoints where prompts that are being decoded depart from the waiting `sequence`."""
         if self._traits.can_trim or not self._prefixes.may_share(sequence):
             return
         for slot in self._slots:
@@ -336,14 +348,16 @@ class SlotManager:
         return not slot.cache.loading or self.free_up_to(0) >= 0
 
     def store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
-        """`TextStore.store`, unless the text is read again more quickly."""
+        """Call `TextStore.store`, unless the text can be computed again more quickly."""
         if self._price.pays(len(cache)):
             return self.texts.store(cache, n_keep)
         self._price.forget()
         return None
 
     def store_idle(self) -> None:
-        """Empty idle slots while others run, before a step: attention reads all cells of the pool."""
+        """Store and empty idle slots while others run, before a step: attention reads all cells of
+        the pool.
+        """
         if not self._stores_idle or not self._running:
             return
         self.texts.limit_moves()
@@ -358,13 +372,15 @@ class SlotManager:
         slot.cache.keep(0)
 
     def store_all(self) -> bool:
-        """Store some of what idle slots hold, which keep it, to be written to disk; whether that was all."""
+        """Store some of the texts in idle slots, which keep them, to be written to disk; returns whether all
+        are stored.
+        """
         self.texts.begin_step()
         left = [self.texts.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
         return not any(left)
 
     def idle_slot(self, index: int) -> Slot:
-        """The slot with this index, which has to be idle; raises RequestError, UnavailableError."""
+        """The slot with this index, which must be idle; raises RequestError, UnavailableError."""
         if not 0 <= index < len(self._slots):
             raise RequestError("Invalid slot ID", "id_slot")
         if self._slots[index].sequence:
@@ -372,7 +388,9 @@ class SlotManager:
         return self._slots[index]
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
-        """Learn what storing or loading texts took; a step of one token takes `step_seconds`."""
+        """Learn the seconds that storing or loading `texts` took; a step of one token takes
+        `step_seconds`.
+        """
         self._price.learn(texts, seconds, step_seconds)
         self.texts.n_step = self._price.n_step
 
@@ -388,7 +406,9 @@ class SlotManager:
             cache.drop(least_useful(cache.checkpoints, cache.cuts))
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
-        """What two texts have in common, others may: instructions to agents, say."""
+        """Add a checkpoint at the end of a prefix of two texts, as others may share it (instructions to
+        agents, for example).
+        """
         if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 

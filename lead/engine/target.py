@@ -1,4 +1,4 @@
-"""The seam to the target model."""
+"""The interface to the target model."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -26,6 +26,6 @@ class Target(SlotMemory, Protocol):
         ...
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], Logits]:
-        """Start what `decode` does; what it returns waits for the end and gives the logits."""
+        """Start what `decode` does; the returned function waits for the end and returns the logits."""
         logits = self.decode(spans)
         return lambda: logits

@@ -1,6 +1,7 @@
-"""Loads the target, so that what is planned to draft in the engine can read it.
+"""Loads the target, so that the planned inline sources can read it.
 
-A ring plugs in at the seam `target_loader`: it loads the target so that more can be promised (`--exact`).
+A ring plugs in at the seam `target_loader`: it loads the target so that a stronger guarantee holds
+(`--exact`).
 """
 
 from typing import Protocol
@@ -20,14 +21,14 @@ from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 class OpenTarget(Protocol):
-    """Loads the target; may be called again after the model was closed."""
+    """A function that loads the target; may be called again after the model was closed."""
 
     def __call__(self, options: ModelOptions, n_reserve: int = 0) -> Model:
         """n_reserve: as for `plan_memory`. Raises ModelLoadError."""
 
 
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
-    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had."""
+    """Load the target; raises ModelLoadError, also if --exact is required and impossible."""
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
         model = Model(plan_target(load, planned, options, n_reserve), load.images)
@@ -46,7 +47,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
 def plan_target(
     load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
 ) -> MemoryPlan:
-    """Plan the target's memory with these options instead of the `load`'s; raises ModelLoadError."""
+    """The memory plan of the target with these options instead of the `load`'s; raises ModelLoadError."""
     return plan_memory(
         load.model,
         options,
@@ -58,9 +59,9 @@ def plan_target(
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """(options, n_reserve) with which the target is loaded, or may be: with --exact auto, at first.
+    """(options, n_reserve) to load the target with; with --exact auto, those of the first attempt.
 
-    Raises ModelLoadError.
+    n_reserve: bytes. Raises ModelLoadError.
     """
     if loader := next(plugged(RINGS, "target_loader"), None):
         used: tuple[ModelOptions, int] = loader.options_of_target(options)
@@ -77,7 +78,7 @@ def _refuse_exact(options: ModelOptions) -> None:
 def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
-    """The limits of a target for the scheduler; n_checkpoints: stored states of each slot."""
+    """The limits of a target, for the scheduler; n_checkpoints: stored states of each slot."""
     n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,

@@ -1,6 +1,6 @@
 """Chooses the target's number of threads if no option does: all cores, as in llama-server, or all but one.
 
-With all of them a step is shorter, as long as nothing else computes. A back on the same cores would make
+With all cores a step is shorter, as long as nothing else computes. A back on the same cores would make
 everything several times as slow: at the end of each operation all threads wait for the last one.
 """
 
@@ -20,7 +20,9 @@ _MARGIN = 0.95
 
 
 class TargetThreads:
-    """`many`, unless they were measured not to be faster, or backs compute on the same cores: then `few`."""
+    """Uses `many` threads unless they were measured not to be faster, or backs compute on the same cores:
+    then `few`.
+    """
 
     def __init__(
         self,
@@ -39,7 +41,8 @@ class TargetThreads:
         self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Measure if `many` are faster, while nothing else computes; to be repeated if it was `interrupted`.
+        """Measure whether `many` threads are faster, while nothing else computes; repeat the call if it was
+        `interrupted`.
 
         `step` decodes one token and returns the seconds that it took.
         """
@@ -61,7 +64,7 @@ class TargetThreads:
         self._apply()
 
     def choose(self, n: int) -> None:
-        """Use the number that an earlier process has found; 0: nothing is known, as at first."""
+        """Use the number of threads that an earlier process has chosen; 0: unknown."""
         self._are_faster = {self._few: False, self._many: True}.get(n)
         self._apply()
 
@@ -70,7 +73,7 @@ class TargetThreads:
         return self._few if self._are_faster is False or self.are_shared else self._many
 
     def share(self, *, with_backs: bool) -> None:
-        """Note if backs compute on this machine, too."""
+        """Set whether backs compute on this machine, too."""
         self.are_shared = with_backs
         self._apply()
 

@@ -58,7 +58,7 @@ _MAX_AGE = 86_400.0
 
 
 def main() -> None:
-    """Load the model that the first command names, then serve until the front closes the pipe."""
+    """Load the model named by the first line from the front, then serve until the front closes the pipe."""
     descriptor, grammars, level = sys.argv[1:4]
     configure_logging(level, as_json="json" in sys.argv[4:])  # type: ignore[arg-type]  # the front passes on its own valid level
     pipe = EnginePipe(low_numbered(int(descriptor)))
@@ -174,7 +174,7 @@ def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:
-    """The key of all that T(n) depends on, but for the length of texts and what else computes."""
+    """A key of all that T(n) depends on, except the length of texts and the load of the machine."""
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,
@@ -231,7 +231,7 @@ def _has_recalled(
 def _measuring(
     model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe, stored: Remembered[StepTimes]
 ) -> Callable[[TrialPlace], bool]:
-    """What a `Recalibration` does."""
+    """The function that performs a `Recalibration`."""
 
     def time_steps(place: TrialPlace) -> bool:
         return recalibrate(

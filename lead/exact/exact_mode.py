@@ -1,4 +1,4 @@
-"""Exact mode as it was measured at a start, and the guarantee for texts, in words."""
+"""The result of setting up exact mode, and the guarantee for texts as a sentence."""
 
 from pydantic import BaseModel
 
@@ -11,10 +11,10 @@ _ENOUGH_DRAFT = 8
 
 
 class ExactMode(BaseModel, frozen=True):
-    """The state of exact mode, which is on where `batch_sizes` are in force.
+    """The state of exact mode, which is on if `batch_sizes` are in force.
 
-    `cost`: how much longer a step of one token takes or would take with them, as a ratio; None: not measured,
-    for the `reason`. key: of the start that has measured it (`shared.llama.start_key`).
+    `cost`: the factor by which they make, or would make, a step of one token longer; None: not measured, for
+    the `reason`. key: of the start that has measured it (`shared.llama.start_key`).
     """
 
     batch_sizes: InvariantSizes | None = None
@@ -28,7 +28,7 @@ class ExactMode(BaseModel, frozen=True):
 
     @property
     def guarantee(self) -> str:
-        """The guarantee in words, for the log, `GET /props`, the page and `doctor`."""
+        """The guarantee as a sentence, for the log, `GET /props`, the page and `doctor`."""
         if not self.is_on:
             return f"{EXACT_SAMPLE}; --exact would also give {EXACT}: {self._offer}"
         return f"{EXACT_SAMPLE}; and {EXACT} (--exact: {self._price})"
@@ -53,5 +53,5 @@ class ExactMode(BaseModel, frozen=True):
 
     @classmethod
     def of(cls, exactness: Exactness | None) -> "ExactMode | None":
-        """The state that an earlier process has found."""
+        """The state that an earlier process has reported; None if there is none."""
         return cls.model_validate(exactness.found) if exactness else None

@@ -1,8 +1,8 @@
-"""Loads the target so that it keeps what is promised of its texts, and finds out what that costs.
+"""Loads the target so that it keeps the guarantee for its texts, and measures what that costs.
 
 With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
-decodes in sizes that agree on this machine (`shared.exact.batch_invariance`). What was measured for it is
-kept, so that the next start takes no longer than without (`shared.llama.remembered`).
+decodes in batch sizes that agree on this machine (`shared.exact.batch_invariance`). The measurement is
+cached, so that the next start takes no longer than without (`shared.llama.remembered`).
 """
 
 import logging
@@ -34,9 +34,9 @@ _VERSION = 3
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
-    """Load the target; raises ModelLoadError, also where --exact is required and cannot be had.
+    """Load the target; raises ModelLoadError, also if --exact is required and impossible.
 
-    with_heads: passes are computed for what drafts, too.
+    with_heads: passes also compute what the heads read.
     """
     files = state_of_files(load.model, load.options)
     stored = _stored(load, files, with_heads=with_heads)
@@ -73,7 +73,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """None if nothing was measured for such a start, or it cannot be read."""
+    """The cached measurement of such a start; None if there is none that can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)
@@ -100,12 +100,12 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """(options, n_reserve) with which the target is loaded; with `exact` auto, at first."""
+    """(options, n_reserve) to load the target with; with `exact` auto, those of the first attempt."""
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
 def put_into_force(model: Model) -> ExactMode:
-    """Measure batch sizes that are exact, rehearse with them, and have `model` use them."""
+    """Measure batch sizes that are exact, decode once with each, and make `model` use them."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = measure_sizes(model, _SPARE_SECONDS)
@@ -120,7 +120,9 @@ def put_into_force(model: Model) -> ExactMode:
 
 
 def _price(model: Model) -> ExactMode:
-    """What --exact would cost."""
+    """Exact mode that is not in force, with its estimated cost as a factor, or the reason why there
+    is none.
+    """
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = estimate_sizes(model, _MAX_SECONDS)

@@ -1,1 +1,1 @@
-"""`lead generate`: one text in one command, with a draft model or without, and a comparison of both."""
+"""`lead generate`: generates one text in one command, with or without a draft model, and compares both."""

@@ -1,4 +1,4 @@
-"""The generated text on standard output; what it took, and how two compare, in words."""
+"""The generated text on standard output, and sentences about its speed and a comparison."""
 
 import os
 from collections.abc import Iterable
@@ -16,18 +16,21 @@ _N_SHOWN = 30
 
 
 class TextOutput:
-    """Writes as it is told, in color where the terminal has some. Calls may block, and raise OSError."""
+    """Writes the text, in colour if the terminal supports it. Calls may block, and raise OSError."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._colour = wants_colour(out, os.environ)
 
     def write(self, text: str) -> None:
-        """Without color. On a terminal control characters are made visible; a pipe gets them as they are."""
+        """Write without colour.
+
+        On a terminal control characters are made visible; a pipe gets them unchanged.
+        """
         self._put(text, "")
 
     def write_tokens(self, tokens: Iterable[TextToken]) -> None:
-        """The text of each token, in color if a drafter predicted it."""
+        """Write the text of each token, in colour if a drafter predicted it."""
         for token in tokens:
             self._put(token.text, ACCEPTED if token.source and self._colour else "")
         self._out.flush()
@@ -49,7 +52,7 @@ class GeneratedText:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole answer, with those for the prompt."""
+        """Seconds of the whole answer, including the prompt."""
         return self.stats.prompt_seconds + self.stats.generation_seconds
 
 

@@ -1,4 +1,4 @@
-"""`lead generate`: reads the settings, generates, prints, sets the exit status."""
+"""The program `lead generate`: reads the settings, generates, prints, sets the exit status."""
 
 import asyncio
 import dataclasses
@@ -29,11 +29,14 @@ _LOOK_SECONDS = 0.02
 
 
 class StoppedError(Exception):
-    """A signal ended the lead before the work was done."""
+    """A signal ended the lead before the text was complete."""
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if it cannot be done, 130 after Ctrl-C, 141 at a closed pipe."""
+    """Run `lead generate`.
+
+    Exits with status 1 and a message on failure, 130 after Ctrl-C, 141 at a closed pipe.
+    """
     settings = GenerateSettings.from_command_line(arguments)
     configure_logging(settings.log_level, as_json=settings.log_json)
     exit_with_report(settings)
@@ -50,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def generate(settings: GenerateSettings) -> None:
-    """Generate a text as `settings` say; raises DuoError, StoppedError, OSError."""
+    """Generate a text according to `settings`; raises DuoError, StoppedError, OSError."""
     prompt = settings.read_prompt()
     if settings.cpus:
         cpus.pin(cpus.parse_cpus(settings.cpus))
@@ -113,7 +116,9 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
-    """With a seed, if none is set, so that the same text can be generated twice; raises RequestError."""
+    """The request, with a seed even if none is set, so that the text can be generated again; raises
+    RequestError.
+    """
     prompts = [_beginning(services, prompt)]
     prepared = await services.tokenizer.run(Client(settings.program), TokenizerJobs.prepare_prompts, prompts)
     return generation_request(GenerationFields(cache_prompt=False, stream=True), prepared, services)

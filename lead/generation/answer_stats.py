@@ -1,4 +1,4 @@
-"""Statistics of generation: counts of tokens and seconds, of one answer and of one HTTP request."""
+"""Statistics of generation: numbers of tokens and seconds, of one answer and of one HTTP request."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from lead.generation.sequences import LiveSequence
 
 
 class VerifiedDraft(NamedTuple):
-    """The numbers of tokens of one draft that were verified, and accepted."""
+    """The numbers of verified and of accepted tokens of one draft."""
 
     n_drafted: int
     n_accepted: int
 
 
 class SourceStats(NamedTuple):
-    """The numbers of a source's draft tokens that were verified, and accepted."""
+    """The numbers of verified and of accepted draft tokens of one source."""
 
     source: str
     n_drafted: int
@@ -24,11 +24,11 @@ class SourceStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerStats:
-    """The figures of one answer, so far or in all.
+    """The statistics of one answer, so far or complete.
 
     n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received, n_first of them
     from the first step. prompt_seconds: from getting a slot to the end of that step. generation_seconds: from
-    there to the last token. sources: of draft tokens, in the order of their names.
+    there to the last token. sources: of draft tokens, by name.
     """
 
     n_prompt: int
@@ -43,7 +43,7 @@ class AnswerStats:
 
     @classmethod
     def of(cls, sequence: LiveSequence, n_generated: int) -> "AnswerStats":
-        """The figures of a sequence so far; tokens accepted after a stop string do not count."""
+        """The statistics of a sequence so far; tokens accepted after a stop string do not count."""
         return cls(
             n_prompt=sequence.n_prompt,
             n_cached=sequence.n_cached,
@@ -61,7 +61,7 @@ class AnswerStats:
 
     @property
     def n_after_first(self) -> int:
-        """Tokens after the first step: those that generation_seconds is the time of."""
+        """The number of tokens after the first step, which were generated within generation_seconds."""
         return self.n_generated - self.n_first
 
     @property
@@ -72,13 +72,13 @@ class AnswerStats:
 
 
 def seconds_between(start: float | None, end: float | None) -> float:
-    """0 if either has not happened yet."""
+    """Seconds from `start` to `end`; 0 if either is None."""
     return 0.0 if start is None or end is None else end - start
 
 
 @dataclass(slots=True)
 class RequestStats:
-    """The figures of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
+    """The statistics of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
 
     id: str
     n_sequences: int = 0
@@ -89,7 +89,7 @@ class RequestStats:
     n_accepted: int = 0
 
     def add(self, sequence: LiveSequence) -> None:
-        """Count a sequence that nothing more is read of."""
+        """Add a sequence from which nothing more is read."""
         self.n_sequences += 1
         self.n_prompt += sequence.n_prompt
         self.n_cached += sequence.n_cached

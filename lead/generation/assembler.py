@@ -1,4 +1,4 @@
-"""Turns committed tokens into a client's text: only whole characters, and no part of a stop string."""
+"""Turns committed tokens into a client's text: whole characters only, and no part of a stop string."""
 
 import codecs
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ class TextToken:
 
 
 class Assembler:
-    """Holds back what is not certain yet: part of a character, a possible beginning of a stop string."""
+    """Holds text back until it is certain: part of a character, a possible beginning of a stop string."""
 
     def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
         self._piece = piece
@@ -32,7 +32,7 @@ class Assembler:
         """The stop string that ended the text."""
 
     def push(self, step: Committed) -> list[TextToken]:
-        """Take in a step's tokens; returns those whose text is certain now: none after a stop string."""
+        """Add a step's tokens; returns those whose text is certain now, none after a stop string."""
         released: list[TextToken] = []
         for i, token in enumerate(step.tokens):
             if self.stop is not None:
@@ -43,7 +43,7 @@ class Assembler:
         return released
 
     def finish(self) -> list[TextToken]:
-        """The end of the sequence: what was held back, unless it was a stop string."""
+        """End the sequence; returns the tokens held back, unless they are a stop string."""
         if self.stop is None and (rest := self._utf8.decode(b"", final=True)):
             self._held.append(TextToken(-1, rest, None))
         held, self._held = self._held, []
@@ -74,7 +74,7 @@ class Assembler:
         self._held = kept
 
     def _release(self, n_uncertain: int) -> list[TextToken]:
-        """Whole tokens from the front, as long as none of their text is uncertain."""
+        """Remove whole tokens from the front, as long as none of their text is uncertain."""
         n_left = sum(len(held.text) for held in self._held)
         n = 0
         for held in self._held:
@@ -87,7 +87,9 @@ class Assembler:
 
 
 class StopFinder:
-    """Finds the earliest of some strings in a growing text and holds back what may be the start of one."""
+    """Finds the earliest of several stop strings in a growing text, and holds back a possible beginning of
+    one.
+    """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]

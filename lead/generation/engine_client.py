@@ -1,4 +1,4 @@
-"""The front's side of the engine: starts the process, talks to it, starts it again when it dies."""
+"""The front's client of the engine: starts the process, talks to it, restarts it when it dies."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ _N_SPARE = 8
 
 
 class DraftReports(Protocol):
-    """Receives reports of what becomes of the drafts of backs (`lead.backs.registry.Backs`)."""
+    """Receives the fate of backs' drafts (`lead.backs.registry.Backs`)."""
 
     def tune(self, tune: Tune) -> None: ...
 
@@ -53,7 +53,9 @@ class DraftReports(Protocol):
 
 
 class EngineClient:
-    """`run` supervises until `stop`; the other methods may be called at any time from the same event loop."""
+    """`run` supervises the engine until `stop`; the other methods may be called at any time from the same
+    event loop.
+    """
 
     def __init__(
         self,
@@ -108,9 +110,9 @@ class EngineClient:
     async def run(self, backs: "asyncio.Future[DraftReports]") -> None:
         """Keep an engine running and pass its events to the listeners.
 
-        The first engine loads the model while `backs` are not there yet; raises what they raise.
-        Raises ModelLoadError if there is never one that is ready, EngineError if no further one will be, or
-        if what the first one needs is not there yet.
+        `backs` are awaited while the first engine loads the model; their exceptions propagate. Raises
+        ModelLoadError if no engine ever becomes ready; EngineError if none will be started again, or if the
+        first one lacks something that it needs.
         """
         with contextlib.closing(self._spare):
             await self._keeper.run(self._start, lambda process: self._talk(process, backs))
@@ -118,15 +120,17 @@ class EngineClient:
             self._fail()
 
     def stop(self) -> None:
-        """`run` lets the engine finish its step and exit, kills it if that takes too long, and returns."""
+        """Make `run` return: it lets the engine finish its step and exit, and kills it if that takes too
+        long.
+        """
         self._keeper.stop()
 
     def submit(
         self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
     ) -> LiveSequence:
-        """Have a prompt continued, when there is an engine that is ready.
+        """Submit a prompt to be continued as soon as an engine is ready.
 
-        Raises NotServingError, QueueFullError. The rest as in `Sequences.create`.
+        Raises NotServingError, QueueFullError. Parameters as in `Sequences.create`.
         """
         self.wake()
         if not self.state.takes_requests:
@@ -137,7 +141,7 @@ class EngineClient:
         return sequence
 
     def wake(self) -> None:
-        """Load the model again if the engine sleeps: a sequence is about to come."""
+        """Load the model again if the engine sleeps, ahead of a sequence that is about to come."""
         self._keeper.use()
 
     def cancel(self, sequence: LiveSequence) -> None:
@@ -148,7 +152,7 @@ class EngineClient:
                 self._send(Cancel(sequence=sequence.id))
 
     def post_draft(self, draft: Draft) -> None:
-        """Send a draft; one that the engine cannot read yet is replaced by the next of the same source."""
+        """Send a draft; while the engine cannot read it, the next draft of the same source replaces it."""
         if self.state is not EngineState.READY or self._keeper.child is None:
             return
         if self._keeper.child.n_unsent_bytes > _MAX_UNSENT_BYTES:
@@ -159,24 +163,24 @@ class EngineClient:
             self._send(draft)
 
     def connect(self, backs: SetBacks) -> None:
-        """Set the connected backs; a restarted engine is informed again."""
+        """Set the connected backs, also for a restarted engine."""
         self._connected = backs
         if self.state is EngineState.READY:
             self._send(self._connected)
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Change the policy for the depth of drafts, also for a restarted engine."""
+        """Set the policy for the depth of drafts, also for a restarted engine."""
         self._load = self._load.model_copy(update={"policy": policy, "depth": depth})
         if self.state is EngineState.READY:
             self._send(SetPolicy(policy=policy, depth=depth))
 
     async def ask(self, question: EngineQuestion[R]) -> R:
-        """The engine's reply, which it gives between two steps.
+        """The engine's reply to a question, given between two steps.
 
-        One that sleeps is woken, and one that is being started again is waited for. But not for a question
-        that only looks: it is answered soon, or not at all.
-        Raises NotServingError: there is no engine; UnavailableError: it has ended, has too much to do, or
-        says that it may succeed later; RequestError: it refuses the question.
+        A sleeping engine is woken, and one that is being restarted is waited for, except for a question that
+        only looks: that one is answered soon, or not at all. Raises NotServingError: there is no engine;
+        UnavailableError: it has ended, is overloaded, or reports a temporary failure; RequestError: it
+        refuses the question.
         """
         if not question.only_looks:
             await self._wait_until_ready()
@@ -208,7 +212,7 @@ class EngineClient:
             )
 
     async def _talk(self, process: EngineProcess, backs: "asyncio.Future[DraftReports]") -> None:
-        """Until it does not reply any more."""
+        """Process the events of a process until it stops replying."""
         if not self._stopped:  # while it was being started
             self._send(self._load)
         try:

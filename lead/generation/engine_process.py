@@ -1,4 +1,4 @@
-"""An engine process, as the front sees it: started, talked to over a pipe, ended."""
+"""An engine process, seen from the front: started, connected by a pipe, ended."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -16,7 +16,7 @@ _STOP_SECONDS = 10.0
 
 
 class EngineProcess(ConnectedChild):
-    """Lives from `start` to `end`."""
+    """A running process. Exists from `start` to `end`."""
 
     @classmethod
     async def start(cls, grammars: int, log_options: Sequence[str], shared: Sequence[int] = ()) -> Self:
@@ -38,12 +38,12 @@ class EngineProcess(ConnectedChild):
         return self._writer.transport.get_write_buffer_size()
 
     def send(self, command: Command | Load) -> None:
-        """Does nothing if the process has ended."""
+        """Send a command; does nothing if the process has ended."""
         if not self._writer.is_closing():  # uvloop's transports raise RuntimeError then
             self._writer.write(encode_line(command))
 
     async def events(self) -> AsyncGenerator[Event]:
-        """All of them, until the process ends."""
+        """Yield all events of the process until it ends."""
         try:
             while True:
                 yield decode_event(await _line(self._reader))

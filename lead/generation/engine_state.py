@@ -1,4 +1,4 @@
-"""States of the engine's process, as the front sees it, and whether requests are taken meanwhile."""
+"""The states of the engine process, seen from the front, and whether requests are accepted in each."""
 
 import enum
 
@@ -6,7 +6,7 @@ from shared.errors import NotServingError
 
 
 class EngineState(enum.Enum):
-    """A `shared.supervisor.ChildState`, in words."""
+    """A `shared.supervisor.ChildState` with a description."""
 
     STARTING = "the model is being loaded"
     READY = "ready"
@@ -18,9 +18,9 @@ class EngineState(enum.Enum):
 
     @property
     def takes_requests(self) -> bool:
-        """True if requests are accepted; they may have to wait."""
+        """Whether requests are accepted; they may have to wait."""
         return self not in {EngineState.STARTING, EngineState.FAILED, EngineState.STOPPED}
 
     def refusal(self) -> NotServingError:
-        """Why a request is not taken."""
+        """The error that says why a request is refused."""
         return NotServingError(f"{self.value}: try again in a moment")

@@ -1,7 +1,7 @@
-"""The vocabulary as the front knows it, without llama.cpp and without the memory that a vocabulary takes.
+"""The vocabulary in the front process, without llama.cpp and without the memory that a vocabulary takes.
 
-A tokenizer process describes the model. The pieces of tokens come from the engine, before the first
-event that names them.
+A tokenizer process describes the model. The engine sends the pieces of tokens before the first event that
+contains them.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from shared.protocol import VocabularyId
 
 
 class KnownPieces:
-    """The bytes of the tokens that the engine has named."""
+    """The bytes of the tokens that the engine has sent so far."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, bytes] = {}
         self._control: set[int] = set()
 
     def learn(self, event: Pieces) -> None:
-        """Learn bytes of tokens; they are the same whichever engine process sends them."""
+        """Store the bytes of tokens; they are the same in every engine process."""
         self._pieces.update(enumerate(map(bytes.fromhex, event.pieces), event.first))
         self._control.update(event.control)
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
-        """Control tokens are empty unless `special`."""
+        """The bytes of a token; control tokens are empty unless `special`."""
         return b"" if token in self._control and not special else self._pieces[token]
 
 
@@ -60,7 +60,7 @@ class FrontVocabulary:
             return self._id
 
     def check(self, token: int) -> int:
-        """`token` itself, or ValueError."""
+        """Return `token`, or raise ValueError if the vocabulary does not have it."""
         if not 0 <= token < self.n_tokens:
             raise ValueError(f"token {token} is not in the vocabulary of {self.n_tokens}")
         return token

@@ -9,7 +9,9 @@ from lead.generation.sequences import Sequences
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Requests that run or wait for a slot, and their tokens so far; `n_ctx` is the number of KV cells."""
+    """Numbers of running and waiting requests, and of their tokens so far; `n_ctx`: the number of
+    KV cells.
+    """
 
     n_running: int
     n_waiting: int
@@ -20,7 +22,7 @@ class Occupancy:
 
     @classmethod
     def of(cls, sequences: Sequences, ready: Ready) -> Self:
-        """The part of the engine that is in use. What idle slots still hold does not count: it makes room."""
+        """The present load of the engine. Caches of idle slots do not count, as they can be evicted."""
         running: list[int] = []
         waiting: list[int] = []
         for sequence in sequences:
@@ -33,5 +35,5 @@ class Occupancy:
 
     @property
     def kv_usage(self) -> float:
-        """The share of the KV cache that running requests fill; tokens that they share count for each."""
+        """The share of the KV cache that running requests use; tokens that they share count for each."""
         return min(1.0, self.n_used_tokens / self.n_ctx)

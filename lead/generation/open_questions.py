@@ -1,4 +1,4 @@
-"""The questions that the engine has not answered yet (`lead.engine.question`)."""
+"""Questions that the engine has not answered yet (`lead.engine.question`)."""
 
 import asyncio
 import itertools
@@ -15,7 +15,7 @@ _MAX_OPEN = 64
 
 
 class OpenQuestions:
-    """Numbered questions to the engine. Each stays open until it is answered, even if its asker has left."""
+    """Numbered questions to the engine. Each stays open until it is answered, even if the caller has left."""
 
     def __init__(self, send: Callable[[Ask], None]) -> None:
         self._send = send
@@ -26,17 +26,19 @@ class OpenQuestions:
         return len(self._open)
 
     async def ask(self, question: EngineQuestion[Any]) -> Answer:
-        """The answer of the engine, or that it has ended; raises UnavailableError if too many are open."""
+        """Send a question and wait for the engine's answer, or a failed answer if it ends; raises
+        UnavailableError if too many are open.
+        """
         answer = self._shared(question) if question.only_looks else None
         return await asyncio.shield(answer or self._begin(question))
 
     def close(self, answer: Answer) -> None:
-        """The engine has answered."""
+        """Hand the engine's answer to the caller that waits for it."""
         _, waiting = self._open.pop(answer.number)
         waiting.set_result(answer)
 
     def close_all(self, reason: str) -> None:
-        """The engine has ended, and answers none of them."""
+        """Fail all open questions, as the engine has ended."""
         for number in list(self._open):
             self.close(Answer(number=number, reason=reason, may_recover=True))
 

@@ -21,7 +21,7 @@ _MAX_WAITING = 4096
 
 
 class Printer:
-    """An observer of `Sequences`. With several at once, one is printed until it ends.
+    """Prints sequences; an observer of `Sequences`. Of several at once, one is printed until it ends.
 
     Private sequences are not printed.
     """

@@ -1,17 +1,16 @@
 """The sequences in progress: one record for each, the only one in the front process.
 
 Connections to backs read the committed tokens with cursors of their own, so a slow or late back costs no
-memory. What else is known of a step is dropped once the client's stream has taken it: an answer may go on for
-days, and keeps four bytes for each token. Tokens are append-only.
+memory. Further data of a step is dropped once the client's stream has taken it: an answer may go on for days,
+and keeps four bytes for each token. Tokens are append-only.
 
 A sequence needs nothing of the engine process in which it ran: its tokens are a function of seed, position
-and the tokens before. So when the process dies, the next one gets it with all its tokens, and it goes on with
-the same text.
+and the tokens before. So when the process dies, the next one gets it with all its tokens, and continues the
+same text.
 
-A sequence may kill each process that gets it. It must not take the others with it. What kills a process does
-so at the same token again, so a death is counted against those that had hardly generated anything in that
-process; and sequences against which two are counted are given to the next process one at a time, before all
-others.
+A sequence may kill every process that gets it; it must not take the others with it. It kills each process at
+the same token, so a death is counted against the sequences that had generated almost nothing in that process.
+Sequences with two counted deaths are given to the next process one at a time, before all others.
 """
 
 import asyncio
@@ -45,9 +44,9 @@ _SETTLED_TOKENS = 16
 
 
 class Broadcast:
-    """Wakes everyone waiting for a change.
+    """Wakes all tasks that wait for a change.
 
-    Take `next_change()` before looking at the state, look, then wait on it: no change is missed.
+    Call `next_change()`, then look at the state, then wait for the event: no change is missed.
     """
 
     def __init__(self) -> None:
@@ -66,9 +65,9 @@ class Broadcast:
 class LiveSequence:
     """A completion in progress: the request, and the tokens so far.
 
-    tokens: the text so far, without the rows of images; drafts and events are counted in it. n_prompt counts
-    those rows, too. Times are in seconds of one clock. It waits for its first slot until `started_at`, and
-    ends with either a `finish_reason` or a `failure`.
+    tokens: the text so far, without the rows of images; drafts and events are counted in it. n_prompt also
+    counts those rows. Times are in seconds of one clock. The sequence waits for its first slot until
+    `started_at`, and ends with either a `finish_reason` or a `failure`.
     """
 
     request: Submit
@@ -109,7 +108,7 @@ class LiveSequence:
 
     @property
     def generated(self) -> "array[int]":
-        """What it has got since the prompt."""
+        """The tokens generated so far."""
         return self.tokens[self.request.n_text_prompt :]
 
     @property
@@ -118,12 +117,12 @@ class LiveSequence:
 
     @property
     def n_tokens(self) -> int:
-        """The whole text's, with the rows of images: what it takes of a context."""
+        """The length of the whole text including the rows of images, as it counts for a context."""
         return self.n_prompt + self.n_generated
 
     @property
     def is_waiting(self) -> bool:
-        """True if the sequence has never had a slot."""
+        """Whether the sequence has never had a slot."""
         return self.started_at is None
 
     @property
@@ -132,16 +131,18 @@ class LiveSequence:
 
     @property
     def has_settled(self) -> bool:
-        """True if it has generated so much in the present engine process that it does not kill it."""
+        """Whether it has generated so much in the present engine process that it cannot be what kills it."""
         return self.n_submitted is not None and len(self.tokens) - self.n_submitted >= _SETTLED_TOKENS
 
     @property
     def age(self) -> tuple[bool, float]:
-        """Sorts those that have started before the others, each in the order of time."""
+        """A sort key: started sequences first, in the order of their starts, then the others by their
+        creation.
+        """
         return self.is_waiting, self.created_at if self.started_at is None else self.started_at
 
     def submission(self) -> Submit:
-        """The command with which an engine process continues it, whether another one had begun it or not."""
+        """The command with which an engine process begins or continues the sequence."""
         return self.request.model_copy(
             update={
                 "tokens": [*self.request.tokens, *self.generated],
@@ -151,13 +152,15 @@ class LiveSequence:
         )
 
     def start(self, event: Started, now: float) -> None:
-        """Note that the sequence got a slot; the first one counts for its statistics."""
+        """Record that the sequence got a slot; only the first one counts for its statistics."""
         self.slot, self.in_slot_since = event.slot, now
         if not event.again:
             self.started_at, self.n_cached = now, event.n_cached
 
     def report(self, progress: PromptProgress, now: float) -> None:
-        """Note how far the prompt has been read; when it is read again, what was reported is not repeated."""
+        """Record the progress of reading the prompt; progress already reported before a restart is not
+        reported again.
+        """
         if not self.progress or progress.n_processed > self.progress[-1].n_processed:
             started_at = now if self.started_at is None else self.started_at
             seconds = now - started_at if progress.n_processed > progress.n_cached else 0.0
@@ -180,23 +183,23 @@ class LiveSequence:
             self.first_token_at, self.n_first = now, len(step.tokens)
 
     def take_steps(self) -> list[Committed]:
-        """The steps since the last call, in order; for the sequence's stream alone."""
+        """The steps since the last call, in order; only for the sequence's stream."""
         steps, self.steps = self.steps, []
         return steps
 
 
 class Observer(Protocol):
-    """Is notified of what happens to sequences, in order."""
+    """Is called for changes of sequences, in order."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        """Tokens were committed."""
+        """Called when tokens were committed."""
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """A sequence has finished or failed."""
+        """Called when a sequence has finished or failed."""
 
 
 class Sequences:
-    """All sequences that have not ended, and which of them the engine process is given."""
+    """All sequences that have not ended, and which of them the engine process has."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, max_restarts: int = 0) -> None:
         """`clock` gives seconds; the times given to `apply` must be of the same clock.
@@ -233,7 +236,7 @@ class Sequences:
     def create(
         self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
     ) -> LiveSequence:
-        """A new sequence for `request`, named by an unguessable id that is never used again.
+        """Make a sequence for `request`, with an unguessable id that is never used again.
 
         Private sequences are not sent to backs. `changed` is notified of its changes: several sequences may
         share one.
@@ -246,7 +249,7 @@ class Sequences:
         return sequence
 
     def apply(self, event: SequenceEvent, now: float) -> None:
-        """Take in an event of the engine; events of sequences that were cancelled meanwhile are ignored."""
+        """Process an event of the engine; events of sequences that were cancelled meanwhile are ignored."""
         sequence = self._live.get(event.sequence)
         if sequence is None:
             return
@@ -268,7 +271,7 @@ class Sequences:
         sequence.changed.notify()
 
     def discard(self, sequence: LiveSequence) -> None:
-        """Forget a sequence that is not read any more. Does nothing if it has ended."""
+        """Forget a sequence that nothing reads any more. Does nothing if it has ended."""
         if sequence.id in self._live:
             sequence.finish_reason = "stop"
             self._end(sequence)
@@ -279,24 +282,28 @@ class Sequences:
         sequence.changed.notify()
 
     def fail_all(self, reason: str) -> None:
-        """End all sequences in progress: nobody continues them."""
+        """End all sequences in progress with a failure."""
         for sequence in list(self):
             self.fail(sequence, NotServingError(reason))
 
     @property
     def holds_back(self) -> bool:
-        """True while sequences wait until it is clear that another one does not kill the engine process."""
+        """Whether sequences are held back until it is clear that another one does not kill the engine
+        process.
+        """
         return self._suspect is not None
 
     def take_due(self) -> list[Submit]:
-        """The submissions for the engine process now; to be asked again when there may be more."""
+        """The submissions to send to the engine process now; call again whenever there may be more."""
         due = self._due()
         for sequence in due:
             sequence.n_submitted = len(sequence.tokens)
         return [sequence.submission() for sequence in due]
 
     def on_death(self) -> bool:
-        """The engine process is gone, and its slots with it; returns whether a sequence was in one."""
+        """Handle the death of the engine process, and of its slots; returns whether a sequence was
+        in a slot.
+        """
         submitted = [each for each in self if each.n_submitted is not None]
         running = [each for each in submitted if each.slot is not None]
         self.n_deaths += 1
@@ -336,5 +343,5 @@ def _error(event: Failed) -> DuoError:
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
-    """Those that had just begun to run; if there are none, all that ran; if there are none, all."""
+    """The sequences that had just begun to run; if none, all that ran; if none, all."""
     return [each for each in running if not each.has_settled] or running or submitted

@@ -1,7 +1,8 @@
-"""From GBNF, llama.cpp's notation of grammars, to llguidance's Lark.
+"""Converts GBNF, llama.cpp's notation of grammars, to llguidance's Lark.
 
-GBNF knows characters only; Lark first cuts a text into the longest words. Here every character is a word of
-its own, so that both have the same sentences. Parentheses become rules, as in llama.cpp.
+GBNF works on characters, whereas Lark first splits a text into tokens as long as possible. Here every
+character is a token of its own, so that both accept the same texts. Parentheses become rules, as in
+llama.cpp.
 """
 
 import re
@@ -40,7 +41,9 @@ TokenId = Callable[[str], int | None]
 
 
 def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits) -> str:
-    """The grammar in Lark. Raises RequestError naming `grammar` for what is not GBNF, or too large."""
+    """Convert a grammar to Lark. Raises RequestError naming `grammar` if it is not valid GBNF, or
+    too large.
+    """
     check_size(text, limits, "grammar")
     try:
         return lark_grammar(_Converter(text, token_id).convert())
@@ -49,7 +52,7 @@ def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits) -> str:
 
 
 class _GbnfError(ValueError):
-    """What is wrong, in words for the one who wrote it."""
+    """An error in a grammar, with a message for its author."""
 
 
 class _Converter:

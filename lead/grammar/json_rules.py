@@ -1,7 +1,7 @@
-"""Rules of the JSON documents of a schema.
+"""Grammar rules for the JSON documents of a schema.
 
-llguidance makes them (`%json`), but for what has numbers in it, whose digits it does not bound: objects,
-lists and alternatives down to these are written here, where they are plain.
+llguidance makes them (`%json`), except where a schema contains numbers, whose digits it does not bound: the
+objects, lists and alternatives around them are written here.
 """
 
 import json
@@ -48,14 +48,14 @@ _MIN_STEP = 1e-9
 
 
 def json_grammar(schema: Mapping[str, Any]) -> str:
-    """The grammar of the documents of a schema that has been checked."""
+    """The grammar of the documents of a checked schema."""
     rules: list[str] = []
     start = JsonRules(rules).of(schema)
     return lark_grammar([f"start: {start}", *rules])
 
 
 class JsonRules:
-    """Adds rules to a grammar; equal ones once."""
+    """Adds rules for schemas to a grammar; equal schemas share a rule."""
 
     def __init__(self, rules: list[str]) -> None:
         self._rules = rules
@@ -67,7 +67,7 @@ class JsonRules:
         self._n_optional = 0
 
     def of(self, schema: Mapping[str, Any]) -> str:
-        """The name of a rule for a schema that has been checked."""
+        """The name of the rule for a checked schema."""
         self._definitions = schema.get("$defs", {})
         self._references, self._n_optional = {}, 0
         self._with_numbers = _definitions_with_numbers(self._definitions)
@@ -88,7 +88,7 @@ class JsonRules:
         return self._rule(body) if body else self._leaf(_with_short_numbers(schema))
 
     def _body(self, schema: Schema) -> str:
-        """What a rule for the schema has; empty if it cannot be written here."""
+        """The body of a rule for the schema; empty if it cannot be written here."""
         if ways := _ways(schema):
             return " | ".join(map(self._value, ways))
         if _is_plain(schema, "object"):

@@ -1,11 +1,11 @@
-"""A client's JSON schema, checked and made ready for llguidance.
+"""Checks a client's JSON schema and converts it for llguidance.
 
-Its meaning is that of JSON Schema but for three things, which are llama.cpp's. An object has only the
-properties that its schema names, unless that says something about others. A schema without a type gets the
-one that its keywords are about. What no grammar expresses (`not`, `if`, `uniqueItems`, `contains`) is let
-pass; what one expresses only in part (look-around in a `pattern`, `propertyNames`, `$dynamicRef`) is refused
-where it is no part that one can. Annotations are left out, and so is what nothing refers to. What llguidance
-recurses into or multiplies is bounded here.
+Its meaning is that of JSON Schema except for three things, which are as in llama.cpp. An object has only the
+properties that its schema names, unless the schema says something about others. A schema without a type gets
+the type that its keywords apply to. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`,
+`contains`) are ignored; keywords that a grammar expresses only in part (look-around in a `pattern`,
+`propertyNames`, `$dynamicRef`) are refused unless they are within that part. Annotations are dropped, and so
+are definitions without references. The sizes that llguidance recurses into or multiplies are bounded here.
 """
 
 import json
@@ -73,7 +73,7 @@ _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
 
 
 def check_schema(schema: object, limits: RequestLimits, param: str = "response_format") -> Schema:
-    """The schema that llguidance gets for `schema`; raises RequestError naming `param`."""
+    """Convert `schema` for llguidance; raises RequestError naming `param`."""
     # A schema inside a schema is two levels of JSON: properties → name.
     if depth(schema, 2 * limits.max_schema_depth) > 2 * limits.max_schema_depth:
         raise RequestError(
@@ -189,7 +189,7 @@ class _SchemaReader:
     def _alternatives(
         self, values: list[Any], path: str, names: frozenset[str], *, is_part: bool, closes: bool
     ) -> list[object]:
-        """Those that a grammar can express; there must be one."""
+        """The alternatives that a grammar can express; there must be at least one."""
         copies, problem = [], None
         for i, value in enumerate(values):
             try:

@@ -1,4 +1,4 @@
-"""Writing llguidance's Lark, and checking whether a grammar may run.
+"""Writes llguidance's Lark, and checks whether a grammar may be used.
 
 https://github.com/guidance-ai/llguidance/blob/main/docs/syntax.md
 """
@@ -25,7 +25,7 @@ of 450 KB with their descriptions take 0.1 to 0.2 s with 152,000 tokens."""
 
 
 def lark_grammar(rules: Iterable[str]) -> str:
-    """A whole grammar; one of the rules is `start`."""
+    """A complete grammar; one of the rules must be `start`."""
     return "\n".join([_HEADER, *rules]) + "\n"
 
 
@@ -34,7 +34,7 @@ def literal(text: str) -> str:
 
 
 def spelled(text: str, special_tokens: Mapping[str, int]) -> str:
-    """`text` as an expression; what is the text of a special token may be written as that token."""
+    """An expression for `text`; parts that are the text of a special token match that token, too."""
     marks = sorted((mark for mark in special_tokens if mark in text), key=len, reverse=True)
     if not marks:
         return literal(text)
@@ -47,7 +47,9 @@ def spelled(text: str, special_tokens: Mapping[str, int]) -> str:
 
 
 def text_up_to(mark: str, name: str, rules: list[str], special_tokens: Mapping[str, int]) -> str:
-    """An expression for any text up to the first `mark`, and that; adds a rule called `name` to `rules`."""
+    """An expression for any text up to and including the first `mark`; adds a rule called `name` to
+    `rules`.
+    """
     rules.append(f"{name}[suffix={literal(mark)}]: /(?s:.*)/")
     token = next((each for each in special_tokens if mark.endswith(each)), None)
     if token is None:
@@ -57,7 +59,7 @@ def text_up_to(mark: str, name: str, rules: list[str], special_tokens: Mapping[s
 
 
 def check_size(text: str, limits: RequestLimits, param: str) -> None:
-    """Raise RequestError naming `param` for a text that is too large."""
+    """Raise RequestError naming `param` if a text is too large."""
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > limits.max_grammar_bytes:
         raise RequestError(
@@ -66,10 +68,9 @@ def check_size(text: str, limits: RequestLimits, param: str) -> None:
 
 
 def check_grammar(text: str, vocabulary: "Vocabulary", param: str) -> None:
-    """Raise RequestError naming `param` unless llguidance takes `text` at a bearable cost.
+    """Raise RequestError naming `param` unless llguidance compiles `text` within the limits.
 
-    It is compiled as the engine will compile it, under the same limits.
-    Takes as long as compiling the grammar: call it in a thread.
+    Compiles it as the engine will, and takes as long: call it in a thread.
     """
     from shared.sampling.grammar import GrammarMatcher, prepare  # noqa: PLC0415 - the front needs no llguidance
 

@@ -1,4 +1,6 @@
-"""Regular expressions of JSON numbers, of at most 16 digits before and after the point, as in llama.cpp."""
+"""Regular expressions for JSON numbers, with at most 16 digits before and after the point, as in
+llama.cpp.
+"""
 
 from collections.abc import Callable
 from decimal import Decimal
@@ -11,16 +13,16 @@ ANY_NUMBER = rf"-?{_WHOLE}{_PART}([eE][+-]?[0-9]{{1,2}})?"
 
 
 def decimal_of(value: object) -> Decimal | None:
-    """A finite number exactly as it is written; None for what is none."""
+    """A finite number with exactly the digits of `value`; None if it is no number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     number = Decimal(str(value)) if is_number else None
     return number if number is not None and number.is_finite() else None
 
 
 def number_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """An expression of Lark for the numbers from `lower` to `upper`, without exponents; None: no bound.
+    """A Lark expression for the numbers from `lower` to `upper` (None: no bound), without exponents.
 
-    over: they are more than `lower`. under: they are less than `upper`. Empty if there are none.
+    over: they are more than `lower`. under: they are less than `upper`. Empty if there are no such numbers.
     """
     if lower is None and upper is None:
         return f"/{ANY_NUMBER}/"

@@ -1,4 +1,4 @@
-"""Patterns of JSON schemas, which may look ahead, as patterns that no automaton has to look ahead for."""
+"""Converts patterns of JSON schemas with look-ahead to patterns without, which an automaton can match."""
 
 import re
 
@@ -17,13 +17,13 @@ _IN_CLASSES = re.compile(r"\\.|\[(?:[^\]\\]|\\.)*\]")
 
 
 class NotRegularError(SchemaError):
-    """A pattern that no grammar can follow."""
+    """A pattern that no grammar can express."""
 
 
 def plain_patterns(pattern: str, path: str) -> list[str]:
-    """Patterns without look-around: a text matches `pattern` if it matches all of them.
+    """Patterns without look-around: a text matches `pattern` if and only if it matches all of them.
 
-    Raises NotRegularError naming `path` where there are none.
+    Raises NotRegularError naming `path` if there are none.
     """
     plain = pattern.removeprefix("^")
     found = []

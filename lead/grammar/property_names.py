@@ -1,4 +1,4 @@
-"""`propertyNames` of a JSON schema in keywords that a grammar can follow."""
+"""Replaces `propertyNames` of a JSON schema by keywords that a grammar can express."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ _FORMATS = {
 
 
 def with_named_properties(schema: Schema, names: list[Schema], path: str) -> Schema:
-    """`schema` with other keywords for its `propertyNames`.
+    """`schema` with other keywords in place of its `propertyNames`.
 
-    names: the schemas of a name, all of which hold. Raises SchemaError naming `path` where there are none.
+    names: the schemas for a name, all of which apply. Raises SchemaError naming `path` if that is impossible.
     """
     rest = {keyword: value for keyword, value in schema.items() if keyword != "propertyNames"}
     said = [

@@ -1,4 +1,4 @@
-"""References inside a JSON schema, and values that several schemas describe."""
+"""Resolves references inside a JSON schema, and merges schemas that describe the same value."""
 
 import functools
 import re
@@ -49,11 +49,11 @@ _BESIDE_REFERENCE = {
 
 
 class SchemaError(ValueError):
-    """An error in a schema, and its place."""
+    """An error in a schema, with its place."""
 
 
 class Addresses:
-    """Finds what a `$ref` in a schema refers to; only in this schema."""
+    """Resolves `$ref`s, only within one schema."""
 
     def __init__(self, root: object) -> None:
         self._root = root
@@ -63,7 +63,7 @@ class Addresses:
         return _addresses(self._root)
 
     def resolve(self, reference: object) -> tuple[str, object]:
-        """The JSON pointer in its usual spelling, and what is there; raises SchemaError."""
+        """The JSON pointer in canonical form, and the value there; raises SchemaError."""
         address, fragment = urldefrag(reference) if isinstance(reference, str) else ("?", "")
         own, anchors, _ = self._known
         fragment = anchors.get(fragment, fragment)
@@ -84,10 +84,10 @@ class Addresses:
 
 
 class References(Addresses):
-    """Follows the `$ref`s of a schema; only those into itself.
+    """The `$ref`s of a schema, within that schema.
 
-    merged: JSON pointers of definitions that describe a value together with another schema. targets: what is
-    referred to, by JSON pointer.
+    merged: JSON pointers of definitions that describe a value together with another schema. targets: the
+    referenced values, by JSON pointer.
     """
 
     def __init__(self, root: object) -> None:
@@ -110,7 +110,7 @@ class References(Addresses):
             )
 
     def name(self, pointer: str) -> str:
-        """A name for what is there: it needs no escapes, and nothing else has it."""
+        """A unique name for the definition at `pointer`, without characters that need escapes."""
         if pointer not in self._names:
             last = pointer.rpartition("/")[2]
             is_free = _PLAIN_NAME.fullmatch(last) and last not in self._names.values()
@@ -118,7 +118,9 @@ class References(Addresses):
         return self._names[pointer]
 
     def parts(self, schema: Schema, *, with_alternatives: bool = False) -> Iterator[Schema]:
-        """`schema` and what else holds for the same value: its `allOf`, what they refer to, and so on."""
+        """Yield `schema` and all schemas that apply to the same value: those in its `allOf`, those
+        referenced, and so on.
+        """
         todo: list[object] = [schema]
         followed: set[str] = set()
         for _ in range(_MAX_PARTS):
@@ -174,13 +176,13 @@ class References(Addresses):
 
 
 def is_wrapper(schema: Schema) -> bool:
-    """True if a schema says the same as the only one in its `allOf`."""
+    """Whether a schema means the same as the only schema in its `allOf`."""
     parts = schema.get("allOf")
     return schema.keys() & READ == {"allOf"} and isinstance(parts, list) and len(parts) == 1
 
 
 def inner_schemas(schema: Schema) -> Iterator[tuple[str, object]]:
-    """The schemas in `schema`, each with the keyword that it is under; definitions are not."""
+    """Yield the schemas directly inside `schema`, each with its keyword; without definitions."""
     for keyword, value in schema.items():
         if keyword in BY_NAME and isinstance(value, dict):
             yield from ((keyword, each) for each in value.values())
@@ -215,7 +217,7 @@ def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
 
 
 def depth(value: object, limit: int) -> int:
-    """Levels of JSON, counted up to one more than `limit`."""
+    """The number of nested levels of a JSON value, counted up to `limit` + 1."""
     level, n = [value], 0
     while level and n <= limit:
         n += 1

@@ -1,1 +1,1 @@
-"""Heads: drafting with the target's own MTP or EAGLE-3 heads."""
+"""Heads: drafting with the target's own MTP heads, or with an EAGLE-3 drafter."""

@@ -1,4 +1,4 @@
-"""Heads of the target, or an EAGLE-3 drafter, as a source in the engine."""
+"""An inline source that drafts with MTP heads of the target, or with an EAGLE-3 drafter."""
 
 import functools
 import time
@@ -29,7 +29,7 @@ from shared.terminal import size_text
 
 @dataclass(frozen=True, slots=True)
 class InlineMtp:
-    """Heads that read `states` of the target `model`; for `n_slots` sequences."""
+    """Loaded heads that read the hidden `states` of the target `model`, for `n_slots` sequences."""
 
     model: Model
     heads: MtpHeads
@@ -47,7 +47,7 @@ class InlineMtp:
         return self.heads.title
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """The drafter of the heads, for drafts of up to `n_max` tokens."""
+        """The drafter with these heads, for drafts of up to `n_max` tokens."""
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         return MtpDrafter(
@@ -78,7 +78,7 @@ class InlineMtp:
 
 
 class PlannedMtp:
-    """Heads in the target's file, or in one of their own (`path`)."""
+    """MTP heads in the target's file, or in one of their own (`path`)."""
 
     def __init__(self, load: Load, path: Path | None = None) -> None:
         self.load_mtp = has_heads(load.model)
@@ -105,7 +105,9 @@ class PlannedEagle:
         self._load, self._path = load, path
 
     def attach(self, _target: Model) -> None:
-        """Nothing to attach: what it reads is in its file, which is opened with the target's weights."""
+        """Do nothing: the layers to record are named in the drafter's file, which is opened together with the
+        target's weights.
+        """
 
     def open(self, target: Model) -> InlineMtp:
         heads, states = open_eagle(target, self._path)
@@ -113,7 +115,7 @@ class PlannedEagle:
 
 
 def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:
-    """The planned heads; raises ModelLoadError if the model's heads should draft, and it has none."""
+    """The planned heads, or None; raises ModelLoadError if the model's heads are required and it has none."""
     if load.draft:
         path = load.draft.model
         if is_eagle_file(path):

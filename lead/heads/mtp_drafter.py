@@ -1,9 +1,10 @@
-"""Heads of the target, its own for further tokens (MTP) or an EAGLE-3 drafter, as an inline drafter.
+"""An inline drafter with heads of the target: its own MTP heads, or an EAGLE-3 drafter.
 
-Whatever a head reads about committed tokens comes from the target: its hidden states are kept in host memory
-(`shared.heads.hidden_states`) until the head is asked to draft. What it drafts it reads from its own states,
-and reads again from the target's once they are known. Where the hidden states of a text's beginning are not
-kept any more, its cache begins later; any window is correct, because the target verifies.
+The input of a head for committed tokens comes from the target, whose hidden states are kept in host memory
+(`shared.heads.hidden_states`) until the head is asked to draft. For drafted tokens the head reads its own
+states, and reads these tokens again from the target's states once they are known. Where the hidden states of
+a text's beginning are no longer kept, the head's cache begins later; any window is correct, because the
+target verifies.
 """
 
 import logging
@@ -31,7 +32,7 @@ _GRAMMAR_SECONDS = 0.002
 
 
 class Heads(Protocol):
-    """The seam to the native heads (`shared.heads.mtp_heads.MtpHeads`)."""
+    """The interface to the native heads (`shared.heads.mtp_heads.MtpHeads`)."""
 
     source: str
     n_batch: int
@@ -65,9 +66,9 @@ class _MtpCache:
 class MtpDraft(InlineDraft):
     """The draft of a sequence; it follows the first `base` tokens of its context.
 
-    The `context` is what the target sees of `tokens`, all committed ones (see `place`). States and caches
-    have positions in the context, noise has those in the text.
-    own_states[i] is the head's state behind the token before drafted[i], the first one's is the target's.
+    The `context` is the part of the committed `tokens` that the target sees (see `place`). States and caches
+    have positions in the context, noise has positions in the text. own_states[i] is the head's state after
+    the token before drafted[i]; the state for the first one is the target's.
     """
 
     drafter: "MtpDrafter"
@@ -92,7 +93,7 @@ class MtpDraft(InlineDraft):
         return list(self.drafted), list(self.confidences)
 
     def place(self, slot: int, context: Sequence[int]) -> None:
-        """Assign the draft to `slot`; drop what was drafted if the slot or the context is another one."""
+        """Assign the draft to `slot`; drop the drafted tokens if the slot or the context has changed."""
         if self.slot != slot or self.context is not context:
             self.slot, self.context = slot, context
             self.base = 0
@@ -109,7 +110,9 @@ class MtpDraft(InlineDraft):
         return self.base + len(self.drafted)
 
     def sync(self) -> bool:
-        """Take in the context: the part of the draft that agrees stays. Whether there was anything."""
+        """Update to the current context, keeping the part of the draft that agrees; returns whether there was
+        anything new.
+        """
         new = list(self.context[self.base :])
         if not new:
             return False
@@ -124,12 +127,12 @@ class MtpDraft(InlineDraft):
         return True
 
     def text(self, start: int, end: int) -> list[int]:
-        """Tokens start … end - 1 of the context, with those of the draft."""
+        """Tokens start … end - 1 of the context, followed by the draft."""
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
 class MtpDrafter:
-    """An `InlineDrafter`."""
+    """An `InlineDrafter` with MTP or EAGLE-3 heads."""
 
     def __init__(
         self,
@@ -160,7 +163,7 @@ class MtpDrafter:
         return MtpDraft(self, sampling, tokens)
 
     def leave(self, slot: int) -> None:
-        """Free the slot of a sequence; what was read stays for the next one."""
+        """Free the slot of a sequence; the tokens read there stay cached for the next one."""
         if slot in self._caches:
             self._caches[slot].is_idle = True
 
@@ -168,7 +171,9 @@ class MtpDrafter:
         return True
 
     def n_pending(self, draft: MtpDraft) -> int | None:
-        """Tokens to read before the next one of the draft can be chosen; None: it cannot grow."""
+        """The number of tokens to read before the next token of the draft can be chosen; None: the draft
+        cannot grow.
+        """
         if draft.slot is None or draft.failed:
             return None
         self._sync(draft, draft.slot)

@@ -1,4 +1,4 @@
-"""The answers to one request: one stream of updates for every API."""
+"""The answers to one request, as one stream of updates for every API."""
 
 import functools
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -21,7 +21,7 @@ EndReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """The end of an answer. `drafts` are those of its steps, in order; steps without one are left out."""
+    """The end of an answer. `drafts`: those of its steps, in order, without steps that had none."""
 
     reason: EndReason
     seed: int
@@ -33,11 +33,11 @@ class AnswerEnd:
 
 @dataclass(slots=True)
 class AnswerUpdate:
-    """An update of one answer: text that became certain, its end, or how far its prompt has been read.
+    """An update of one answer: text that became certain, its end, or the progress of reading its prompt.
 
     index: of the prompt that is answered. deltas: the parsed text. n_drafted, n_accepted: of the steps that
     the tokens came from. n_cached: tokens of the prompt found in the KV cache, once there are tokens or the
-    end. stats: so far, where asked for.
+    end. stats: so far, if requested.
     """
 
     index: int
@@ -52,7 +52,7 @@ class AnswerUpdate:
 
     @property
     def text(self) -> str:
-        """All of it, as the model wrote it."""
+        """The whole text of the update, as the model wrote it."""
         return "".join(token.text for token in self.tokens)
 
 
@@ -81,10 +81,10 @@ class WholeAnswer:
 
 
 async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
-    """Updates of all answers, as they come; the last update of each has an `end`.
+    """Yield updates of all answers; the last update of each has an `end`.
 
-    Closing it early cancels them all. Nothing is submitted to the engine before it is read. Raises
-    RequestError, UnavailableError, QueueFullError where a sequence cannot begin or go on.
+    Closing the generator early cancels all answers. Nothing is submitted to the engine before it is first
+    advanced. Raises RequestError, UnavailableError, QueueFullError if a sequence cannot begin or go on.
     """
     engine, stats, changed = services.engine, current_request.get(), Broadcast()
     readers: list[_AnswerReader] = []
@@ -111,7 +111,7 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
 
 
 async def whole_answers(request: GenerationRequest, services: Services) -> list[WholeAnswer]:
-    """All answers, once they have ended; raises what `answer_updates` raises."""
+    """All answers, once they have ended; raises the errors of `answer_updates`."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
     async for update in answer_updates(request, services):

@@ -1,4 +1,4 @@
-"""An HTTP application with all that is in front of its routes: middlewares and error shapes."""
+"""Assembles an HTTP application: routes, and the middleware and error handling around them."""
 
 from collections.abc import Iterable
 from typing import TypedDict, Unpack
@@ -23,7 +23,10 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not r
 
 
 class HttpOptions(TypedDict, total=False):
-    """Without keys, hosts and origins everything is allowed to any client, as on a loopback address."""
+    """Options of the HTTP server.
+
+    Without keys, hosts and origins everything is allowed to any client, as on a loopback address.
+    """
 
     keys: Keyring | None
     limits: RequestLimits
@@ -44,7 +47,9 @@ def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
 
 
 def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) -> FastAPI:
-    """An application with these routes, the earlier ones first; the page's are before them."""
+    """An application with these routers; routes of earlier ones, and of the page before them, take
+    precedence.
+    """
     keys, origins = options.get("keys") or Keyring(), options.get("origins") or AllowedOrigins()
     hosts, with_page = options.get("hosts"), options.get("with_page", True)
     public = public_routes(with_page=with_page)
@@ -76,7 +81,7 @@ def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) ->
 
 
 class HeadMiddleware:
-    """Answers HEAD wherever GET is answered, for the same keys.
+    """Answers HEAD wherever GET is answered, with the same authorization.
 
     FastAPI's routes answer only the methods that they name. uvicorn sends no body, as it sees the method that
     the client has sent.

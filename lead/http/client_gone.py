@@ -1,4 +1,4 @@
-"""Work for a client that may leave before it is done."""
+"""Cancels work for a client that leaves before it is done."""
 
 import asyncio
 import contextlib
@@ -30,14 +30,14 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:
-    """End them, and wait for that."""
+    """Cancel the tasks, and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:
-    """Close a WebSocket, if that is still possible: the client may have been faster."""
+    """Close a WebSocket, unless the client has closed it already."""
     cut = reason.encode("utf-8", "replace")[:_MAX_REASON_BYTES].decode("utf-8", "ignore")
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):
         await socket.close(code, cut)

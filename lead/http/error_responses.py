@@ -1,4 +1,5 @@
-"""Errors as clients expect them: an HTTP status and OpenAI's `{"error": {message, type, param, code}}`.
+"""Errors in the form that clients expect: an HTTP status and OpenAI's `{"error": {message, type, param,
+code}}`.
 
 At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`, and at those of
 Ollama's `{"error": message}`.
@@ -40,7 +41,7 @@ _ANTHROPICS_TYPES = _HTTP_TYPES | {413: "request_too_large", 503: "overloaded_er
 
 
 class ErrorResponse(JSONResponse):
-    """Sent by a route or by a middleware: its shape depends on the path alone."""
+    """An error response of a route or of a middleware, whose body format depends on the path."""
 
     def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(body, status, headers)
@@ -54,7 +55,7 @@ class ErrorResponse(JSONResponse):
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of `app` answer in this shape."""
+    """Make every error of `app` an `ErrorResponse`."""
 
     async def on_duo_error(_: Request, error: Exception) -> JSONResponse:
         return error_response(error)
@@ -93,12 +94,12 @@ def error_response(error: Exception, **fields: str) -> ErrorResponse:
 def http_error(
     status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> ErrorResponse:
-    """An error of HTTP itself, in the same shape."""
+    """A response for an error of HTTP itself, in the same format."""
     return ErrorResponse(_body(message, kind, code=code), status, headers)
 
 
 def error_body(error: Exception) -> dict[str, Any]:
-    """The body of an error alone: the last event of a stream that has begun."""
+    """The body of an error, as the last event of a stream that has begun."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return _body("the server failed; see its log", kind)
@@ -109,7 +110,7 @@ def error_body(error: Exception) -> dict[str, Any]:
 
 
 def body_at(path: str, error: Exception) -> dict[str, Any]:
-    """The body of an error in the shape of the API at `path`."""
+    """The body of an error in the format of the API at `path`."""
     body = error_body(error)
     return _other_shape(path, _status_and_type(error)[0], body["error"]) or body
 
@@ -168,8 +169,8 @@ def _cut(text: str) -> str:
 def first_invalid(error: ValidationError, value: object) -> RequestError:
     """A RequestError about the first invalid field of `value`.
 
-    For a union pydantic reports an error of each member. The client meant the one whose error is deepest
-    inside the field.
+    For a union pydantic reports an error of each member. The client probably meant the member whose error is
+    deepest inside the field.
     """
     items = error.errors(include_url=False, include_context=False, include_input=False)
     reasons: dict[tuple[str, ...], list[str]] = {}
@@ -182,7 +183,7 @@ def first_invalid(error: ValidationError, value: object) -> RequestError:
 
 
 def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> tuple[str, ...]:
-    """Without the members of unions that pydantic names in between."""
+    """The path of a field, without the members of unions that pydantic inserts."""
     path: list[str] = []
     for part in location:
         is_index = isinstance(value, list) and isinstance(part, int)

@@ -1,4 +1,4 @@
-"""A lock that clients take in turn."""
+"""A lock that is granted to clients in turn."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 
 
 class FairLock:
-    """A lock; the next holder is a request of the client whose turn is longest ago."""
+    """A lock whose next holder is the waiting client that has held it least recently."""
 
     def __init__(self) -> None:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(sys.maxsize, sys.maxsize)
@@ -17,7 +17,7 @@ class FairLock:
 
     @contextlib.asynccontextmanager
     async def turn(self, client: Client) -> AsyncIterator[None]:
-        """Wait for a turn of `client`, which lasts as long as this context."""
+        """Hold the lock for `client` within this context; waits for the client's turn."""
         await self._take(client)
         try:
             yield

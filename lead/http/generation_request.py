@@ -1,4 +1,4 @@
-"""A request for generation, of any API, as submissions to the engine."""
+"""Converts a request for generation, of any API, to submissions to the engine."""
 
 import functools
 import logging
@@ -48,12 +48,12 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """Submissions for each of the `n` answers to each prompt, and how answers are shown.
+    """Submissions for each of the `n` answers to each prompt, and options for presenting the answers.
 
-    The answers to a prompt differ in their seeds only: seed, seed + 1, … `gbnf` and `n_keep` are as the
-    client sent them. private: not shown to backs. `parser` is None if all text is content. `prompt_texts`:
-    where they are to be shown, one for each prompt. remember: is to be called with the tokens of each answer.
-    images: those of the prompt, kept until all is generated.
+    The answers to a prompt differ only in their seeds: seed, seed + 1, … `gbnf` and `n_keep` are as the
+    client sent them. private: not sent to backs. `parser` is None if all text is content. `prompt_texts`: the
+    texts to show, one for each prompt, if requested. remember: a function to call with the tokens of each
+    answer. images: those of the prompt, kept until generation ends.
     """
 
     submissions: list[Submit]
@@ -72,7 +72,7 @@ class GenerationRequest:
 
     @property
     def first(self) -> Submit:
-        """The first submission: what it asks for, all of them do, but for prompt and seed."""
+        """The first submission; the others differ only in prompt and seed."""
         return self.submissions[0]
 
     def prompt_text(self, index: int) -> str:
@@ -87,7 +87,10 @@ def generation_request(
     sender: Principal = ANYONE,
     images: Sequence[EncodedImage] = (),
 ) -> GenerationRequest:
-    """The request of `fields`, whose texts have become `prepared`. Raises RequestError naming the field."""
+    """Make a request from `fields` and their tokenized texts `prepared`.
+
+    Raises RequestError naming the field.
+    """
     settings, limits = services.settings, services.settings.limits
     n, stops, max_seconds = fields.n_answers(limits.max_n), fields.stops(limits), fields.time_limit()
     _check_lengths(prepared, services)
@@ -169,7 +172,9 @@ def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services
 
 
 def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
-    """How much of a full context stays: `n_keep` tokens of the prompt (-1: all of it), after BOS."""
+    """The number of tokens kept at a context shift: `n_keep` tokens of the prompt (-1: all of it),
+    after BOS.
+    """
     vocabulary = services.vocabulary
     n_bos = int(vocabulary.adds_bos and prompt[:1] == [vocabulary.bos])
     n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
@@ -182,7 +187,7 @@ async def read_text_request(
     http_request: Request,
     services: Services,
 ) -> GenerationRequest:
-    """A request to continue `prompts`; raises RequestError naming the field at fault."""
+    """Make a request to continue `prompts`; raises RequestError naming the field at fault."""
     texts = _checked(fields, len(prompts), services)
     model = services.vocabulary.model
     if (
@@ -236,7 +241,7 @@ def _say_that_control_texts_are_read() -> None:
 
 
 def _first_text(prompt: Prompt | MadePrompt) -> str:
-    """What a prompt begins with, if that is text."""
+    """The text with which a prompt begins; empty if it begins with tokens."""
     if isinstance(prompt, MadePrompt):
         return ""
     first = prompt if isinstance(prompt, str) else next(iter(prompt), "")
@@ -287,7 +292,7 @@ class ChatRequest(GenerationFields, ConversationFields):
 async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
-    """A request to continue a conversation; raises RequestError naming the field at fault."""
+    """Make a request to continue a conversation; raises RequestError naming the field at fault."""
     check_tools(body, services)
     texts = replace(_checked(body, 1, services), grammar=None, json_schema=None)  # the conversation has them
     services.engine.wake()
@@ -306,12 +311,12 @@ async def read_chat_request(
 
 
 def as_chat(fields: dict[str, Any]) -> ChatRequest:
-    """The chat request that another API's request means; raises RequestError."""
+    """Convert the request of another API to a chat request; raises RequestError."""
     return validated(ChatRequest, fields)
 
 
 def validated(kind: type[T], fields: dict[str, Any]) -> T:
-    """A request of a kind with these fields; raises RequestError."""
+    """Validate fields as a request of type `kind`; raises RequestError."""
     try:
         return kind.model_validate(fields)
     except ValidationError as error:
@@ -324,14 +329,14 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
-    """Count the tokens that the model reads before it answers; raises RequestError."""
+    """The number of tokens in the prompt of a conversation; raises RequestError."""
     body, images = await with_markers(body, http_request, services)
     conversation = write_conversation(body)
     return await prepare(http_request, services, TokenizerJobs.count_prompt, conversation, rows_of(images))
 
 
 def rows_of(images: Sequence[EncodedImage]) -> Sequence[ImageRows]:
-    """What a tokenizer process has to know of them."""
+    """The data about images that a tokenizer process needs."""
     return [ImageRows(image.marker, image.tokens) for image in images]
 
 

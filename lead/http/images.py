@@ -1,7 +1,7 @@
 """Images in requests: each becomes a marker in the text of its message, and rows in the tokens of the prompt.
 
-No image goes further than here: tokenizers, logs and other programs get the marker, a word that no client
-can guess. The engine gets what `ImageReader` has made of it.
+The image itself goes no further: tokenizers, logs and other programs get the marker, a word that no client
+can guess. The engine gets the embeddings that `ImageReader` has made of it.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ _BASE64 = ";base64"
 
 @dataclass(frozen=True, eq=False)
 class EncodedImage:
-    """What the model reads for an image. As long as this object is kept, its embeddings stay where they are.
+    """The input that the model reads for an image.
 
-    marker: stands for it in texts. tokens: those around it, and its identities. spans: where the rows are in
-    `tokens`.
+    While this object exists, the embeddings stay in their place. marker: stands for the image in texts.
+    tokens: those around it, and its identities. spans: the positions of the rows in `tokens`.
     """
 
     marker: str
@@ -46,30 +46,30 @@ class EncodedImage:
     spans: tuple[ImageSpan, ...]
 
     def spans_at(self, start: int) -> Iterator[ImageSpan]:
-        """The same, where `tokens` begin at `start`."""
+        """The `spans`, shifted to where `tokens` begin at `start`."""
         for span in self.spans:
             yield span.model_copy(update={"start": start + span.start})
 
 
 class ImageReader(Protocol):
-    """What sees images for the model (`--mmproj`). max_images: in a request."""
+    """Encodes images for the model (`--mmproj`). max_images: in a request."""
 
     max_images: int
 
     async def memory(self) -> ImageMemory:
-        """Where embeddings will be, as soon as that is known; raises ModelLoadError."""
+        """The memory for embeddings, as soon as it exists; raises ModelLoadError."""
 
     async def read(self, client: Client, data: bytes) -> EncodedImage:
-        """The image of a file; raises RequestError, UnavailableError."""
+        """Encode the image file `data`; raises RequestError, UnavailableError."""
 
     async def run(self) -> None:
-        """Keep what is needed running, until cancelled."""
+        """Keep the encoder process running, until cancelled."""
 
 
 async def with_markers(
     body: B, http_request: Request, services: "Services"
 ) -> tuple[B, Sequence[EncodedImage]]:
-    """The conversation with markers in place of its images, and these; raises RequestError."""
+    """The conversation with markers in place of its images, and the encoded images; raises RequestError."""
     urls = [(n, part.image_url.url) for n, part in _image_parts(body.messages) if part.image_url]
     if not urls:
         return body, ()
@@ -92,7 +92,7 @@ async def with_markers(
 
 
 def without_markers(text: bytes, images: Sequence[EncodedImage]) -> bytes:
-    """A text of a prompt as it is shown."""
+    """The text of a prompt for display, without the markers of images."""
     for image in images:
         text = text.replace(image.marker.encode(), SHOWN.encode())
     return text

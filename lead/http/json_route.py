@@ -1,9 +1,9 @@
-"""Routes that take JSON: content type, size, nesting, encoding and validation of a body, and what they cost.
+"""Routes that take JSON: content type, size, nesting, encoding and validation of a body, and their costs.
 
-FastAPI's own way parses and validates on the event loop, and collects all errors. Here a large body is
-parsed and validated in a thread, one at a time and by turns of clients, after its objects and arrays have
-been counted; FastAPI receives the finished model. There is a limit on all bodies together. The body of a
-request to an unknown path is not read.
+FastAPI's own way parses and validates on the event loop, and collects all errors. Here a large body is parsed
+and validated in a thread, one at a time and with clients in turn, after its objects and arrays have been
+counted; FastAPI receives the finished model. There is a limit on all bodies together. The body of a request
+to an unknown path is not read.
 """
 
 import asyncio
@@ -67,7 +67,7 @@ class _ArrivingBody:
 
 
 class BodyReader:
-    """Turns bodies into JSON, JSON into models; one for all routes of an application."""
+    """Reads bodies as JSON and validates them as models; one for all routes of an application."""
 
     def __init__(self, limits: RequestLimits) -> None:
         self._limits = limits
@@ -79,7 +79,7 @@ class BodyReader:
         self._thread = ThreadPoolExecutor(1, "json")
 
     async def read(self, request: Request, model: type[T]) -> tuple[bytes, T | None]:
-        """The whole body, and as a `model`; None if there is none.
+        """The whole body, and its value as a `model`; None if there is no body.
 
         Raises HTTPException (408, 413, 415), RequestError with the first reason why it is not a `model`,
         QueueFullError, ClientGoneError. Only JSON is accepted. The connection discards the rest of a refused
@@ -105,7 +105,7 @@ class BodyReader:
             return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
-        """The result of `work` on what was made from a body of this size."""
+        """Run `work` on data from a body of `n_bytes`, in a thread if that is large; returns its result."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
         async with self._fair_lock.turn(client):
@@ -203,13 +203,13 @@ def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:
 
 
 async def convert(request: Request, work: Callable[[], R]) -> R:
-    """The result of `work` on the body of `request`: in a thread if that is large."""
+    """Run `work` on the body of `request`, in a thread if that is large; returns its result."""
     bodies: BodyReader = request.app.state.bodies
     return await bodies.run(client_of(request), len(await request.body()), work)
 
 
 def client_of(request: Request) -> Client:
-    """The client that a request counts for where clients take turns: its key and its address."""
+    """The client to which a request is attributed where clients take turns: its key and its address."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 
@@ -223,18 +223,18 @@ def _is_of_page(request: Request) -> bool:
 
 
 def has_body(request: Request) -> bool:
-    """True if a request has a body of at least one byte, according to its headers."""
+    """Whether a request has a body of at least one byte, according to its headers."""
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 
 def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
-    """The value of `body`. Raises RequestError unless it is JSON in UTF-8 within both bounds.
+    """Parse `body`. Raises RequestError unless it is JSON in UTF-8 within both bounds.
 
     max_nesting: of containers (arrays and objects) in each other. max_containers: of all; each takes much
     more memory than its two bytes of text.
 
-    Python's own parser also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer could not
-    repeat, and any depth, which would exhaust the stack of code that walks the values.
+    Python's own parser also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer could not repeat,
+    and any depth, which would exhaust the stack of code that walks the values.
     """
     if _exceeds(body, max_containers):
         raise RequestError(f"the body has more than {max_containers} objects and arrays")

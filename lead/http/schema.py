@@ -1,4 +1,4 @@
-"""The request fields that chat and text completions share, and what they mean for sampling."""
+"""The request fields that chat and text completions share, and their conversion to sampling parameters."""
 
 import re
 import secrets
@@ -30,7 +30,7 @@ class StreamOptions(NullIsDefault):
 
 
 class TextPart(BaseModel, strict=True):
-    """A part of a message; only text is understood."""
+    """A part of a message; only text is supported."""
 
     type: Annotated[str, Field(pattern="^text$")]
     text: str
@@ -56,7 +56,7 @@ class SpeculativeFields(BaseModel, strict=True):
 
 
 class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
-    """Fields that are absent or null take the default; unknown ones are refused; types are not converted."""
+    """Absent or null fields take the default; unknown ones are refused; types are not converted."""
 
     unused: ClassVar = OPENAI
 
@@ -89,7 +89,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
     speculative_n_max: int | None = Field(None, alias="speculative.n_max")
 
     def check(self) -> None:
-        """Raise RequestError for what is valid but not supported."""
+        """Raise RequestError for values that are valid but not supported."""
         if self.lora:
             raise RequestError("lora: adapters are the same for all requests: --lora FILE:SCALE", "lora")
 
@@ -115,7 +115,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return _within("logprobs", self.logprobs, maximum)
 
     def n_draft(self) -> int | None:
-        """The most draft tokens to verify per step; None: the planner decides."""
+        """The maximal number of draft tokens to verify per step; None: the planner decides."""
         value = self.speculative_n_max
         if value is None and self.speculative is not None:
             value = self.speculative.n_max
@@ -139,7 +139,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
-        """The most tokens to generate; None: no limit of its own; 0: only read the prompt."""
+        """The maximal number of tokens to generate; None: no limit of its own; 0: only read the prompt."""
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
             if value is None or value in {-1, -2}:
@@ -157,7 +157,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
     def biases(self) -> Iterator[tuple[Any, Any]]:
         """The entries of `logit_bias`: a token or text, and its bias; raises RequestError.
 
-        In a list, a number that is not a token's id is a text; in an object, OpenAI's form, it is an error.
+        In a list, a number that is not a token id is a text; in an object, OpenAI's form, it is an error.
         """
         if isinstance(self.logit_bias, dict):
             for key in self.logit_bias:
@@ -171,11 +171,11 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
             yield pair[0], pair[1]
 
     def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
-        """True if the answer has the prompt's text in it."""
+        """Whether the answer contains the prompt's text."""
         return False
 
     def texts(self, limits: RequestLimits) -> FieldTexts:
-        """The texts of these fields that are to be tokenized; raises RequestError."""
+        """The texts in these fields that have to be tokenized; raises RequestError."""
         if len(self.logit_bias or ()) > limits.max_logit_bias:
             raise RequestError(
                 f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
@@ -207,7 +207,7 @@ _SEED_BITS = 32
 def sampling_parameters(
     fields: GenerationFields, services: Services, prepared: PreparedRequest
 ) -> SamplingParameters:
-    """Sampling parameters, with a drawn seed if none is given. Raises RequestError naming the field."""
+    """The sampling parameters, with a random seed if none is given. Raises RequestError naming the field."""
     vocabulary, defaults = services.vocabulary, services.settings.sampling
     asked = fields.sampling()
     if asked.get("dry_base", 1) < 1:  # llama-server uses the default then

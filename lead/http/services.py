@@ -1,4 +1,4 @@
-"""The objects that HTTP routes work with, once the vocabulary has been read."""
+"""The objects that HTTP routes use, available once the vocabulary has been read."""
 
 import contextlib
 import time
@@ -70,9 +70,9 @@ def get_services(request: Request) -> Services:
 
 
 def get_ready_services(request: Request) -> Services:
-    """The dependency of handlers that need the engine; raises NotServingError before it has been ready.
+    """The dependency of handlers that need the engine; raises NotServingError before the first one is ready.
 
-    While it is being started again, or is woken, requests wait for it.
+    While the engine is restarted or woken, requests wait for it.
     """
     services = get_services(request)
     if not services.engine.state.takes_requests:

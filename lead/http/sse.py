@@ -1,4 +1,6 @@
-"""Streamed answers, as server-sent events or lines: the first error is a status, a later one an event."""
+"""Streams answers as server-sent events or lines: an error before the first event is a status, a later one an
+event.
+"""
 
 import asyncio
 import contextlib
@@ -32,18 +34,20 @@ SseEvent = JsonObject | str
 
 
 class Renderer(ABC):
-    """An API's form of answers, in a stream or whole.
+    """An API's format of answers, streamed or whole.
 
-    Events are server-sent ones unless a renderer says otherwise; `ping`: what is sent meanwhile.
+    Events are server-sent ones unless a renderer says otherwise; `ping`: the bytes sent while there is no
+    event.
     """
 
     media_type: ClassVar = "text/event-stream"
     ping: ClassVar = b": ping\n\n"
 
     def line(self, event: SseEvent) -> bytes:
-        """The event as it is sent.
+        """Encode an event.
 
-        An event with a type is also named by it, as in the streams of Anthropic's API and of Responses.
+        If the event has a field `type`, the SSE event has that name, as in the streams of Anthropic's API and
+        of Responses.
         """
         if isinstance(event, str):
             return b"data: %b\n\n" % event.encode()
@@ -72,7 +76,7 @@ class Renderer(ABC):
 async def respond(
     http_request: Request, request: GenerationRequest, services: Services, renderer: Renderer
 ) -> Response:
-    """Generate the answers and send them as `renderer` shows them; raises ClientGoneError."""
+    """Generate the answers and send them in the format of `renderer`; raises ClientGoneError."""
     if request.streamed:
         return await event_stream(http_request, answer_updates(request, services), renderer)
     whole = renderer.whole(await cancel_on_disconnect(http_request, whole_answers(request, services)))
@@ -82,9 +86,9 @@ async def respond(
 async def event_stream(
     request: Request, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer
 ) -> Response:
-    """Answer with the events of `updates`.
+    """A response that streams `updates` as events.
 
-    Waits for the first event before it sends headers, so that an error up to there is an HTTP status; after
+    Waits for the first event before it sends headers, so that an error before it is an HTTP status; after
     PING_SECONDS it begins anyway.
     """
     stream = _EventStream(updates, renderer)

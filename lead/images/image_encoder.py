@@ -1,7 +1,7 @@
-"""The front's side of the process that encodes images: started, asked, killed if it hangs, started again.
+"""The front's client of the process that encodes images: starts it, kills it if it hangs, restarts it.
 
-What an image has become is kept, within `--image-cache`, by its bytes, the projector and the limits. Of what
-clients send, nothing else stays.
+Encoded images are cached, within `--image-cache`, by their bytes, the projector and the limits. Nothing else
+that clients send is kept.
 """
 
 import asyncio
@@ -58,11 +58,11 @@ _UNREADABLE = "messages: an image cannot be read"
 
 
 class ImageEncoderProcess(ConnectedChild):
-    """Lives from `start` to `end`. Its replies arrive one after the other."""
+    """A running process. Exists from `start` to `end`. Its replies arrive in order."""
 
     @classmethod
     async def start(cls, options: EncoderOptions, log_options: Sequence[str]) -> Self:
-        """Start one; raises OSError."""
+        """Start a process; raises OSError."""
         module, given = "lead.images.image_encoder_process", options.model_dump_json()
         return await cls.connected(
             lambda socket: child_command(module, str(socket), log_options[0], given, *log_options[1:]),
@@ -71,18 +71,18 @@ class ImageEncoderProcess(ConnectedChild):
         )
 
     def tell_to_end(self) -> None:
-        """It may be in the middle of an image."""
+        """Ask the process to end; it may be in the middle of an image."""
         self.kill()
 
     async def ask(self, data: bytes) -> None:
-        """Send the file of an image; raises OSError."""
+        """Send an image file; raises OSError."""
         self._writer.write(HEADER.pack(0, len(data)) + data)
         await self._writer.drain()
 
     async def reply(self, seconds: float, n_embd: int = 0) -> tuple[EncoderReply, bytes]:
-        """The next one, and what follows it.
+        """The next reply, and the bytes that follow it.
 
-        Raises TimeoutError, EOFError and OSError if there is none, ValueError for one that cannot be.
+        Raises TimeoutError, EOFError and OSError if there is none, ValueError if it is invalid.
         """
         async with asyncio.timeout(seconds):
             n_json, n_rows_bytes = HEADER.unpack(await self._reader.readexactly(HEADER.size))
@@ -97,13 +97,13 @@ class ImageEncoderProcess(ConnectedChild):
 
 @dataclass(frozen=True, eq=False)
 class _KeptImage(EncodedImage):
-    """With the place of its embeddings, which is free when nobody has this object."""
+    """A cached image, with the place of its embeddings, which is freed when this object is deleted."""
 
     stored: Stored = field(default_factory=lambda: Stored(0, 0))
 
 
 class ImageEncoder:
-    """A `lead.http.images.ImageReader`: `run` has to run for it to do anything."""
+    """A `lead.http.images.ImageReader`. It works only while `run` is running."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class ImageEncoder:
         """Images that were not kept from before."""
 
     async def run(self) -> None:
-        """Keep a process running, until cancelled. Raises ModelLoadError if none can do anything."""
+        """Keep a process running, until cancelled. Raises ModelLoadError if no process can become ready."""
         try:
             await self._keeper.run(
                 lambda: ImageEncoderProcess.start(self._options, self._log_options), self._live
@@ -175,7 +175,7 @@ class ImageEncoder:
 
     @property
     def _ready(self) -> "asyncio.Future[ProjectorReady]":
-        """What the first process has said of itself."""
+        """The report of the first process that was ready."""
         if self._first is None:
             self._first = asyncio.get_running_loop().create_future()
         return self._first
@@ -196,7 +196,7 @@ class ImageEncoder:
             self._keeper.drop(process)
 
     async def _begin(self, process: ImageEncoderProcess) -> bool:
-        """Whether it has loaded the projector; raises ModelLoadError."""
+        """Wait until the process has loaded the projector; returns whether it has. Raises ModelLoadError."""
         try:
             reply, _ = await process.reply(_START_SECONDS * 10)
         except (OSError, EOFError, TimeoutError, ValueError):
@@ -258,7 +258,7 @@ class ImageEncoder:
                 return reply, rows
 
     async def _died(self, process: ImageEncoderProcess, key: str) -> Exception:
-        """It has ended in the middle of an image: the answer to whoever has sent that."""
+        """The error for the client whose image was being encoded when the process died."""
         self._keeper.drop(process)
         status = await asyncio.shield(process.ended)
         if status == -signal.SIGKILL:
@@ -321,7 +321,7 @@ class ImageEncoder:
 
 
 def _state_of(options: EncoderOptions) -> str:
-    """What else decides about the rows of an image."""
+    """The state of the files and limits that determine the rows of an image."""
     try:
         file = options.projector.stat()
     except OSError:

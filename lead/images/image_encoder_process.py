@@ -60,7 +60,7 @@ def main() -> None:
 
 
 class ImageServer:
-    """Answers one image after the other."""
+    """Encodes one image after the other."""
 
     def __init__(
         self, connection: socket.socket, projector: Projector, options: EncoderOptions, limits: WorkerLimits
@@ -70,7 +70,7 @@ class ImageServer:
         self._sending = threading.Lock()
 
     def run(self) -> None:
-        """Until the other end is closed."""
+        """Serve until the other end is closed."""
         while header := self._receive(HEADER.size):
             data = self._receive(HEADER.unpack(header)[1])
             ended = threading.Event()
@@ -113,7 +113,7 @@ class ImageServer:
             self._connection.sendall(message)
 
     def _receive(self, n: int) -> bytes:
-        """So many bytes; empty if the front has closed its end."""
+        """Receive `n` bytes; empty if the front has closed its end."""
         data = bytearray()
         while len(data) < n and (more := self._connection.recv(min(n - len(data), 1 << 20))):
             data += more
@@ -121,7 +121,7 @@ class ImageServer:
 
 
 def _close_doors() -> None:
-    """From now on nothing can be opened or written, and no dump of the memory is left."""
+    """Forbid this process to open or write anything, and to leave a dump of its memory."""
     for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
         resource.setrlimit(each, (0, 0))
 

@@ -1,4 +1,4 @@
-"""What an image file says of itself at its beginning, read before any decoder sees it."""
+"""Reads the header of an image file, before any decoder sees it."""
 
 import re
 import struct
@@ -25,7 +25,7 @@ _WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD9)}
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """What is refused: files of more bytes, images of more pixels, or of more on one side."""
+    """Upper limits: bytes of a file, pixels of an image, pixels of one side."""
 
     n_bytes: int = 20 << 20
     n_pixels: int = 50_000_000
@@ -33,7 +33,7 @@ class ImageLimits:
 
 
 def check_header(data: bytes, limits: ImageLimits) -> None:
-    """Raise RequestError unless it is a PNG, JPEG, GIF or BMP within the limits."""
+    """Raise RequestError unless `data` is a PNG, JPEG, GIF or BMP within the limits."""
     if len(data) > limits.n_bytes:
         raise _refused(f"it has {len(data)} bytes, and at most {limits.n_bytes} are read")
     try:

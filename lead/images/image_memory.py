@@ -1,4 +1,4 @@
-"""Anonymous memory that several processes share, and what of it is taken."""
+"""Anonymous memory shared by several processes, and its allocation."""
 
 import collections
 import mmap
@@ -14,16 +14,16 @@ _ALIGNMENT = 64
 
 
 class Stored:
-    """A place in a `SharedMemory`, which is free again when this object is gone."""
+    """An allocated place in a `SharedMemory`; it is freed when this object is deleted."""
 
     def __init__(self, offset: int, n_bytes: int) -> None:
         self.offset, self.n_bytes = offset, n_bytes
 
 
 class SharedMemory:
-    """Places are taken one after the other, so that one that was freed stays as it was for a while.
+    """Memory whose places are allocated in a ring, so that a freed place keeps its contents for a while.
 
-    For what a process reads that has not heard yet that nobody needs it any more.
+    A process may thus still read a place that was freed a moment ago.
     """
 
     def __init__(self, n_bytes: int) -> None:
@@ -36,7 +36,7 @@ class SharedMemory:
         self._at = 0
 
     def store(self, data: bytes) -> Stored | None:
-        """Copy it; None: there is no room."""
+        """Copy `data` to a new place; None: there is no room."""
         while self._freed:
             self._taken.remove(self._freed.popleft())
         size = -(-max(len(data), 1) // _ALIGNMENT) * _ALIGNMENT
@@ -52,11 +52,11 @@ class SharedMemory:
         return stored
 
     def read(self, stored: Stored) -> bytes:
-        """What is there."""
+        """The bytes at a place."""
         return self._map[stored.offset : stored.offset + stored.n_bytes]
 
     def close(self) -> None:
-        """Other processes keep what they have."""
+        """Close this process's mapping; other processes keep theirs."""
         self._map.close()
         os.close(self.descriptor)
 

@@ -1,4 +1,4 @@
-"""Where images are plugged into a lead with `--mmproj`."""
+"""The ring's module for the seam `image_reader`: images with `--mmproj`."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from shared.sandbox import MEGABYTE
 
 
 def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
-    """What sees for `model`; raises ConfigError."""
+    """The image reader for `model`; raises ConfigError."""
     images = settings.images
     assert images.mmproj
     options = EncoderOptions(

@@ -1,7 +1,7 @@
-"""What passes between the front and the process that encodes images.
+"""Messages between the front and the process that encodes images.
 
-A message is two lengths, JSON, and bytes. The front believes nothing that comes after an image: it is no
-pickle, and each number has bounds.
+A message is two lengths, JSON, and bytes. The front trusts nothing that comes after an image: messages are
+not pickled, and each number is bounded.
 """
 
 import struct
@@ -39,7 +39,7 @@ class EncoderOptions(BaseModel, frozen=True):
 
 
 class ProjectorReady(BaseModel, frozen=True):
-    """It waits for images. max_whole: rows of an image that is decoded whole; 0: none is."""
+    """The process is ready for images. max_whole: rows of an image that is decoded whole; 0: none is."""
 
     type: Literal["ready"] = "ready"
     n_embd: Annotated[int, Field(ge=1, le=1 << 20)]
@@ -48,20 +48,20 @@ class ProjectorReady(BaseModel, frozen=True):
 
 
 class EncoderFailed(BaseModel, frozen=True):
-    """It ends: what it should load cannot be used."""
+    """The process ends: the files to load cannot be used."""
 
     type: Literal["failed"] = "failed"
     reason: str
 
 
 class EncoderAlive(BaseModel, frozen=True):
-    """It works, and is not stopped."""
+    """A sign of life."""
 
     type: Literal["alive"] = "alive"
 
 
 class ImageRefused(BaseModel, frozen=True):
-    """Why an image cannot be read."""
+    """The reason why an image cannot be read."""
 
     type: Literal["refused"] = "refused"
     reason: Annotated[str, Field(max_length=1000)]
@@ -78,7 +78,7 @@ class Chunk(BaseModel, frozen=True):
 
 
 class Encoded(BaseModel, frozen=True):
-    """An image; its rows follow, as float32 [n_rows, n_embd] for each chunk."""
+    """An encoded image; its rows follow, as float32 [n_rows, n_embd] for each chunk."""
 
     type: Literal["encoded"] = "encoded"
     chunks: list[Chunk]

@@ -1,6 +1,6 @@
 """The projector of a model (`mmproj`), in llama.cpp's libmtmd: from an image file to rows of embeddings.
 
-libmtmd is not among what llama_cpp loads; see `make images`.
+llama_cpp does not load libmtmd; see `make images`.
 """
 
 import ctypes
@@ -45,7 +45,7 @@ def _mtmd() -> Any:
 
 
 class Projector:
-    """Loaded with its model, which has no weights here. One image at a time."""
+    """A loaded projector with its model, which has no weights here. One image at a time."""
 
     def __init__(
         self,
@@ -81,12 +81,15 @@ class Projector:
 
     @functools.cached_property
     def max_whole(self) -> int:
-        """Rows of an image that has to be decoded whole; 0: none has to. All of such models have one size."""
+        """The rows of an image that has to be decoded whole; 0: none has to.
+
+        All images of such models have one size.
+        """
         with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)
 
     def decode(self, data: bytes) -> "_Bitmap":
-        """The pixels of a file that `check_header` has seen; raises RequestError."""
+        """The pixels of a file that has passed `check_header`; raises RequestError."""
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         found = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), False)
         if not found:
@@ -94,7 +97,9 @@ class Projector:
         return _Bitmap(self._mtmd, found)
 
     def encode(self, bitmap: "_Bitmap") -> tuple[list[Chunk], bytes]:
-        """What the model reads for an image, and the embeddings of all rows; raises RequestError."""
+        """The tokens and rows that the model reads for an image, and the embeddings of all rows; raises
+        RequestError.
+        """
         chunks, rows = [], []
         for chunk, native in self._chunks(bitmap):
             chunks.append(chunk)

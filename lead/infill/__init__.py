@@ -1,1 +1,1 @@
-"""`/infill`: text between two others."""
+"""The ring for `/infill`: text between two others."""

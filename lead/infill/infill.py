@@ -28,7 +28,7 @@ def _gap_tokens(vocabulary: Vocabulary) -> tuple[int, int, int]:
 
 
 def infill_prompt(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
-    """The tokens; raises UnsupportedError."""
+    """The tokens of the prompt; raises UnsupportedError."""
     pre, suf, mid = _gap_tokens(vocabulary)
     prompt = vocabulary.encode(gap.prompt, add_special=False, parse_special=True)
     # A context that is not twice as large would be full with what is near.

@@ -1,4 +1,4 @@
-"""`POST /infill`, in llama-server's form."""
+"""The route `POST /infill`, in llama-server's format."""
 
 from typing import Annotated
 
@@ -26,7 +26,7 @@ class ExtraFile(NullIsDefault, strict=True):
 
 
 class InfillRequest(NativeFields):
-    """The body of `/infill`: the texts around a gap; `prompt` is what it begins with."""
+    """The body of `/infill`: the texts around a gap; `prompt` is the beginning of the text to fill in."""
 
     input_prefix: str
     input_suffix: str

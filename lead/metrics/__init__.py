@@ -1,1 +1,1 @@
-"""Metrics for Prometheus."""
+"""The ring for Prometheus metrics."""

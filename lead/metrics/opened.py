@@ -1,4 +1,4 @@
-"""Counts from the first request on, with `--metrics`."""
+"""The ring's module for the seam `opened`: with `--metrics`, counts from the first request on."""
 
 from fastapi import FastAPI
 

@@ -1,4 +1,4 @@
-"""Metrics of sequences: totals and latencies, counted as they run."""
+"""Metrics of sequences: totals and latencies, counted while they run."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -60,12 +60,14 @@ class SequenceMetrics:
 
     @property
     def prompts(self) -> tuple[float, float]:
-        """(tokens, seconds) so far."""
+        """(tokens, seconds) of prompts so far."""
         return _value(self._prompt_tokens), _value(self._prompt_seconds)
 
     @property
     def generation(self) -> tuple[float, float]:
-        """(tokens, seconds) so far, without the first step of each answer: its time counts for the prompt."""
+        """(tokens, seconds) of generation so far, without the first step of each answer: its time counts for
+        the prompt.
+        """
         return self._n_after_first, _value(self._seconds)
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:

@@ -1,4 +1,4 @@
-"""The certificate that a lead makes for itself, which the machines that it invites know by its hash."""
+"""The self-signed certificate of a lead, which invited machines recognize by its hash."""
 
 import datetime as dt
 import socket
@@ -15,7 +15,9 @@ _UNTIL = dt.datetime(2120, 1, 1, tzinfo=dt.UTC)
 
 
 def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """TLS with the certificate in `folder`, made if there is none, and its PEM; raises ConfigError."""
+    """A TLS context with the certificate in `folder`, made if there is none, and its PEM; raises
+    ConfigError.
+    """
     certificate, key = folder / _CERTIFICATE, folder / _KEY
     try:
         if not (certificate.exists() and key.exists()):

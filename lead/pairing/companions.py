@@ -1,4 +1,6 @@
-"""Beside a lead's own address: the pairing port, for members, and the announcement in the local network."""
+"""Runs beside a lead's own address: the pairing port, for members, and the announcement on the
+local network.
+"""
 
 import asyncio
 import logging

@@ -31,7 +31,7 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _NewCode:
-    """What a lead says of a code that it has made."""
+    """A lead's reply to a request for a code."""
 
     code: str
     role: MemberRole
@@ -48,7 +48,7 @@ class _ListedMember:
 
 @dataclass(frozen=True, slots=True)
 class _Joined:
-    """What a lead says of its members, and of its codes."""
+    """A lead's reply about its members and codes."""
 
     open: bool
     addresses: tuple[str, ...]
@@ -111,14 +111,14 @@ class InviteSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if the lead cannot be asked, or says no."""
+    """Run `lead invite`. Exits with status 1 and a message if the lead cannot be reached, or refuses."""
     settings = InviteSettings.from_command_line(arguments)
     with exiting_in_words(settings.program):
         print_text(run(settings))
 
 
 def run(settings: InviteSettings) -> str:
-    """Ask the lead; returns the text to print. Raises ConfigError."""
+    """Send the request to the lead; returns the text to print. Raises ConfigError."""
     if settings.close:
         _ask(settings, object, "DELETE", "/v1/invitations")
         return "no other machine is let in any more"
@@ -140,7 +140,7 @@ def run(settings: InviteSettings) -> str:
 
 
 def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:
-    """What the lead at `--lead` answers; raises ConfigError."""
+    """The reply of the lead at `--lead`; raises ConfigError."""
     key = read_key(settings.admin_key, settings.admin_key_file)
     try:
         response = httpx.request(

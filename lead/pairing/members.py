@@ -1,4 +1,4 @@
-"""The machines that have joined with a code of `lead invite`, and the codes that wait for one.
+"""The machines that have joined with a code of `lead invite`, and the open invitations.
 
 Knows neither network nor files. A member has a key of its own, of which only the hash is kept.
 """
@@ -22,7 +22,7 @@ _KEY_BYTES = 24
 
 
 class NotInvitedError(DuoError):
-    """A code is wrong, was used, or is too old."""
+    """A code is wrong, was used, or has expired."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,14 @@ class Members:
 
     @property
     def n_invited(self) -> int:
-        """Codes that can still be used."""
+        """The number of codes that can still be used."""
         self._drop_old()
         return len(self._invited)
 
     def invite(self, role: Role) -> bytes:
         """The secret of a new code, which works once within `INVITATION_SECONDS`.
 
-        Whoever joins with it has this role.
+        The machine that joins with it gets this role.
         """
         self._drop_old()
         while len(self._invited) >= _MAX_INVITATIONS:
@@ -82,7 +82,7 @@ class Members:
         return secret
 
     def admit(self, peer: str) -> None:
-        """Count an attempt to join from the address `peer`, before anything of it is read.
+        """Count an attempt to join from the address `peer`, before any of its data is read.
 
         Raises UnavailableError if the peer has to wait after wrong codes, or after too many attempts.
         """
@@ -95,7 +95,7 @@ class Members:
             raise UnavailableError("too many wrong codes from this address: try again later") from None
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
-        """A new member and its key, for a machine that was admitted and calls itself `name`.
+        """Make a member with the name `name`, and its key, for an admitted machine.
 
         Raises NotInvitedError.
         """
@@ -112,11 +112,11 @@ class Members:
         return member, key
 
     def remove(self, name: str) -> JoinedMachine | None:
-        """Remove a member, whose key is refused from now on; None: there is no such member."""
+        """Remove a member, whose key is refused from now on; returns None if there is no such member."""
         return self._members.pop(name, None)
 
     def identify(self, key: str | None) -> Principal | None:
-        """The member with this key."""
+        """The member with this key; None if there is none."""
         return identify(key or "", ((each.digest, each.principal) for each in self))
 
     def _drop_old(self) -> None:

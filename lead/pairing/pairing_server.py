@@ -1,7 +1,7 @@
 """The server for invited machines: HTTPS on all addresses of this machine, for members only.
 
-It is apart from the address that the lead is given: that one may stay open to this machine's own programs,
-without keys, while everybody else needs a key.
+It is separate from the address that the lead is given: that one may stay open to this machine's own programs,
+without keys, while all other machines need a key.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
 
 
 class PairingServer:
-    """Listens for members while it is open, and keeps them in a file."""
+    """Accepts connections of members while it is open, and stores the members in a file."""
 
     def __init__(
         self,
@@ -74,13 +74,13 @@ class PairingServer:
         self._certificate = ""
 
     def read(self) -> None:
-        """Read the members that the lead that ran last has written down; raises ConfigError."""
+        """Read the stored members; raises ConfigError."""
         kept = _read(self._folder / _FILE)
         self.was_open = kept.is_open
         self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The member with this key."""
+        """The member with this key; None if there is none."""
         return self.members.identify(secret)
 
     @property
@@ -88,7 +88,7 @@ class PairingServer:
         return self._listening is not None
 
     def open(self) -> None:
-        """Let members in, now and after each start; raises ConfigError. Does nothing if it is open."""
+        """Listen for members, now and after each start; raises ConfigError. Does nothing if it is open."""
         if self.is_open:
             return
         tls, self._certificate = server_context(self._folder)
@@ -98,7 +98,7 @@ class PairingServer:
         log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
 
     async def start(self) -> None:
-        """Let members in if the lead that ran last did; if that cannot be done, it is logged."""
+        """Listen for members if it was open when the lead last ended; failures are logged."""
         try:
             self.read()  # who has joined that one since this one began to start
             if self.was_open:
@@ -107,7 +107,7 @@ class PairingServer:
             log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - a sentence for a person
 
     async def announce(self) -> None:
-        """Let itself be found on the local network for as long as a code lasts; raises ConfigError."""
+        """Announce the server on the local network for as long as a code is valid; raises ConfigError."""
         if self._announced_until:
             self._announced_until.cancel()
         if self._announcing is None:
@@ -119,7 +119,9 @@ class PairingServer:
         self._announced_until = loop.call_later(INVITATION_SECONDS, self._hide)
 
     def _hide(self) -> asyncio.Future[None] | None:
-        """Not to be found any more; the result is done when leave has been taken, which takes a while."""
+        """End the announcement; the returned future is done when the network has been told, which takes a
+        while.
+        """
         if self._announced_until:
             self._announced_until.cancel()
         announcing, self._announced_until, self._announcing = self._announcing, None, None
@@ -128,12 +130,12 @@ class PairingServer:
         return asyncio.get_running_loop().run_in_executor(None, announcing.close)
 
     async def end(self) -> None:
-        """Take leave of the network, as the lead ends; at its next start it is open if it is now."""
+        """Stop listening as the lead ends; the next start opens it again if it is open now."""
         if leaving := self._hide():
             await asyncio.gather(leaving, return_exceptions=True)  # whatever ails it, the rest is to end, too
 
     def close(self) -> None:
-        """Let nobody in, now and after each start; members stay, and their connections are cut."""
+        """Stop listening, now and after each start; members stay, but their connections are closed."""
         self._hide()
         if self._listening:
             self._listening.close()
@@ -143,21 +145,21 @@ class PairingServer:
         self._save()
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """host:port of `others`, or else of this machine, the likeliest first."""
+        """host:port for each of `others`, or else for each address of this machine, the likeliest first."""
         hosts = list(others) or list(self._own_addresses())[:_MAX_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
-        """An invitation for a machine that reaches this one at `addresses` (hosts); none: its own.
+        """An invitation for a machine that reaches this one at `addresses` (hosts); none: the machine's own.
 
-        nearby: for one that finds it, see `announce`.
+        nearby: for a machine that finds this one by its announcement (`announce`).
         """
         reached = () if nearby else self.addresses(addresses)
         secret = self.members.invite(Role(role))
         return Invitation(role, secret, fingerprint(self._certificate), reached)
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
-        """A new member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
+        """Make a member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
         member, key = self.members.join(secret, name, peer)
         try:
             self._save()
@@ -168,7 +170,7 @@ class PairingServer:
         return member, key
 
     def revoke(self, name: str) -> bool:
-        """Remove a member, which is disconnected and has to be invited again; False if there was none."""
+        """Remove a member and close its connections; returns False if there is none."""
         member = self.members.remove(name)
         if member:
             self._save()

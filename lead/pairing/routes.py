@@ -1,4 +1,6 @@
-"""Inviting machines: `lead invite` and the page ask for codes; `back --join` and `chat --join` use them."""
+"""The routes of pairing: `lead invite` and the page request codes; `back --join` and `chat --join`
+use them.
+"""
 
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
@@ -21,7 +23,7 @@ _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
 
 
 def get_pairing_server(request: Request) -> PairingServer:
-    """The lead's pairing server; raises RequestError where nobody can be invited."""
+    """The lead's pairing server; raises RequestError if there is none."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
         raise RequestError("this lead cannot invite machines")
@@ -29,7 +31,7 @@ def get_pairing_server(request: Request) -> PairingServer:
 
 
 class InvitationRequest(NullIsDefault):
-    """role: of the machine that joins. open: let machines in from now on.
+    """role: of the machine that joins. open: accept machines from now on.
 
     addresses: hosts, instead of this machine's.
 
@@ -76,14 +78,14 @@ async def invite(
 
 @router.delete("/v1/invitations")
 async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """Let nobody in any more."""
+    """Stop accepting machines."""
     pairing.close()
     return {"open": False}
 
 
 @router.get("/v1/members")
 async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """The members; codes that can still be used, and attempts with wrong ones."""
+    """The members; the number of open codes, and of attempts with wrong ones."""
     return {
         "open": pairing.is_open,
         "addresses": pairing.addresses() if pairing.is_open else (),
@@ -101,7 +103,7 @@ async def revoke(
     name: Annotated[str, Query(max_length=64)],
     pairing: Annotated[PairingServer, Depends(get_pairing_server)],
 ) -> dict[str, Any]:
-    """A member's key is worth nothing any more, and its connections are cut."""
+    """Revoke a member's key, and close its connections."""
     if not pairing.revoke(name):
         raise RequestError(f"no member is called {name!r}", "name")
     return {"revoked": name}
@@ -124,7 +126,7 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """`secret`: of a code. `name`: as the machine calls itself."""
+    """`secret`: of a code. `name`: the machine's name for itself."""
 
     secret: Base64UrlBytes
     name: Annotated[str, Field(min_length=1, max_length=64)]

@@ -1,1 +1,1 @@
-"""The rings that the lead has, and where they are plugged in."""
+"""The rings of the lead, and the seams at which they are plugged in."""

@@ -1,4 +1,6 @@
-"""The rings of the lead: what it does beside serving one model, over OpenAI's API, with drafts of backs."""
+"""The table of the lead's rings: features beyond serving one model, over OpenAI's API, with drafts
+of backs.
+"""
 
 RINGS = (
     "lead.router",

@@ -1,6 +1,6 @@
-"""Connects backs with the model that is in memory and speaks their vocabulary, or else with another one.
+"""Connects backs to the loaded model that has their vocabulary, or else to another one.
 
-A back knows one lead and follows one model at a time. When another model has become the better choice, its
+A back knows one lead and drafts for one model at a time. When another model has become the better choice, its
 connection is closed, and it connects again by itself.
 """
 
@@ -44,7 +44,7 @@ class _FollowedModel:
 
 
 class BackRelay:
-    """Passes the connections of backs on to the models that they draft for."""
+    """Forwards the connections of backs to the models that they draft for."""
 
     def __init__(self, host: ModelHost) -> None:
         self._host = host
@@ -55,14 +55,18 @@ class BackRelay:
         self._moving: set[asyncio.Future[None]] = set()
 
     def model_for(self, connection: HTTPConnection) -> str | None:
-        """The model that a back means which asks by plain HTTP: for a vocabulary, or with its drafts."""
+        """The model for a back that uses plain HTTP and sends no vocabulary: the peer's last one, or the
+        best. None: there is none.
+        """
         name = self._of_peers.get(_peer(connection), "")
         if name in self._host.models and self._host.process(name):
             return name
         return self._best("")
 
     def note_change(self) -> None:
-        """Another model is in memory, or one less: backs that are wanted elsewhere connect again."""
+        """Handle a change of the loaded models: disconnect backs that should draft for another one, so that
+        they connect again.
+        """
         self._changed.set()
         self._changed = asyncio.Event()
         for link in list(self._links):
@@ -74,7 +78,7 @@ class BackRelay:
                 moving.add_done_callback(self._moving.discard)
 
     async def follow(self, socket: WebSocket) -> None:
-        """From a back's hello to the end of its connection; waits for a model if there is none."""
+        """Serve a back from its hello to the end of its connection; waits for a model if there is none."""
         await socket.accept()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
@@ -99,7 +103,7 @@ class BackRelay:
             await cancel(first)
 
     async def _wait_for_model(self, hello: Hello, first: _NextMessage) -> str | None:
-        """None if the back has left, or speaks out of turn."""
+        """Wait for a model; None if the back has left, or sends a message out of turn."""
         while (name := self._best(hello.vocabulary.fingerprint)) is None:
             change: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait([change, first], return_when=asyncio.FIRST_COMPLETED)
@@ -137,7 +141,7 @@ class BackRelay:
             self._links.discard(link)
 
     async def _pass_on(self, socket: WebSocket, model: ClientConnection, first: _NextMessage) -> None:
-        """Until either side ends it."""
+        """Forward messages until either side ends the connection."""
 
         async def forth() -> None:
             message = await first
@@ -163,7 +167,7 @@ class BackRelay:
         return next(iter(ranked), None)
 
     def _may_follow(self, name: str) -> bool:
-        """Not what makes vectors: nothing is drafted for it."""
+        """Whether a back can draft for the model: not if it computes embeddings."""
         process = self._host.process(name)
         return process is None or bool(process.about.vocabulary)
 

@@ -1,4 +1,4 @@
-"""The models on this machine: in a folder, in the hub's cache, in packages."""
+"""Finds the models on this machine: in a folder, in the hub's cache, in packages."""
 
 import logging
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FOLDER, HUB, PACKAGE = "folder", "hub", "package"
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """name: what requests call it. path: its file, or the first part. n_bytes: of all parts."""
+    """name: as in requests. path: its file, or the first part. n_bytes: of all parts."""
 
     name: str
     path: Path
@@ -28,7 +28,7 @@ class KnownModel:
 
 
 def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownModel]:
-    """By name; a model of the folder goes over one of the same name elsewhere. Raises ConfigError.
+    """The models by name; a model of the folder overrides one of the same name elsewhere. Raises ConfigError.
 
     Files that are no models, such as adapters and projectors, are left out.
     """

@@ -1,4 +1,4 @@
-"""Passes requests on to the process of a model, and its answers back as they come."""
+"""Forwards requests to the process of a model, and streams its answers back."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,9 @@ _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"
 
 
 class Forwarder:
-    """Sends requests to models, again if one's process dies before it has answered anything."""
+    """Forwards requests to models, and repeats a request if the process dies before it has answered
+    anything.
+    """
 
     def __init__(self, host: ModelHost) -> None:
         self._host = host
@@ -40,21 +42,21 @@ class Forwarder:
         self._next_hop = NextHop(max_idle=_MAX_IDLE, connect_seconds=_CONNECT_SECONDS)
 
     def __len__(self) -> int:
-        """How many requests are being answered, or wait for a model."""
+        """The number of requests that are being answered, or wait for a model."""
         return self._n_running
 
     def fail_all(self, reason: str) -> None:
-        """Refuse requests that wait for a model; those that are answered end with their models."""
+        """Refuse requests that wait for a model; answers in progress end with their models."""
         self._host.refuse_all(reason)
 
     async def close(self) -> None:
-        """After the last request."""
+        """Close the connections to models; call it after the last request."""
         await self._next_hop.close()
 
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
     ) -> Response:
-        """The answer of the model `name`; for `keep_seconds` see `ModelHost.use`.
+        """The answer of the model `name`; `keep_seconds` as for `ModelHost.use`.
 
         Raises UnavailableError, ClientGoneError.
         """
@@ -108,7 +110,9 @@ class Forwarder:
 
 
 class ForwardedAnswer(Response):
-    """Sends what has arrived, and then the other parts as they come; `held` is closed at its end."""
+    """A response that sends the parts received so far, then the others as they arrive; closes `held` at its
+    end.
+    """
 
     def __init__(self, answer: BegunAnswer) -> None:
         self.status_code = answer.status

@@ -1,4 +1,4 @@
-"""The models in the cache of the Hugging Face hub: listed, and deleted."""
+"""Lists and deletes the models in the cache of the Hugging Face hub."""
 
 import glob
 import shutil
@@ -22,13 +22,13 @@ class CachedModel:
 
     @property
     def name(self) -> str:
-        """USER/REPO:QUANT as `HubModel` understands it; without a known quantization the file's name."""
+        """USER/REPO:QUANT as for `HubModel`; the file's name if it names no quantization."""
         found = QUANTIZATION.search(self.file)
         return f"{self.repository}:{found[1] if found else PurePosixPath(self.file).stem}"
 
 
 def cached_models(hub: Hub) -> list[CachedModel]:
-    """The models in the cache, the newest revision of each; none without huggingface_hub."""
+    """The models in the cache, in the newest revision of each; empty without huggingface_hub."""
     found: dict[str, CachedModel] = {}
     with suppress(ConfigError):
         for repository, _, paths in hub.revisions():

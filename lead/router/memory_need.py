@@ -1,7 +1,7 @@
-"""The memory that a model with its options will take, measured in a process of its own: `measure`.
+"""Measures the memory that a model with its options needs, in a process of its own (`measure`).
 
-llama.cpp says it without reading weights (`shared.memory.plan_memory`). It stays in memory once it is loaded,
-and a lead that only passes requests on should remain small.
+llama.cpp computes it without reading weights (`shared.memory.plan_memory`). The library stays in memory once
+it is loaded, and a lead that only forwards requests should remain small.
 """
 
 import asyncio
@@ -26,9 +26,10 @@ _SECONDS = 120.0
 
 
 class MemoryNeed(BaseModel):
-    """sizes: bytes by place, as `CPU` or a device's name. free: of devices, with what is `in_use` there.
+    """sizes: needed bytes by place: `CPU` or a device's name.
 
-    n_ctx: of one request, in tokens.
+    free: free bytes of each device; `in_use`: bytes there used by models that could be unloaded. n_ctx:
+    context of one request, in tokens.
     """
 
     sizes: dict[str, int]
@@ -37,9 +38,9 @@ class MemoryNeed(BaseModel):
 
 
 async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
-    """Measure a model with these options (`ServedModel`), as if it were alone.
+    """Measure a model with these options (`ServedModel`) as if no other model were loaded.
 
-    in_use: what models that might go take on each device. Raises ConfigError with the reason.
+    in_use: bytes on each device used by models that could be unloaded. Raises ConfigError with the reason.
     """
     process = ChildProcess(
         child_command("lead.router.memory_need"),
@@ -90,7 +91,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
 
 
 def main() -> None:
-    """Answer one question: JSON on standard input and output. Status 1 and a sentence if it cannot."""
+    """Answer one request: JSON on standard input and output. Exits with status 1 and a message on failure."""
     question = json.load(sys.stdin)
     try:
         need = memory_need(LeadSettings.from_options(**question["options"]), question["in_use"])

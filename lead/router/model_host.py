@@ -75,7 +75,10 @@ class ModelHost:
         self.serve(models)
 
     def serve(self, models: Iterable[ServedModel]) -> None:
-        """From now on these; what is loaded of others, or has changed, is unloaded and stays until then."""
+        """Replace the list of models.
+
+        Loaded models that are not in it, or have changed, are unloaded after their requests.
+        """
         wanted = {model.name: model for model in models}
         for name in self.models.keys() - wanted.keys():
             if self.pool.forget(name):
@@ -96,7 +99,7 @@ class ModelHost:
             self.models[model.name] = model
 
     def _usual_seconds(self, model: ServedModel) -> float:
-        """After which it is unloaded when nobody uses it, as long as no request has said another time."""
+        """The idle time after which a model is unloaded, unless a request has set another one."""
         seconds = model.settings.sleep_idle_seconds
         return seconds if seconds > 0 else self._idle_seconds
 
@@ -117,23 +120,23 @@ class ModelHost:
         return True if n_bytes <= room[CPU] else None
 
     def start(self) -> None:
-        """Start the models that are to be there from the beginning."""
+        """Start the models that are configured to be loaded at the start."""
         self._do(self._prepare())
         for model in self.models.values():
             if model.on_startup or model.pinned:
                 self.preload(model.name)
 
     def preload(self, name: str) -> None:
-        """Have it loaded, for the usual time; returns at once. Does nothing if there is no such model."""
+        """Load a model for the usual time; returns at once. Does nothing if there is no such model."""
         if model := self.models.get(name):
             self._do(self._load(name, self._usual_seconds(model)))
 
     @contextlib.asynccontextmanager
     async def use(self, name: str, keep_seconds: float | None = None) -> AsyncIterator[ModelProcess]:
-        """The process of a model, which is started if need be, and stays as long as this context lasts.
+        """The process of a model, which is started if needed, and kept while the context lasts.
 
-        keep_seconds: after which it is unloaded when nobody uses it any more; None: as before. Raises
-        QueueFullError, UnavailableError with the reason if it cannot be started.
+        keep_seconds: idle time after which it is unloaded; None: as before. Raises QueueFullError, or
+        UnavailableError with the reason if it cannot be started.
         """
         if self._is_stopping:
             raise NotServingError("the server is shutting down")
@@ -164,12 +167,12 @@ class ModelHost:
             self._release(name)
 
     def unload(self, name: str) -> None:
-        """After the requests that it answers; returns at once."""
+        """Unload a model once its running requests have ended; returns at once."""
         self.pool.unload(name)
         self.decide()
 
     def refuse_all(self, reason: str) -> None:
-        """Refuse all who wait for a model, and whoever comes from now on: `stop` is next."""
+        """Refuse all requests that wait for a model, and all later ones, ahead of `stop`."""
         self._is_stopping = True
         for admission in self._admissions.values():
             if not admission.done():
@@ -188,7 +191,7 @@ class ModelHost:
             await self._prepared.end()
 
     def decide(self) -> None:
-        """Do what is to be done now; to be called after every change."""
+        """Perform the actions of the pool that are due; call after every change."""
         if self._is_stopping:
             return
         while actions := self.pool.next(self._clock(), self.room):
@@ -258,7 +261,7 @@ class ModelHost:
         self.decide()
 
     async def _run(self, name: str) -> None:
-        """From the start of a model's process to its end."""
+        """Run a model's process from its start to its end."""
         failure, is_final = "", False
         started_at = self._clock()
         try:

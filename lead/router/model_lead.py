@@ -1,6 +1,7 @@
-"""The process of one model: a lead whose options, address and key come from the router that has started it.
+"""The process of one model: a lead that gets its options, address and key from the router that has started
+it.
 
-They come on standard input, as JSON in one line: others on this machine see neither there.
+It reads them on standard input, as one line of JSON: other users of this machine cannot see them there.
 """
 
 import json
@@ -14,7 +15,7 @@ from shared.logs import configure_logging
 
 
 def main() -> None:
-    """Serve until a signal; see `lead.cli.run` for the exit status."""
+    """Serve until a signal; exit status as of `lead.cli.run`."""
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415
 

@@ -1,8 +1,8 @@
-"""A pool of models in memory: which are started, which are unloaded for them, which requests wait.
+"""A pool of models in memory: which models are started, which are unloaded to make room, which requests wait.
 
-Knows neither processes nor HTTP nor a clock: `next` says what has to be done, and who does it reports back.
-Requests are served in the order in which they came, except that a model in memory need not wait for one that
-is being loaded.
+Knows neither processes nor HTTP nor a clock: `next` returns the actions to perform, and the caller reports
+their results. Requests are served in the order of arrival, except that a request for a loaded model need not
+wait for a model that is being loaded.
 """
 
 import enum
@@ -25,7 +25,7 @@ _MAX_DEATHS = 8
 
 
 class ModelState(enum.Enum):
-    """`UNLOADING` models still take memory."""
+    """The state of a model. An `UNLOADING` model still occupies memory."""
 
     UNLOADED = "unloaded"
     LOADING = "loading"
@@ -35,12 +35,12 @@ class ModelState(enum.Enum):
 
 @dataclass(slots=True)
 class PooledModel:
-    """The state of one model; changed by `ModelPool` only.
+    """The record of one model; changed by `ModelPool` only.
 
-    pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: what it takes, None
-    if that was not measured yet. n_running: requests that it answers. used_at: when one began or ended last.
-    failure: why the last start failed; empty: it did not. n_deaths: of its process while it was being
-    loaded, in a row.
+    pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: its memory, None if
+    not measured yet. n_running: running requests. used_at: when a request last began or ended. failure: why
+    the last start failed; empty: it did not. n_deaths: successive deaths of its process while it was being
+    loaded.
     """
 
     name: str
@@ -62,28 +62,28 @@ class PooledModel:
 
 @dataclass(frozen=True, slots=True)
 class MeasureModel:
-    """Find out what it needs, and report `measured`."""
+    """Measure the model's memory, and report `measured`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StartModel:
-    """Start its process, and report `loaded` or `ended`."""
+    """Start the model's process, and report `loaded` or `ended`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class StopModel:
-    """End its process, and report `ended`."""
+    """End the model's process, and report `ended`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request may be sent to its model; report `release` afterwards."""
+    """The request may be sent to its model; report `release` when it has ended."""
 
     ticket: WaitingFor
     name: str
@@ -91,7 +91,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """The request gets an error with this reason."""
+    """The request fails with this reason."""
 
     ticket: WaitingFor
     reason: str
@@ -102,7 +102,7 @@ ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
 
 @dataclass(slots=True)
 class ModelPool:
-    """Decides which models are in memory: at most `maximum` at the same time; 0: any number."""
+    """Decides which models are in memory: at most `maximum` at a time; 0: any number."""
 
     maximum: int = 0
     models: dict[str, PooledModel] = field(default_factory=dict)
@@ -117,7 +117,9 @@ class ModelPool:
         self.models[model.name] = model
 
     def forget(self, name: str) -> bool:
-        """Forget a model. False: it is in memory, measured, waited for or used, and is not forgotten."""
+        """Remove a model from the pool; returns False if it is loaded, being measured, waited for or used,
+        and stays.
+        """
         model = self.models[name]
         is_present = model.state is not ModelState.UNLOADED
         is_measuring = model.is_measured and model.need is None
@@ -130,23 +132,23 @@ class ModelPool:
         self._waiting[ticket] = name
 
     def withdraw(self, ticket: WaitingFor) -> None:
-        """A request does not wait any more; nothing happens if it has been admitted."""
+        """Drop a waiting request; does nothing if it has been admitted."""
         self._waiting.pop(ticket, None)
 
     def release(self, name: str, now: float) -> None:
-        """A request that was admitted has ended."""
+        """Record that an admitted request has ended."""
         model = self.models[name]
         model.n_running -= 1
         model.used_at = now
 
     def keep(self, name: str, seconds: float) -> None:
-        """Unload it after so many idle seconds from now on; it stays so until this is called again."""
+        """Set the idle time after which a model is unloaded, from now on."""
         self.models[name].idle_seconds = seconds
 
     def unload(self, name: str) -> None:
-        """Unload it after the requests that it answers, at once if it is being loaded.
+        """Unload a model once its running requests have ended, or at once if it is being loaded.
 
-        Those that wait load it again.
+        Waiting requests load it again.
         """
         model = self.models[name]
         model.is_unwanted = model.state in {ModelState.LOADING, ModelState.LOADED}
@@ -156,12 +158,12 @@ class ModelPool:
         model.need, model.is_measured = need, True
 
     def forget_need(self, name: str) -> None:
-        """Measure it again before it is started the next time."""
+        """Measure the model again before its next start."""
         model = self.models[name]
         model.need, model.is_measured = None, False
 
     def cannot_measure(self, name: str, reason: str) -> Iterator[NotServed]:
-        """Note that a model could not be measured: it cannot be loaded, either."""
+        """Handle a failed measurement: the model cannot be loaded, either. Returns the requests that fail."""
         self.models[name].is_measured = False
         self.models[name].failure = reason
         yield from self._refuse(name, reason)
@@ -172,9 +174,9 @@ class ModelPool:
         model.state, model.used_at, model.failure, model.n_deaths = ModelState.LOADED, now, "", 0
 
     def ended(self, name: str, failure: str = "", *, is_final: bool = False) -> Iterator[NotServed]:
-        """Note that the process of a model has ended.
+        """Handle the end of a model's process; returns the requests that fail.
 
-        failure: why, if that was not wanted. is_final: starting it again would not help.
+        failure: the reason, if the end was not intended. is_final: starting it again would not help.
         """
         model = self.models[name]
         self._expect(model, ModelState.LOADING, ModelState.LOADED, ModelState.UNLOADING)
@@ -188,25 +190,25 @@ class ModelPool:
             yield from self._refuse(name, failure)
 
     def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
-        """The actions to do now.
+        """The actions to perform now.
 
-        measure_room: says what all models together may take, by place; of a place that is not in it, any
-        amount. It is asked only if something is to be started.
+        measure_room: returns the bytes that all models together may use, by place; places not in it are
+        unlimited. It is called only if a model is to be started.
         """
         room = functools.cache(measure_room)
         return [*self._expire(now), *self._serve(now, room), *self._stop_leaving()]
 
     def deadline(self) -> float | None:
-        """The time when the next idle model is to be unloaded, if no request comes until then."""
+        """The time when the next idle model will be unloaded, if no request arrives until then."""
         return min((model.used_at + model.idle_seconds for model in self._idle()), default=None)
 
     def awake(self) -> list[PooledModel]:
-        """The models that answer, the last used first."""
+        """The loaded models, most recently used first."""
         loaded = [model for model in self.models.values() if model.state is ModelState.LOADED]
         return sorted(loaded, key=lambda model: (-model.n_running, -model.used_at))
 
     def check_integrity(self) -> None:
-        """Check the records of the pool; raises AssertionError."""
+        """Raise AssertionError unless the records of the pool are consistent."""
         for model in self.models.values():
             assert model.n_running >= 0, model
             assert model.state is not ModelState.UNLOADING or not model.n_running, model

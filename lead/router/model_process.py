@@ -1,4 +1,4 @@
-"""The process of one model as the router sees it: started, asked whether it is ready, stopped."""
+"""The process of one model, seen from the router: started, asked whether it is ready, stopped."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ class ModelEndedError(DuoError):
 
 @dataclass(slots=True)
 class AboutModel:
-    """Facts of a loaded model: its record in /v1/models, and its vocabulary."""
+    """A loaded model: its record in /v1/models, and its vocabulary."""
 
     record: dict[str, Any] = field(default_factory=dict)
     vocabulary: str = ""
@@ -80,7 +80,7 @@ class ModelProcess(Child):
         return cls()
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
-        """Headers that name the sender of a request that is passed on: key, address, id in the log."""
+        """The headers that identify the sender of a forwarded request: key, address, id in the log."""
         client = connection.client
         return [
             ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),
@@ -89,7 +89,7 @@ class ModelProcess(Child):
         ]
 
     async def load(self, model: ServedModel) -> None:
-        """Have it load a model; returns when that answers. Raises ModelEndedError."""
+        """Load a model; returns when it is ready. Raises ModelEndedError."""
         self._relaying = asyncio.ensure_future(self._relay_log(model))
         asking = asyncio.ensure_future(self._begin(model))
         try:
@@ -115,7 +115,7 @@ class ModelProcess(Child):
         return await super().end()
 
     def own_bytes(self) -> int:
-        """Host memory of this process and its children, without what files are mapped there."""
+        """Host memory in bytes of this process and its children, without mapped files."""
         try:
             process = psutil.Process(self.pid)
             infos = [each.memory_info() for each in (process, *process.children(recursive=True))]

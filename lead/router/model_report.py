@@ -1,4 +1,4 @@
-"""The report of `lead models show`: sizes, context, what fits here, which drafts pair with it."""
+"""The report of `lead models show`: sizes, context, whether it fits here, matching draft models."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +19,7 @@ _LARGEST_DRAFT = 0.5
 
 
 def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
-    """Several lines; raises ConfigError. others: which may be drafts."""
+    """A report of several lines; raises ConfigError. others: candidates for draft models."""
     path = model.path
     if path is None:
         raise ConfigError(

@@ -1,7 +1,7 @@
 """The options of each model that a lead serves: from the models file, and from the lead's own command line.
 
-The file is TOML: a table [defaults] for all models, and one for each that has options of its own. They are
-called as on the command line, and are checked when they are read.
+The file is TOML: a table [defaults] for all models, and one for each model with options of its own. Options
+have their names on the command line, and are validated when the file is read.
 """
 
 import tomllib
@@ -42,7 +42,7 @@ _FIXED: Final = {"host": "127.0.0.1", "port": 0, "ui": False, "print": "none", "
 class ServedModel:
     """A model with its options.
 
-    options: of its process, as JSON has them; `settings` are the same, checked. pinned: never unloaded for
+    options: of its process, JSON-compatible; `settings`: the same, validated. pinned: never unloaded for
     another. on_startup: started at once. aliases: other names that requests may use.
     """
 
@@ -55,17 +55,17 @@ class ServedModel:
 
     @property
     def path(self) -> Path | None:
-        """The file of the model; None: it is on the hub, and was not looked for yet."""
+        """The model's file; None: it is on the hub, and was not searched for yet."""
         return self.settings.source.model
 
 
 def served_models(
     lead: LeadSettings, known: Mapping[str, KnownModel], cache_ram: int
 ) -> dict[str, ServedModel]:
-    """All models with their options, by name; raises ConfigError. cache_ram: MiB, unless an option says it.
+    """All models with their options, by name; raises ConfigError. cache_ram: default in MiB.
 
-    Options of `lead`, from its command line, its variables and its --config, go over those of a model's
-    table, and these over the defaults, as in llama-server.
+    Options of `lead` itself (command line, variables, --config) override those of a model's table, which
+    override the defaults, as in llama-server.
     """
     path = _file(lead)
     tables = _read(path) if path else {}
@@ -122,7 +122,7 @@ def _served(
 
 
 def _file(lead: LeadSettings) -> Path | None:
-    """None if there is none, and none was asked for."""
+    """The models file; None if there is none and none was requested."""
     if lead.served.models_file is not None:
         return lead.served.models_file
     assert lead.served.models_dir

@@ -1,4 +1,4 @@
-"""`lead models`: the models on this machine, listed, downloaded, examined and deleted."""
+"""`lead models`: lists, downloads, examines and deletes the models on this machine."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -56,14 +56,14 @@ class ModelsSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if it cannot be done."""
+    """Run `lead models`. Exits with status 1 and a message on failure."""
     settings = ModelsSettings.from_command_line(arguments)
     with exiting_in_words(settings.program):
         print_text(run(settings))
 
 
 def run(settings: ModelsSettings) -> str:
-    """The text that a command prints; raises ConfigError."""
+    """The output of a command; raises ConfigError."""
     if settings.action == "list":
         return _table(find_models(settings.models_dir, settings.hub).values())
     if settings.name is None:

@@ -1,4 +1,4 @@
-"""A lead that serves one model for a router (`lead.models`), which alone may ask it."""
+"""A lead that serves one model for a router (`lead.router`), and accepts requests only from that."""
 
 import base64
 import hmac
@@ -14,18 +14,18 @@ _SEPARATOR = "."
 
 @dataclass(frozen=True, slots=True)
 class RoutedBy:
-    """listener: the socket that the router connects to. secret: what it shows that it is the router."""
+    """listener: the socket that the router connects to. secret: the router's key."""
 
     listener: socket.socket
     secret: str
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """The keyring of a routed lead: the router's key, and those of `own`."""
+        """The keyring of a routed lead: the router's key, and the keys `own`."""
         return RoutersKeyring(self.secret, own)
 
 
 class RoutersKeyring(Keyring):
-    """Has the router say who has sent a request, which it has found out with the keys that clients have."""
+    """A keyring that trusts the router to name the sender of a request, whose key the router has checked."""
 
     def __init__(self, secret: str, own: Iterable[Key]) -> None:
         """own: at least one, or anybody could ask."""
@@ -34,7 +34,7 @@ class RoutersKeyring(Keyring):
         self._secret = secret
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The sender with this key (`Keyring`), or whom a router names, if the key is the router's."""
+        """The principal with this key (`Keyring`); for the router's key, the sender that the router names."""
         shown, _, sender = (secret or "").partition(_SEPARATOR)
         if hmac.compare_digest(shown.encode(), self._secret.encode()):
             return _read_principal(sender)
@@ -42,7 +42,7 @@ class RoutersKeyring(Keyring):
 
 
 def vouch(secret: str, sender: Principal) -> str:
-    """The key with which a router sends a request of `sender`; `secret` has no dot in it."""
+    """The key with which a router forwards a request of `sender`; `secret` must not contain a dot."""
     fields = [sender.role.value, sender.name, sender.number, sender.key]
     return secret + _SEPARATOR + base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
 

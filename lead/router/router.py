@@ -62,7 +62,7 @@ class Router:
         )
 
     async def serve(self) -> None:
-        """Run until a signal ends it; raises ConfigError if it must not listen on its address.
+        """Serve until a signal; raises ConfigError if it must not listen on its address.
 
         At the end: no new connections; running answers go on for the drain time; then all models end.
         """
@@ -98,5 +98,7 @@ class Router:
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:
-    """The host memory for all models together, given what the running ones hold; 0: what is free."""
+    """A function from the bytes used by running models to the host memory for all models; `n_bytes` 0: what
+    is free.
+    """
     return lambda held: n_bytes or free_memory() + held

@@ -1,4 +1,6 @@
-"""The router's own routes: listing models and loading them; all else goes to a model."""
+"""The router's own routes: listing, loading and unloading of models; everything else is forwarded
+to a model.
+"""
 
 import asyncio
 import math
@@ -52,7 +54,7 @@ Name = Annotated[str, Field(max_length=1000)]
 
 @dataclass(frozen=True, slots=True)
 class RouterServices:
-    """The objects that routes work with. started_at: Unix time. reload: looks for models anew."""
+    """The objects that routes use. started_at: Unix time in seconds. reload: searches for models again."""
 
     host: ModelHost
     forwarder: Forwarder
@@ -61,7 +63,7 @@ class RouterServices:
     reload: Callable[[], Awaitable[None]]
 
     def find(self, name: str) -> str | None:
-        """The model that a request calls `name`; None: there is none."""
+        """The model that a request names `name`; None: there is none."""
         models = self.host.models
         for wanted in (name, name.removesuffix(LATEST)):
             if wanted in models:
@@ -93,7 +95,7 @@ Routing = Annotated[RouterServices, Depends(get_router_services)]
 
 
 class RoutedFields(BaseModel):
-    """The fields that the router reads of any body."""
+    """The body fields that the router reads of any request."""
 
     model: Name | None = None
     name: Name | None = None  # what older clients of Ollama send
@@ -109,7 +111,7 @@ class ModelByName(BaseModel):
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """200 until shortly before the end: each model is loaded when it is asked for."""
+    """200 until shortly before the end, whether or not a model is loaded."""
     if request.app.state.is_leaving:
         return error_response(NotServingError("stopped"), status="draining")
     return JSONResponse({"status": "ok"})
@@ -118,7 +120,7 @@ async def health(request: Request) -> Response:
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
 async def list_models(services: Routing, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
-    """All models, and which of them are in memory; `reload` looks first which files there are now."""
+    """All models, and which of them are in memory; `reload` searches for model files first."""
     if reload not in {"", "0", "false"}:
         try:
             await services.reload()
@@ -136,7 +138,7 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
 
 @router.post("/models/load")
 async def load(body: ModelByName, services: Routing) -> Response:
-    """Have a model loaded; answers at once, /v1/models says how far it is."""
+    """Load a model; answers at once, /v1/models shows the progress."""
     if (name := services.find(body.model)) is None:
         return _unknown(body.model, services)
     services.host.preload(name)
@@ -145,7 +147,7 @@ async def load(body: ModelByName, services: Routing) -> Response:
 
 @router.post("/models/unload")
 async def unload(body: ModelByName, services: Routing) -> Response:
-    """Have a model unloaded once it has answered what it is asked."""
+    """Unload a model once its running requests have ended."""
     if (name := services.find(body.model)) is None:
         return _unknown(body.model, services)
     services.host.unload(name)
@@ -185,7 +187,7 @@ async def running(services: Routing) -> dict[str, Any]:
 
 @router.websocket("/v1/speculation")
 async def follow(socket: WebSocket) -> None:
-    """Backs: see `BackRelay`."""
+    """Serve a back's connection: see `BackRelay`."""
     if not has_principal(socket):
         await socket.send_denial_response(without_key())
         return
@@ -325,7 +327,7 @@ def _running_record(pooled: PooledModel, services: RouterServices, record: dict[
 
 
 def _details_of(model: ServedModel) -> dict[str, Any]:
-    """What /api/show says of a model that is not loaded, nor should be for that."""
+    """The reply to /api/show for a model that is not loaded, and is not loaded for it."""
     details = _ollama_details(model)
     task = task_of(model.path) if model.path else None
     return {

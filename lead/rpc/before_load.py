@@ -1,4 +1,6 @@
-"""With `--rpc` the engine waits for its workers before it loads the model."""
+"""The ring's module for the seam `before_load`: with `--rpc` the engine waits for its workers before it loads
+the model.
+"""
 
 import time
 from collections.abc import Callable
@@ -14,7 +16,7 @@ part of a model."""
 
 
 class Computing:
-    """Tells if this process computes, while it loads a model of which other machines have a part."""
+    """Detects whether this process computes while it loads a model with layers on other machines."""
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
         """`clock`: seconds of CPU time that this process has used."""
@@ -22,7 +24,7 @@ class Computing:
         self._before = clock()
 
     def has_proceeded(self) -> bool:
-        """True if it has computed since the last call."""
+        """Whether it has used CPU time since the last call."""
         before, self._before = self._before, self._clock()
         return self._before - before > _MIN_SECONDS
 

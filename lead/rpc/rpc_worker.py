@@ -88,7 +88,7 @@ class RpcWorkerSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Serve as a worker until a signal; exits with status 1 and a sentence if it cannot."""
+    """Run the worker until a signal. Exits with status 1 and a message on failure."""
     settings = RpcWorkerSettings.from_command_line(arguments)
     configure_logging("info")
     with exiting_in_words(settings.program):
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def serve(settings: RpcWorkerSettings) -> None:
-    """Returns only by raising ConfigError."""
+    """Serve; returns only by raising ConfigError."""
     from shared.llama import devices  # noqa: PLC0415 - the options are read without llama.cpp, too
     from shared.rpc import rpc_backend  # noqa: PLC0415 - as above
 

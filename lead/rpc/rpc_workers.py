@@ -1,4 +1,4 @@
-"""Waits for the machines that have layers of the target, before the engine loads it."""
+"""Waits for the machines that compute layers of the target, before the engine loads it."""
 
 import logging
 import time
@@ -22,10 +22,10 @@ def wait_for_workers(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Returns when each has answered.
+    """Wait until each worker has answered.
 
-    Raises WorkerAwayError for one that has not within `seconds`, ModelLoadError at once for one that never
-    will. `ask` is given an address and the seconds that it may take; what it returns is held until all have
+    Raises WorkerAwayError if one has not within `seconds`, ModelLoadError at once if one never will. `ask` is
+    called with an address and the seconds it may take; the objects that it returns are kept until all have
     answered, so that two addresses are two workers.
     """
     deadline, next_log = clock() + seconds, clock()

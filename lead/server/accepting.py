@@ -1,7 +1,7 @@
-"""Accepting connections without losing any for want of descriptors.
+"""Accepts connections without losing any when descriptors run out.
 
 When a process has no descriptor left, libuv (uvloop) resets all connections that wait in the socket's queue.
-Here they stay in it until there is one.
+Here they stay in it until a descriptor is free.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class Acceptor:
-    """Accepts the connections of a listening socket from now on. It owns the socket."""
+    """Accepts the connections of a listening socket, which it owns."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class Acceptor:
 
     @property
     def is_connecting(self) -> bool:
-        """Whether there is a connection whose protocol does not know of it yet."""
+        """Whether a connection was accepted that its protocol has not been told of."""
         return bool(self._connecting)
 
     def close(self) -> None:
-        """Accept no more; what is still in the queue is for whoever else has the socket."""
+        """Stop accepting; connections in the queue are left to other processes that have the socket."""
         if self._pause:
             self._pause.cancel()
         if self._listener.fileno() >= 0:

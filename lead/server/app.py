@@ -14,7 +14,10 @@ _OF_THE_CORE = (chat, completions, tokens, models, monitoring, speculation)
 
 
 def create_app(services: Services | None = None, **options: Unpack[HttpOptions]) -> FastAPI:
-    """The lead's `application`. Until `app.state.services` is set, /health and all else answer 503."""
+    """The lead's `application`.
+
+    Until `app.state.services` is set, all routes, /health among them, answer 503.
+    """
     modules = *_OF_THE_CORE, *plugged(RINGS, "model_routes"), *plugged(RINGS, "routes")
     app = application((module.router for module in modules), **options)
     app.state.services = None
@@ -24,7 +27,7 @@ def create_app(services: Services | None = None, **options: Unpack[HttpOptions])
 
 
 def open_services(app: FastAPI, services: Services) -> None:
-    """Let the application answer, once the vocabulary has been read."""
+    """Start answering requests, once the vocabulary has been read."""
     for module in plugged(RINGS, "opened"):
         module.opened(app, services)
     app.state.services = services

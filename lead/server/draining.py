@@ -1,4 +1,6 @@
-"""The lead's HTTP server as it ends: answers first, with the backs' help, then everybody else."""
+"""The end of the lead's HTTP server: first answers are completed, with the backs' help, then all connections
+end.
+"""
 
 import asyncio
 import contextlib
@@ -31,10 +33,10 @@ _LOOK_SECONDS = 0.1
 
 class RunningAnswers(Protocol):
     def __len__(self) -> int:
-        """How many are running."""
+        """The number of running answers."""
 
     def fail_all(self, reason: str) -> None:
-        """End them with an error."""
+        """End all running answers with an error."""
 
 
 class _DatedState(ServerState):
@@ -50,9 +52,9 @@ class _DatedState(ServerState):
 
 
 class DrainingServer(uvicorn.Server):
-    """uvicorn's server, with answers that get an error event when the drain time is over.
+    """uvicorn's server, extended: answers still running after the drain time get an error event.
 
-    The first signal drains, the second one ends the drain, the third one cuts connections.
+    The first signal starts the drain, the second one ends it, the third one closes connections at once.
     """
 
     def __init__(
@@ -99,11 +101,15 @@ class DrainingServer(uvicorn.Server):
             self._ending.set()
 
     async def main_loop(self) -> None:
-        """Uvicorn's wakes up ten times a second, to look for the end and to write the Date header."""
+        """Wait for the end. uvicorn's own loop wakes up ten times a second, to check for the end and to write
+        the Date header.
+        """
         await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Like uvicorn's, with a time limit for TLS handshakes, which are not among its connections yet."""
+        """As uvicorn's, with a time limit for TLS handshakes, which uvicorn does not count as connections
+        yet.
+        """
         for listener in sockets or []:
             self.listen_also(listener, self.config.ssl, {})
         self.started = True
@@ -112,7 +118,7 @@ class DrainingServer(uvicorn.Server):
     def listen_also(
         self, listener: socket.socket, tls: ssl.SSLContext | None, state: dict[str, Any]
     ) -> Acceptor:
-        """Accept connections on another socket, too; `state` is that of each request there."""
+        """Accept connections on another socket, too; `state`: the ASGI state of each request there."""
         listener.listen(self.config.backlog)
         acceptor = Acceptor(
             listener,
@@ -124,7 +130,7 @@ class DrainingServer(uvicorn.Server):
         return acceptor
 
     def disconnect(self, number: int) -> None:
-        """Cut the connections whose last request was of the principal with this number."""
+        """Close the connections whose last request was made by the principal with this number."""
         for connection in list(self.server_state.connections):
             scope = getattr(connection, "scope", None) or {}
             principal = scope.get("state", {}).get("principal")
@@ -132,12 +138,12 @@ class DrainingServer(uvicorn.Server):
                 connection.transport.abort()
 
     def replace(self) -> None:
-        """Another process accepts the connections from now on; end when all answers have."""
+        """Stop accepting, as another process does now, and end when all answers have."""
         self._stop_accepting()
         self._is_replaced = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """The drain, then uvicorn's own end, which sends the connected backs away with 1012."""
+        """Drain, then shut down as uvicorn does, which disconnects backs with code 1012."""
         # A client that sends its next request on a connection learns that it should open another one.
         self.server_state.default_headers = [(b"connection", b"close")]
         if self._is_replaced:
@@ -155,7 +161,9 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Unlike uvicorn's own, does not raise the signal again: the engine is still to be stopped."""
+        """Handle signals as uvicorn does, but without raising them again at the end: the engine is still to
+        be stopped.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.on_signal)
@@ -166,7 +174,7 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def on_signal(self) -> None:
-        """Go one step nearer to the end, as the class says."""
+        """Go one step further towards the end, as described in the class."""
         self._on_stopping()
         if self._is_hurried:
             self.force_exit = True
@@ -202,7 +210,9 @@ class DrainingServer(uvicorn.Server):
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _wait_for_connections(self, seconds: float | None) -> None:
-        """Until all of clients have ended, idle ones after the usual time; None: however long that takes."""
+        """Wait until all connections of clients have ended, idle ones after the usual time; None: without a
+        limit.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._is_answering() and not self._is_hurried:  # noqa: ASYNC110 - see _LOOK_SECONDS

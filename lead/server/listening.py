@@ -1,9 +1,9 @@
-"""The listening socket: opened here, given by systemd, or taken over from a running lead.
+"""The listening socket: opened here, passed by systemd, or taken over from a running lead.
 
 Replacing a running lead loses no connection. The old lead waits at a Unix socket that only its user can open.
 The new one (`lead --takeover`) gets a copy of the listening socket there at once, loads its model, begins to
-accept connections, and then says so: from then on the old one accepts none, and ends when its last answer
-has. As both hold the same socket, a client that connects at any moment is in its queue.
+accept connections, and then tells the old one: from then on the old one accepts none, and ends when its last
+answer has. As both have the same socket, a client that connects at any moment is in its queue.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; on `::` it takes IPv4, too, where the system can. Raises ConfigError."""
+    """A listening socket; on `::` it accepts IPv4, too, if the system supports that. Raises ConfigError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
@@ -49,10 +49,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
-    """The socket that systemd has opened for the process `pid` (sd_listen_fds(3)); None without one.
+    """The socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
 
-    Whoever connects while no lead runs waits in its queue for the next one. It is removed from the
-    environment, which child processes inherit. Raises ConfigError if there is not exactly one.
+    Connections made while no lead runs wait in its queue for the next one. Its variables are removed from the
+    environment, which child processes inherit. Raises ConfigError if there is more than one socket.
     """
     if environment.get("LISTEN_PID") != str(pid):
         return None
@@ -76,7 +76,9 @@ def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a lead. is_inherited: the socket is of systemd, or of the lead that it replaces."""
+    """The address of a lead. is_inherited: the socket comes from systemd, or from the lead that is
+    replaced.
+    """
 
     listener: socket.socket
     is_inherited: bool = False
@@ -95,7 +97,7 @@ class Address:
 
 
 def open_address(settings: LeadSettings) -> Address:
-    """The socket that systemd has opened, that of the lead to replace, or a new one.
+    """The socket passed by systemd, that of the lead to replace, or a new one.
 
     Raises ConfigError, also if a lead with these settings must not listen there.
     """
@@ -114,7 +116,7 @@ def open_address(settings: LeadSettings) -> Address:
 
 
 def meeting_point(host: str, port: int) -> Path:
-    """The Unix socket at which the lead that listens there can be asked."""
+    """The path of the Unix socket at which the lead that listens there accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
         folder = user_runtime_path("llama-duo")
@@ -122,7 +124,7 @@ def meeting_point(host: str, port: int) -> Path:
 
 
 class Predecessor:
-    """The lead that is to be replaced, as the new one sees it."""
+    """The lead to be replaced, seen from the new one."""
 
     def __init__(self, path: Path) -> None:
         """Get a copy of the listening socket of the lead at `path`; raises ConfigError."""
@@ -146,7 +148,9 @@ class Predecessor:
             ) from error
 
     async def replace(self) -> None:
-        """Tell the old lead that this one accepts connections; returns when the old one does not any more."""
+        """Tell the old lead that this one accepts connections; returns when the old one has stopped
+        accepting.
+        """
         self._old.setblocking(False)
         loop = asyncio.get_running_loop()
         with self._old, contextlib.suppress(OSError, TimeoutError):  # the old one may just have died
@@ -156,9 +160,9 @@ class Predecessor:
 
 
 async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
-    """The old lead's side: returns when another process has taken over `listener`, or if none ever can.
+    """Run the old lead's side: returns when another process has taken over `listener`, or if none ever can.
 
-    `stop_accepting` is called before the new one is told.
+    `stop_accepting` is called before the new lead is told.
     """
     meeting = _listen(path)
     if meeting is None:
@@ -193,7 +197,7 @@ def _remove(path: Path) -> None:
 
 
 def _listen(path: Path) -> socket.socket | None:
-    """None where there can be no such socket."""
+    """Listen at the socket; None if that is impossible here."""
     if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MAX_PATH_BYTES:
         return None
     meeting = socket.socket(socket.AF_UNIX)

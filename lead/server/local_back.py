@@ -1,7 +1,7 @@
 """The back that the lead starts itself: the `back` program as a child process, restarted when it dies.
 
-It uses the same protocol as any other back; the lead only starts and stops it. Its log goes to the lead's
-standard error.
+It uses the same protocol as any other back; the lead only starts and stops it. It logs to the lead's standard
+error.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _FINAL = {1, 2}
 
 
 class LocalBack:
-    """`run` keeps the child until `stop`; it does not raise, whatever the child does."""
+    """`run` keeps the child running until `stop`; it does not raise, whatever the child does."""
 
     def __init__(
         self, command: Sequence[str], rng: random.Random, environment: Mapping[str, str] | None = None
@@ -45,7 +45,9 @@ class LocalBack:
         """The child has ended, and is not started again."""
 
     async def run(self, ready: asyncio.Event) -> None:
-        """Keep a back running from when `ready` is set until `stop`; returns when the child has ended."""
+        """Start the back once `ready` is set, and restart it until `stop`; returns when the child
+        has ended.
+        """
         waking = asyncio.ensure_future(self._wake(ready))
         try:
             await self._keeper.run(self._start, self._live)
@@ -105,7 +107,7 @@ def back_environment(
 ) -> dict[str, str]:
     """The environment of the back, with `key`, which would be visible on a command line.
 
-    cache_ram: its share of what may be kept of earlier texts, in MiB; its own setting goes first.
+    cache_ram: its share of the memory for earlier texts, in MiB; the back's own setting takes precedence.
 
     The lead's variables are left out: its context size and cache types are not the back's.
     """

@@ -50,13 +50,15 @@ _END_SECONDS = 30.0
 
 
 class Routed(Protocol):
-    """The connection from a router to a lead."""
+    """What a router passes to a lead that it runs."""
 
     @property
     def listener(self) -> socket.socket: ...
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """The keys that the lead accepts: its own service keys, and those of `own`."""
+        """The keys that the lead accepts: the router's, and the keys `own`, which are for the
+        lead's own use.
+        """
 
 
 class Lead:
@@ -85,18 +87,18 @@ class Lead:
         self._stopping = threading.Event()
 
     async def serve(self) -> None:
-        """Run until a signal ends it; raises ConfigError if it cannot start, or must not on its address.
+        """Serve until a signal; raises ConfigError if it cannot start, or must not listen on its address.
 
         The order of the shutdown:
 
-        1. No new connections are accepted; backs that use POST are disconnected, as they would need them.
+        1. No new connections are accepted; backs that use POST are disconnected, as they would need new ones.
         2. Running answers continue for the drain time, with the drafts of the other backs; those that are
            still running then get an error event.
         3. The lead's own back ends, before it notices that the lead is gone.
         4. Connections are closed.
         5. The engine finishes its step and exits; then the tokenizer's processes end.
 
-        Whatever hangs, the process exits with status 1 and a trace _END_SECONDS after the drain time.
+        Should anything hang, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
         settings = self._settings
         if self._routed:
@@ -107,7 +109,7 @@ class Lead:
         await self._serve(address)
 
     async def ready(self) -> Services:
-        """The parts, once the model is loaded; waits for ever if `serve` fails before."""
+        """The services, once the model is loaded; waits for ever if `serve` fails before."""
         await self._ready.wait()
         services: Services = self._app.state.services
         return services
@@ -117,12 +119,12 @@ class Lead:
 
     @property
     def is_stopping(self) -> bool:
-        """True if a signal, `stop` or a failure is ending it."""
+        """Whether a signal, `stop` or a failure is ending the lead."""
         return self._server.should_exit
 
     @property
     def has_given_up_back(self) -> bool:
-        """True if its own back cannot draft, and is not started again."""
+        """Whether the lead's own back cannot draft, and is not restarted."""
         return self._local_back is not None and self._local_back.ended.is_set()
 
     def _create_app(self) -> FastAPI:
@@ -196,7 +198,7 @@ class Lead:
             running.result()
 
     async def _pass_address_on(self, address: Address) -> None:
-        """From one lead on this address to this one, and to the next."""
+        """Take over the address from the lead before this one, and later pass it on to the next."""
         await self._server.accepting.wait()
         if address.predecessor:
             await address.predecessor.replace()
@@ -312,7 +314,7 @@ class Lead:
 
 
 def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
-    """What sees for the model, if it has a projector; raises ConfigError."""
+    """The image reader of the model, if it has a projector; raises ConfigError."""
     if settings.images.mmproj is None:
         return None
     for module in plugged(RINGS, "image_reader"):
@@ -322,7 +324,7 @@ def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
 
 
 async def _nothing() -> None:
-    """Without images there is nothing to run."""
+    """Do nothing: without images there is nothing to run."""
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,4 @@
-"""Companions of the server of a lead or a router: a seam for rings."""
+"""Companions of the server of a lead or a router: services that rings run beside it."""
 
 import asyncio
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ from shared.seams import plugged
 
 class Companion(Protocol):
     async def start(self) -> None:
-        """Called once the program has its address. What it raises ends the program."""
+        """Called once the program has its address. An exception ends the program."""
 
     async def end(self) -> None:
-        """Called when the program ends, also before `start`."""
+        """Called when the program ends, even if `start` was not called."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """The server that companions run beside. name: what is served there."""
+    """The server beside which companions run. name: of the model that it serves."""
 
     app: FastAPI
     server: DrainingServer

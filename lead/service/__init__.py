@@ -1,1 +1,1 @@
-"""`lead service`."""
+"""The ring for `lead service`."""

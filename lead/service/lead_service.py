@@ -1,4 +1,4 @@
-"""`lead service`: the lead at every start of the machine, with the options that follow."""
+"""`lead service`: installs a lead with the given options to run at every start of the machine."""
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -40,7 +40,7 @@ class LeadServiceSettings(LeadSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Exits with status 1 and a sentence if it cannot be done."""
+    """Install, remove or show the service. Exits with status 1 and a message on failure."""
     settings = LeadServiceSettings.from_command_line(arguments)
     given = LeadServiceSettings.sources(arguments).read()
     given.pop("socket", None)

@@ -1,4 +1,4 @@
-"""Shares of the host memory for earlier texts, of each model that one lead starts."""
+"""Divides the host memory for earlier texts among the models that one lead starts."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ _DRAFTING_SHARE = 1 / 8
 
 
 class CacheShares(NamedTuple):
-    """In MiB: of the target, of a draft model in the engine, of the back that the lead starts."""
+    """Shares in MiB: of the target, of a draft model in the engine, of the back that the lead starts."""
 
     target: int
     draft: int
@@ -19,10 +19,11 @@ class CacheShares(NamedTuple):
 
 
 def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
-    """Together a part of `free_bytes`, and at most --cache-ram.
+    """The shares; together a part of `free_bytes`, and at most --cache-ram.
 
-    What the weights leave of it is not known before they are placed: who loads them keeps to that
-    (`plan_memory`). Only a back does not know the target's, and supposes that they are on the CPU.
+    The memory left by the weights is not known before they are placed: the process that loads them reduces
+    its share (`plan_memory`). Only a back does not know the target's weights, and assumes that they are on
+    the CPU.
     """
     drafting, own_back = settings.drafting, settings.own_back
     free_bytes -= settings.beside_bytes

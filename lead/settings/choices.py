@@ -1,4 +1,4 @@
-"""Values of options that are one of several."""
+"""The types of options with a fixed set of values."""
 
 from typing import Literal
 

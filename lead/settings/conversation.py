@@ -1,4 +1,4 @@
-"""Options for conversations: how they become prompts, and answers become messages."""
+"""Options for conversations: how they are rendered as prompts, and how answers are parsed."""
 
 import json
 from collections.abc import Mapping

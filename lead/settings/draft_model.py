@@ -34,7 +34,7 @@ def _source(given: Path | None, repository: str | None, hub: ModelSource) -> Mod
 
 
 class DraftModelOptions(OptionGroup):
-    """A draft model, and how it computes; everything else is as for the target."""
+    """A draft model, and how it computes; all other options are as for the target."""
 
     draft_model: ModelPath | None = Field(
         None,
@@ -106,10 +106,11 @@ class DraftModelOptions(OptionGroup):
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """Options to load it with, beside a target loaded with `target`; it keeps `cache_ram` MiB of texts.
+        """Options to load the draft model with, beside a target loaded with `target`; cache_ram: MiB for
+        earlier texts.
 
-        What says where the target's weights go does not hold for those of the draft model, but that both are
-        on one GPU with --split-mode none.
+        Options that place the target's weights do not apply, except that both are on one GPU with
+        --split-mode none.
         """
         on_one = target.split_mode == "none" and not self.device_draft
         return target.model_copy(
@@ -137,7 +138,9 @@ class DraftModelOptions(OptionGroup):
 
 
 class OwnBackOptions(OptionGroup):
-    """The draft model of the lead's own back, and its cores; everything else is set by BACK_* variables."""
+    """The draft model of the lead's own back, and its cores; all other options are set by BACK_*
+    variables.
+    """
 
     back: ModelPath | None = Field(
         None,
@@ -181,7 +184,9 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def n_threads(self) -> int:
-        """Threads of the back: one by default, as it shares the lead's cores; 0 if it has its own cores."""
+        """Number of the back's threads: one by default, as it shares the lead's cores; 0 (all) if it has its
+        own cores.
+        """
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
@@ -194,5 +199,5 @@ class OwnBackOptions(OptionGroup):
         return self.model_copy(update={"back": self.source(hub).located().model, "back_hf_repo": None})
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """The source of the back's model; none without --back."""
+        """The source of the back's model; its model is unset without --back."""
         return _source(self.back, self.back_hf_repo, hub)

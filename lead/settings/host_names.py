@@ -1,4 +1,4 @@
-"""The names of hosts: which ones mean this machine, and which requests may use."""
+"""Names of hosts: those that mean this machine, and those that requests may use."""
 
 import ipaddress
 import re
@@ -10,7 +10,7 @@ _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::\d*)?")
 
 
 class AllowedHosts:
-    """The names that Host headers may have. IP addresses are always allowed: DNS cannot redirect them."""
+    """The allowed names in Host headers. IP addresses are always allowed: DNS cannot redirect them."""
 
     def __init__(self, names: Iterable[str]) -> None:
         """Each is a name, `*.name` for all names below it, or `*` for any."""
@@ -19,7 +19,9 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """True if a request with this Host header is served; without one it does not come from a browser."""
+        """Whether to serve a request with this Host header; a request without one does not come from a
+        browser.
+        """
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:
             return False
@@ -35,14 +37,14 @@ def machine_names(bound: str) -> set[str]:
 
 
 def listening_host(host: str) -> str:
-    """A name, or an address without the brackets that URLs have; raises ValueError for a Unix socket."""
+    """A name, or an address without the brackets of URLs; raises ValueError for a Unix socket."""
     if "/" in host or host.endswith(".sock"):
         raise ValueError("the lead listens on a port, not on a Unix socket: give it a name or an IP address")
     return host.removeprefix("[").removesuffix("]")
 
 
 def is_loopback(host: str) -> bool:
-    """True if a server that listens on `host` can be reached only from this machine; False if unsure."""
+    """Whether a server that listens on `host` can be reached only from this machine; False if unsure."""
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

@@ -1,4 +1,4 @@
-"""What a model that also sees is given, and how much clients may show it."""
+"""Options for models that read images, and limits on the images of clients."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class ImageOptions(OptionGroup):
 
     @property
     def n_bytes(self) -> int:
-        """What images take of the host's memory: the projector, and what was encoded."""
+        """The host memory that images take, in bytes: the projector, and the cache of encoded images."""
         if self.mmproj is None or not self.mmproj.is_file():
             return 0
         return self.mmproj.stat().st_size + (self.image_cache << 20)

@@ -17,7 +17,7 @@ HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good one"
 
 
 class Role(enum.Enum):
-    """client: the API. back: sending drafts. admin: everything."""
+    """client: may use the API. back: may send drafts. admin: everything."""
 
     CLIENT = "client"
     BACK = "back"
@@ -26,7 +26,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request; `name` is for the log, `number` tells keys apart, even of one name.
+    """The sender of a request. `name` is for the log; `number` distinguishes keys, even those of one name.
 
     key: a digest of the sender's key; empty without keys.
     """
@@ -38,7 +38,7 @@ class Principal:
 
     @property
     def id(self) -> str:
-        """Tells keys apart, and is the same after a restart."""
+        """An identifier of the key that stays the same after a restart."""
         return hashlib.sha256(f"sender {self.key}".encode()).hexdigest()[:24]
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class Key:
 
 
 class Keyring:
-    """The keys of a lead, kept only as hashes. Without any, every request may do everything."""
+    """The keys of a lead, stored only as hashes. Without any, every request may do everything."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         """Raises ConfigError for a key that a header cannot carry, or that has two roles."""
@@ -92,10 +92,10 @@ class Keyring:
 
 
 def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
-    """The principal with this key, of those with the digests `known`.
+    """The principal with this key, out of those whose digests are in `known`.
 
-    The time it takes depends only on the number of keys: all of them are compared, by their hashes, whose
-    first bytes reveal nothing about the key's.
+    The time depends only on the number of keys: the key is compared with all of them, by hashes, whose first
+    bytes reveal nothing about the key's.
     """
     digest, found = key_digest(secret), None
     for each, principal in known:

@@ -75,7 +75,7 @@ class RpcOptions(OptionGroup):
         return self
 
     def check_built(self) -> None:
-        """Raise ConfigError if there are workers, and llama.cpp cannot use any."""
+        """Raise ConfigError if workers are given that this build of llama.cpp cannot use."""
         if self.rpc:
             from shared.rpc import rpc_backend  # noqa: PLC0415 - imports llama.cpp
 
@@ -299,7 +299,7 @@ class LeadSettings(FileSettings):
         return self
 
     def aliases(self, own: str) -> tuple[str, ...]:
-        """The model's names for clients, sorted; by default `own`, its name in the metadata."""
+        """The model's names for clients, sorted; by default `own`, the name in its metadata."""
         return _split(self.alias) or (own,)
 
     @property
@@ -307,10 +307,10 @@ class LeadSettings(FileSettings):
         return _split(self.tags)
 
     def model_path(self, cancelled: Callable[[], bool]) -> Path:
-        """The model that is served; without --model the demo's, which is created at its first use.
+        """The file of the model to serve; without --model the demo's, which is created at its first use.
 
-        That takes a while: it has a progress bar. Raises ConfigError if there is no space for it, or once
-        `cancelled` returns true.
+        That takes a while, with a progress bar. Raises ConfigError if there is no space for it, or once
+        `cancelled` returns True.
         """
         if path := self.source.model:
             # not resolved: the parts of a model from the hub are symbolic links with the right names
@@ -344,7 +344,7 @@ class LeadSettings(FileSettings):
         return ""
 
     def located(self) -> Self:
-        """The settings with models that exist: files are checked or downloaded. Raises ConfigError."""
+        """The settings with existing model files, which are checked or downloaded. Raises ConfigError."""
         self.workers.check_built()
         return self.with_model().model_copy(
             update={
@@ -355,7 +355,9 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """Settings of a lead that only this program and its back can reach, whatever variables say."""
+        """The settings changed so that only this program and its back can reach the lead, whatever variables
+        say.
+        """
         return self.model_copy(
             update={
                 "host": "127.0.0.1",
@@ -370,25 +372,29 @@ class LeadSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """The target's threads: a core is left to HTTP and a small back, unless cores were chosen."""
+        """Number of the target's threads: one core is left to HTTP and a small back, unless cores were
+        chosen.
+        """
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
     def _max_threads(self) -> int:
-        """What may be used instead, if nobody has said how many; else 0."""
+        """The number of threads that may be tried if no number was chosen; else 0."""
         said = self.compute.threads or self.compute.threads_batch or self.cpus
         return 0 if said else cpus.n_physical()
 
     @property
     def suffix_mib(self) -> int:
-        """Memory for recent texts: where strangers count as one owner, only if it was asked for."""
+        """MiB for the recent texts of --suffix-memory: 0 unless requested if clients without keys would share
+        one memory.
+        """
         if self.engine.suffix_memory is not None:
             return self.engine.suffix_memory
         return 0 if self.security.insecure and not self.security.has_keys else 32
 
     @property
     def model_options(self) -> ModelOptions:
-        """The options to load the model with, and the number of threads that was chosen."""
+        """The options to load the model with, including the chosen number of threads."""
         return self.compute.model_copy(update={"threads": self.n_threads})
 
     @property
@@ -400,10 +406,10 @@ class LeadSettings(FileSettings):
         return self.images.n_bytes + self.vectors.n_bytes
 
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
-        """The model that the engine loads, once it is `located`, and how it drafts.
+        """The engine's command to load the model and its drafters; the settings must be `located`.
 
-        model: the target's file. cache_ram, draft_cache_ram: MiB of earlier texts that the target and a draft
-        model in the engine keep at most; None: as the options say.
+        model: the target's file. cache_ram, draft_cache_ram: maximal MiB of earlier texts that the target and
+        a draft model in the engine keep; None: as in the options.
         """
         options = self.model_options
         return Load(
@@ -420,7 +426,9 @@ class LeadSettings(FileSettings):
         )
 
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
-        """The draft model in the engine, once it is `located`; it keeps at most `cache_ram` MiB of texts."""
+        """The draft model in the engine, with at most `cache_ram` MiB of earlier texts; the settings must be
+        `located`.
+        """
         drafting = self.drafting
         if drafting.draft_model is None:
             return None
@@ -434,7 +442,7 @@ class LeadSettings(FileSettings):
 
     @property
     def request_limits(self) -> RequestLimits:
-        """With room for images in a body, unless its size was chosen."""
+        """The limits, with room for images in a body unless its size was chosen."""
         if self.images.mmproj is None or "max_body_bytes" in self.limits.model_fields_set:
             return self.limits
         return self.limits.model_copy(update={"max_body_bytes": _BODY_WITH_IMAGES})

@@ -1,4 +1,4 @@
-"""Limits on what a client or a back may ask of the lead: options, each with a default."""
+"""Options that limit what a client or a back may demand of the lead, each with a default."""
 
 from pydantic import Field
 

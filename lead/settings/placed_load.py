@@ -1,4 +1,4 @@
-"""The load of a start with given settings, for those who ask before there is one. Loads llama.cpp."""
+"""The load for given settings, for examination before a lead starts. Loads llama.cpp."""
 
 import contextlib
 from pathlib import Path
@@ -13,9 +13,9 @@ from shared.free_memory import free_memory
 
 
 def placed_load(settings: LeadSettings, model: Path) -> Load:
-    """The engine's load, with the placement of a draft model that is at hand.
+    """The engine's load, with the placement of a draft model that is present locally.
 
-    What is wrong with that is said elsewhere.
+    Problems with the draft model are ignored here; other checks report them.
     """
     source = settings.source.model_copy(update={"offline": True})
     drafting = settings.drafting

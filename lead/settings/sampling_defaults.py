@@ -34,17 +34,23 @@ _NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {
 
 
 def by_letters(letters: str) -> tuple[SamplerName, ...]:
-    """`"kpt"`: top_k, top_p, temperature. Raises ValueError for unknown and repeated ones."""
+    """Parse samplers given by letters: `"kpt"` is top_k, top_p, temperature.
+
+    Raises ValueError for unknown and repeated ones.
+    """
     return _each_once(_known(letter, _LETTERS.get(letter)) for letter in letters)
 
 
 def by_names(names: Iterable[str]) -> tuple[SamplerName, ...]:
-    """By names, including former ones of llama.cpp. Raises ValueError as `by_letters` does."""
+    """Parse samplers given by names, including former ones of llama.cpp.
+
+    Raises ValueError as `by_letters` does.
+    """
     return _each_once(_known(name, _NAMES.get(name.replace("-", "_"))) for name in names)
 
 
 def by_names_or_letters(given: object) -> object:
-    """From `"top_k;temperature"` or letters; other values than strings are returned unchanged.
+    """Parse `"top_k;temperature"` or letters; other values than strings are returned unchanged.
 
     A string that is a name is not read as letters. Raises ValueError.
     """
@@ -112,7 +118,7 @@ def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
 
 @with_sampling_fields(_option)
 class SamplingDefaults(OptionGroup):
-    """Used for the fields that a request does not set."""
+    """The defaults for the sampling fields that a request does not set."""
 
     n_predict: int = Field(
         -1,
@@ -124,7 +130,7 @@ class SamplingDefaults(OptionGroup):
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
 
     def parameters(self) -> dict[str, Any]:
-        """The fields of `SamplingParameters` that have other defaults than there; never the seed."""
+        """The fields of `SamplingParameters` whose defaults were changed; never the seed."""
         fields = SamplingParameters.model_fields
         given = self.model_dump(include=fields.keys() - {"seed"})
         return {name: value for name, value in given.items() if value != fields[name].default}

@@ -86,7 +86,9 @@ class SecurityOptions(OptionGroup):
         return any((self.api_key, self.back_key, self.admin_key, *files))
 
     def may_listen_on(self, host: str) -> bool:
-        """True if only this machine reaches the address, or others need a key, or need none on purpose."""
+        """Whether the lead may listen on `host`: only this machine reaches it, or keys are required, or no
+        keys are required on purpose.
+        """
         return is_loopback(host) or self.insecure or self.has_keys
 
     @property
@@ -101,14 +103,14 @@ class SecurityOptions(OptionGroup):
     def host_names(self, bound: str = "localhost") -> AllowedHosts | None:
         """The host names that requests to a lead on the address `bound` may use; None: any.
 
-        With keys, names are checked only if some are given: a page that points its own name here has no key.
+        With keys, names are checked only if some are configured: a page that uses DNS rebinding has no key.
         """
         if self.has_keys and not self.allowed_hosts:
             return None
         return AllowedHosts({*machine_names(bound), *self.allowed_hosts})
 
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
-        """Read the keys; `own` are added if there are others, so that an open lead stays open.
+        """Read the keys; `own` are added only if there are others, so that an open lead stays open.
 
         Raises ConfigError.
         """
@@ -117,7 +119,7 @@ class SecurityOptions(OptionGroup):
         return Keyring([*self.keys(), *own])
 
     def keys(self) -> Iterator[Key]:
-        """All keys that are configured; raises ConfigError."""
+        """All configured keys; raises ConfigError."""
         yield from role_keys(Role.CLIENT, _reveal(self.api_key), self.api_key_file)
         yield from role_keys(Role.BACK, _reveal(self.back_key), self.back_key_file)
         yield from role_keys(Role.ADMIN, _reveal(self.admin_key), self.admin_key_file)

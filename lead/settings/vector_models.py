@@ -1,4 +1,4 @@
-"""Models that make vectors of texts, beside the one that continues them."""
+"""Options for models that compute embeddings, beside the model that generates text."""
 
 from pathlib import Path
 from typing import Self
@@ -16,7 +16,7 @@ COMPUTING_BYTES = 256 << 20
 
 
 class VectorModelOptions(OptionGroup):
-    """Served at the same address, each in a process of its own."""
+    """Models served at the same address, each in a process of its own."""
 
     embedding_model: Path | None = Field(
         None,
@@ -74,7 +74,7 @@ class VectorModelOptions(OptionGroup):
         return sum(sizes) + COMPUTING_BYTES * (len(sizes) + self.serve_embeddings)
 
     def located(self) -> Self:
-        """With files that are there, and of the right kind; raises ConfigError."""
+        """The options with existing files of the right kind; raises ConfigError."""
         if path := self.embedding_model:
             parts_of(path)
             pooling = pooling_of(path)

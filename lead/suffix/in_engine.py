@@ -1,4 +1,4 @@
-"""The source "suffix", unless `--suffix-memory 0`."""
+"""The ring's module for the seam `in_engine`: the source "suffix", unless `--suffix-memory 0`."""
 
 import time
 

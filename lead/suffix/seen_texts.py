@@ -1,7 +1,7 @@
-"""The recent texts of each owner, in a fixed amount of memory and up to an age.
+"""Stores the recent texts of each owner, in a fixed amount of memory and up to an age.
 
-They follow each other in a ring, as one long text over an alphabet in which no two owners have a token in
-common. So what is found for an owner cannot be another's: neither a match nor what follows it.
+All texts are in one ring, as one long text in which the tokens of different owners never compare equal
+(`mark`). So the matches of an owner, and the tokens that follow them, are always the owner's own.
 """
 
 from collections import deque
@@ -25,16 +25,16 @@ _BLOCK = 64
 
 
 class _SeenText(NamedTuple):
-    """It ends before position `end`, and did so at the time `ended_at`."""
+    """A text that ends before position `end`, and ended at the time `ended_at`."""
 
     end: int
     ended_at: float
 
 
 class SeenTexts(Sequence[int]):
-    """The marked tokens (see `mark`) of all texts so far, of which only the newest are kept.
+    """The marked tokens (see `mark`) of all texts, of which only the newest are kept.
 
-    Positions count from the very first.
+    Positions are counted from the first token ever stored.
     """
 
     def __init__(self, n_bytes: int, max_age: float, clock: Callable[[], float]) -> None:
@@ -73,12 +73,14 @@ class SeenTexts(Sequence[int]):
         return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
 
     def places(self, marked: Sequence[int]) -> list[int]:
-        """Positions before which the end of `marked` may occur; to be compared."""
+        """Positions after which the last tokens of `marked` may have occurred; callers must compare."""
         self.forget_old()
         return [place for place in self._index.places(marked) if place > self._start]
 
     def add(self, owner: int, tokens: Sequence[int]) -> None:
-        """Keep a text of `owner` that has ended, but not what it has in common with another's beginning."""
+        """Store an ended text of `owner`, without the part that it shares with the beginning of another of
+        the owner's texts.
+        """
         self.forget_old()
         beginnings = _beginnings(owner, tokens)
         n_known = self._n_known(beginnings)
@@ -96,17 +98,17 @@ class SeenTexts(Sequence[int]):
             self._blocks.pop(next(iter(self._blocks)))
 
     def turn(self, _now: float, *, idle: bool) -> float:
-        """Forget texts at their age, whatever else is done (`lead.engine.loop.Chore`)."""
+        """Forget texts that have reached their age (`lead.engine.loop.Chore`)."""
         del idle
         self.forget_old()
         return 0.0
 
     def wait(self, _now: float) -> float | None:
-        """Until the next one is."""
+        """Seconds until the next text reaches its age; None: there is none."""
         return self.forget_old()
 
     def forget_old(self) -> float | None:
-        """Erase texts that have reached their age; returns the seconds until the next has, if any."""
+        """Erase texts that have reached their age; returns the seconds until the next one does, if any."""
         oldest = self._clock() - self._max_age
         while self._texts and self._texts[0].ended_at <= oldest:
             end = self._texts.popleft().end
@@ -115,7 +117,7 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """How many blocks another text began with; what will soon be overwritten does not count."""
+        """The number of blocks with which another text began, without those about to be overwritten."""
         oldest = max(self._start, self._end - len(self._ring) // 2)
         for n, beginning in enumerate(beginnings):
             if self._blocks.get(beginning, -1) < oldest:
@@ -147,13 +149,13 @@ class SeenTexts(Sequence[int]):
 
 
 def mark(owner: int, tokens: Sequence[int]) -> list[int]:
-    """The tokens marked as those of `owner`: no other owner has the same."""
+    """The tokens marked as those of `owner`: different owners have no marked token in common."""
     base = (owner + 1) << _OWNER_SHIFT
     return [base + token for token in tokens]
 
 
 def unmark(owner: int, marked: Sequence[int]) -> list[int]:
-    """The tokens, up to the first that is not `owner`'s."""
+    """The tokens without marks, up to the first that is not `owner`'s."""
     base = (owner + 1) << _OWNER_SHIFT
     return [each - base for each in takewhile(lambda each: each >> _OWNER_SHIFT == owner + 1, marked)]
 

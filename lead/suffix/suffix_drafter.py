@@ -1,4 +1,4 @@
-"""The source "suffix": what followed the last tokens in a recent text of the same owner.
+"""The source "suffix": the tokens that followed the last tokens in a recent text of the same owner.
 
 Agents and editors repeat themselves across requests (SuffixDecoding, Oliaro et al., arXiv 2411.04975).
 """
@@ -11,7 +11,7 @@ from lead.suffix.seen_texts import SeenTexts, mark, unmark
 
 
 class SuffixDrafter(LookupDrafter):
-    """The source "suffix" of one sequence of `owner`, which joins its `texts` when it has ended."""
+    """The source "suffix" of one sequence of `owner`; the sequence is added to `texts` when it has ended."""
 
     def __init__(self, texts: SeenTexts, owner: int) -> None:
         self._texts = texts
@@ -19,7 +19,7 @@ class SuffixDrafter(LookupDrafter):
         self._copy = CopiedPassage()
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """At most `max_tokens` tokens to follow `tokens`; nothing if no text has their end."""
+        """A draft of at most `max_tokens` tokens; empty if no text contains the last tokens."""
         texts, end = self._texts, mark(self._owner, tokens[-LONGEST_MATCH:])
         matches = longest_first(texts, self._copy.among(texts.places(end), len(tokens)), end)
         self._copy.follow(matches, len(tokens))

@@ -1,4 +1,4 @@
-"""A bounded queue in which clients take turns. Knows nothing of what is queued but its size."""
+"""A bounded queue in which clients take turns. Knows only the sizes of the items."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -15,9 +15,9 @@ class Client(NamedTuple):
 
 
 class FairQueue(Generic[T]):
-    """First in, first out for each client.
+    """A queue that is first in, first out for each client.
 
-    The next item comes from the key whose turn is longest ago, and there from the address whose turn is.
+    The next item is of the key that was served least recently, and among its addresses of the one that was.
     """
 
     def __init__(self, maximum: int, max_bytes: int) -> None:
@@ -35,17 +35,19 @@ class FairQueue(Generic[T]):
         return self._n
 
     def push(self, client: Client, item: T, n_bytes: int) -> list[T]:
-        """Append an item, which no other equals. Returns what has to go for it: the newest items of the key
-        with the most bytes, and there of the address with the most.
+        """Append an item, which must be unique.
 
-        That may be the new item itself.
+        Returns items dropped to make room: the newest of the key with the most bytes, and among its addresses
+        of the one with the most. That may be the new item itself.
         """
         self._clients.setdefault(client, {})[item] = 0
         self._count(client.key, 1, 0)
         return self.grow(client, item, n_bytes)
 
     def grow(self, client: Client, item: T, n_bytes: int) -> list[T]:
-        """Count more bytes of an item, if it is in the queue. Returns what has to go for it, as `push`."""
+        """Count more bytes of an item, if it is in the queue. Returns items dropped to make room,
+        as `push`.
+        """
         if item not in (waiting := self._clients.get(client, {})):
             return []
         waiting[item] += n_bytes
@@ -66,7 +68,7 @@ class FairQueue(Generic[T]):
         return self._take(client)
 
     def remove(self, client: Client, item: T) -> None:
-        """Does nothing if it is not in the queue."""
+        """Remove an item; does nothing if it is not in the queue."""
         if item in (waiting := self._clients.get(client, {})):
             self._forget(client, waiting.pop(item))
 

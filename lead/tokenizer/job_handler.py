@@ -1,4 +1,4 @@
-"""The handler of jobs in tokenizer processes."""
+"""Runs jobs in tokenizer processes."""
 
 import logging
 from multiprocessing.connection import Connection
@@ -11,7 +11,9 @@ log = logging.getLogger("tokenizer")
 
 
 class JobHandler:
-    """A `shared.sandbox.TaskHandler`: a task is jobs, each answered with its result or an error."""
+    """A `shared.sandbox.TaskHandler`: a task is a series of jobs, each answered with its result or
+    an error.
+    """
 
     def __init__(self, jobs: TokenizerJobs | DuoError, base_seconds: float) -> None:
         """jobs: an error: why none can be done."""
@@ -19,13 +21,13 @@ class JobHandler:
         self._base_seconds = base_seconds
 
     def prepare(self) -> None:
-        """All is loaded."""
+        """Do nothing: everything is loaded."""
 
     def warm_up(self) -> None:
-        """Do each kind of job once: none is slower the first time."""
+        """Run each kind of job once, so that none is slower the first time."""
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:
-        """Do jobs until the other end of `connection` is closed, or one has taken much memory."""
+        """Run jobs until the other end of `connection` is closed, or a job has used much memory."""
         while not limits.has_grown:
             data = connection.recv_bytes()
             allowed = JobLimits.of(len(data), self._base_seconds)

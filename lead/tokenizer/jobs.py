@@ -31,7 +31,7 @@ Prompt = str | Sequence[int | str]
 
 @dataclass(frozen=True, slots=True)
 class FieldTexts:
-    """Texts in other fields of a request than its prompt, and whether the text of that is wanted, too.
+    """The texts in a request's fields other than its prompt, and whether the prompt's text is to be returned.
 
     grammar, json_schema: of a request that has no conversation. biased: the text keys of `logit_bias`.
     """
@@ -48,7 +48,10 @@ NO_TEXTS = FieldTexts()
 
 @dataclass(frozen=True, slots=True)
 class KnownTurn:
-    """The turn before, if it is known. has_checkpoints: the target's memory cannot be cut to any length."""
+    """The previous turn of a conversation, if known.
+
+    has_checkpoints: the target's memory cannot be cut to any length.
+    """
 
     last: Turn | None = None
     has_checkpoints: bool = False
@@ -59,7 +62,7 @@ NOTHING_KNOWN = KnownTurn()
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """What the model reads where a marker stands in a prompt: tokens, and identities of rows."""
+    """The input that the model reads in place of an image's marker: tokens, and identities of rows."""
 
     marker: str
     tokens: "array[int]"
@@ -67,14 +70,13 @@ class ImageRows:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """All that a request's texts come to.
+    """The results of tokenizing a request.
 
-    prompts, prediction: token ids. unconstrained: why calls of some tools have no grammar. biased: the tokens
-    of each text. reads_control_texts: texts of the client may have been read as control tokens. prompt_texts:
-    where they are wanted. cuts: lengths of a chat's
-    prompt up to which later ones may be the same. turn: of the chat, without the first `n_known` answers
-    in its prompt, which are those of the turn before. images: where the rows of images begin in a chat's
-    prompt, and the number of the image.
+    prompts, prediction: token ids. unconstrained: warnings about tools whose calls have no grammar. biased:
+    the tokens of each text. reads_control_texts: texts of the client may have been read as control tokens.
+    prompt_texts: if requested. cuts: lengths of a chat's prompt up to which later prompts may be equal. turn:
+    of the chat, without the first `n_known` answers in its prompt, which are those of the previous turn.
+    images: (position of the first row, index of the image) for each image in a chat's prompt.
     """
 
     prompts: list["array[int]"]
@@ -93,19 +95,22 @@ class PreparedRequest:
 
 
 class MadePrompt(ABC):
-    """A prompt that is made of other texts in the tokenizer process; it is pickled, as all of a job."""
+    """A prompt that the tokenizer process makes of other texts; pickled as part of a job."""
 
     @abstractmethod
     def tokens(self, vocabulary: Any) -> "array[int]":
-        """vocabulary: a `shared.llama.vocabulary.Vocabulary`. Raises UnsupportedError."""
+        """The tokens of the prompt. `vocabulary`: a `shared.llama.vocabulary.Vocabulary`.
+
+        Raises UnsupportedError.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDescription:
     """A description of the model and of llama.cpp, for the front.
 
-    template: the chat template. problem: why that is ChatML instead of the model's own, if so. reasons: the
-    model thinks before it answers.
+    template: the chat template. problem: the reason if that is ChatML instead of the model's own. reasons:
+    the model reasons before it answers.
     """
 
     info: ModelInfo
@@ -121,23 +126,24 @@ class ModelDescription:
 
 
 class TokenizerJobs(Protocol):
-    """The jobs of a tokenizer process for the front; they raise RequestError naming the field at fault.
+    """The jobs that the front sends to a tokenizer process; they raise RequestError naming the field at
+    fault.
 
-    A `conversation` is from `write_conversation`.
+    A `conversation` is the output of `write_conversation`.
     """
 
     def describe(self) -> ModelDescription:
-        """The model."""
+        """Describe the model."""
 
     def identify(self) -> VocabularyId:
-        """The vocabulary's id, which lead and back compare; it takes .15 s for 256,000 tokens."""
+        """The vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000 tokens."""
 
     def prepare_prompts(
         self, prompts: Sequence[Prompt | MadePrompt], texts: FieldTexts = NO_TEXTS
     ) -> PreparedRequest:
-        """A request to continue texts, and what makes them.
+        """Tokenize a request to continue texts.
 
-        Raises UnsupportedError where a prompt cannot be made with this model.
+        Raises UnsupportedError if a prompt cannot be made with this model.
         """
 
     def prepare_chat(
@@ -147,23 +153,25 @@ class TokenizerJobs(Protocol):
         known: KnownTurn = NOTHING_KNOWN,
         images: Sequence[ImageRows] = (),
     ) -> PreparedRequest:
-        """A request of a chat API. images: all that have markers in it."""
+        """Prepare a request of a chat API. images: all that have markers in it."""
 
     def count_prompt(self, conversation: bytes, images: Sequence[ImageRows] = ()) -> int:
         """The number of tokens in a conversation's prompt."""
 
     def render_prompt(self, conversation: bytes) -> bytes:
-        """The text of a conversation's prompt, as the body of a response."""
+        """Render the prompt of a conversation; returns the body of a response."""
 
     def tokenize(self, text: str, *, add_special: bool, parse_special: bool, with_pieces: bool) -> bytes:
-        """The tokens of a text, as the body of a response."""
+        """Tokenize a text; returns the body of a response."""
 
     def detokenize(self, tokens: Sequence[int]) -> bytes:
-        """The text of tokens, as the body of a response."""
+        """Convert tokens to text; returns the body of a response."""
 
 
 class GrammarsNeededError(DuoError):
-    """There is a grammar to check, in a process forked before the vocabulary was indexed for that."""
+    """A grammar has to be checked, but this process was forked before the vocabulary was indexed for
+    grammars.
+    """
 
 
 HEADER = struct.Struct("!i")
@@ -171,7 +179,7 @@ HEADER = struct.Struct("!i")
 
 
 def encode_job(method: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> bytes:
-    """A call of a method of `TokenizerJobs`."""
+    """Encode a call of a method of `TokenizerJobs`."""
     return encode((method.__name__, arguments, options))
 
 
@@ -184,7 +192,9 @@ def decode(data: bytes) -> Any:
 
 
 def write_conversation(body: ConversationFields) -> bytes:
-    """The conversation of a request as JSON, much faster to write and read than pickled models."""
+    """Encode the conversation of a request as JSON, which is much faster to write and read than pickled
+    models.
+    """
     return body.model_dump_json(
         include=set(ConversationFields.model_fields), exclude_unset=True, by_alias=True
     ).encode()
@@ -196,14 +206,14 @@ def read_conversation(data: bytes) -> ConversationFields:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """cpu_seconds: of the process. heap_bytes: more than the process had before."""
+    """cpu_seconds: of the process. heap_bytes: growth of its heap."""
 
     cpu_seconds: float
     heap_bytes: int
 
     @classmethod
     def of(cls, n_bytes: int, base_seconds: float) -> "JobLimits":
-        """The limits of a job of `n_bytes`; an empty one may take `base_seconds`."""
+        """The limits for a job of `n_bytes`; an empty one may take `base_seconds`."""
         megabytes = n_bytes / _MEGABYTE
         return cls(
             base_seconds * (1 + _SECONDS_PER_SECOND_AND_MEGABYTE * megabytes),

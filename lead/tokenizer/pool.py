@@ -1,7 +1,7 @@
 """A pool of tokenizer processes: jobs wait for one, and are stopped if they take too long.
 
-Two lanes, each with one worker. Short jobs get a slice of time in the quick lane; what needs longer is
-stopped and begins again in the other one, which long jobs enter at once. So no job delays short ones by more
+Two lanes, each with one worker. Short jobs get a time slice in the quick lane; a job that needs longer is
+stopped and starts over in the slow lane, which long jobs enter at once. So no job delays short ones by more
 than the slice.
 """
 
@@ -104,7 +104,7 @@ class _Lane:
             ticket.fail(_too_costly(ticket, status))
 
     def retry(self, ticket: _Ticket) -> None:
-        """After the process was killed from outside, with or without this job's doing."""
+        """Repeat a job whose process was killed from outside, possibly because of this job."""
         ticket.n_tries += 1
         if ticket.answer.done():
             return
@@ -115,7 +115,7 @@ class _Lane:
 
 
 class TokenizerPool:
-    """`run_processes` has to run for it to do anything; until then jobs wait."""
+    """Runs jobs while `run_processes` is running; until then jobs wait."""
 
     def __init__(
         self, program: TokenizerProgram, make_workers: Callable[[TokenizerProgram], Workers] = Workers
@@ -136,9 +136,9 @@ class TokenizerPool:
     ) -> R:
         """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
 
-        Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job can be
-        done with this model and template. If some could before, as with a file that is being replaced, the
-        processes read the model anew for the next job. Cancelling it stops the job.
+        Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job is
+        possible with this model and template. If jobs were possible before, as with a file that is being
+        replaced, the processes read the model again for the next job. Cancelling the call stops the job.
         """
         message, n_rests = encode_job(method, arguments, options), self._n_rests
         while isinstance(answer := await self._answer(client, message), GrammarsNeededError):
@@ -175,14 +175,16 @@ class TokenizerPool:
             await asyncio.to_thread(self._workers.close)
 
     async def rest(self) -> None:
-        """Nobody is expected to ask for a while: the processes end, until there is another job."""
+        """End the processes while no job is expected; the next job starts them again."""
         self._n_rests += 1
         for lane in (self._quick, self._long):
             lane.rest()
         await asyncio.to_thread(self._workers.close)
 
     def share(self) -> int:
-        """A descriptor over which the engine has grammars followed by processes with the same vocabulary."""
+        """A descriptor with which the engine reaches processes that follow grammars, with the same
+        vocabulary.
+        """
         return self._workers.share()
 
 

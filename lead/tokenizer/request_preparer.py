@@ -1,6 +1,6 @@
-"""The work of a tokenizer process: from a request's texts to tokens, a grammar and a parser.
+"""The work of a tokenizer process: converts a request's texts to tokens, a grammar and parser settings.
 
-Synchronous, without I/O; all of it raises RequestError naming the field at fault.
+Synchronous, without I/O; everything raises RequestError naming the field at fault.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ _MIN_TOKENS_BETWEEN = 32
 
 
 class RequestPreparer(TokenizerJobs):
-    """Turns requests into tokens, grammars and parsers, in a tokenizer process."""
+    """Converts requests to tokens, grammars and parser settings, in a tokenizer process."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class RequestPreparer(TokenizerJobs):
         )
 
     def _text_of(self, tokens: Sequence[int]) -> str:
-        """Without the rows of images, which have no text."""
+        """The text of tokens, without the rows of images, which have none."""
         return self._vocabulary.detokenize(without_images(tokens))
 
     def _render(self, body: ConversationFields) -> RenderedPrompt:
@@ -226,7 +226,7 @@ class RequestPreparer(TokenizerJobs):
         return b"".join(pieces).decode("utf-8", "replace")
 
     def _cuts(self, given: TemplateInput, text: str, tokens: "PromptTokens") -> tuple[int, ...]:
-        """How many tokens of the prompt other questions may share, and the next turns."""
+        """The lengths of the prompt, in tokens, that other questions and the next turns may share."""
         last = "\n".join(given.messages[-1].parts) if given.messages[-1].role != "tool" else ""
         shared = {text.rfind(last) if last else 0}
         for messages in next_turns(given, reasons=self._template.reasoning is not None):
@@ -242,7 +242,10 @@ class RequestPreparer(TokenizerJobs):
     # Tokens
 
     def _tokenize_parts(self, prompt: Prompt | MadePrompt) -> "array[int]":
-        """What the model wants around a prompt (BOS) is added where it begins with text."""
+        """Tokenize a prompt in parts.
+
+        The tokens that the model wants around a prompt (BOS) are added if it begins with text.
+        """
         if isinstance(prompt, MadePrompt):
             return prompt.tokens(self._vocabulary)
         tokens = array("i")
@@ -381,7 +384,7 @@ def _body(name: str, text: str) -> bytes:
 
 
 class PromptTokens:
-    """The tokens of a prompt, which has answers as the model wrote them, and images."""
+    """Tokenizes a prompt that contains answers as the model wrote them, and images."""
 
     def __init__(
         self,
@@ -406,15 +409,15 @@ class PromptTokens:
 
     @property
     def images(self) -> list[tuple[int, int]]:
-        """Where the tokens of each image begin, and its number."""
+        """For each image, the position of its first token, and its index."""
         lengths = list(itertools.accumulate(map(len, self._parts)))
         return [(lengths[2 * n], i) for n, i in enumerate(self._numbers) if i is not None]
 
     def n_before(self, at: int) -> int:
-        """The number of tokens that end before this position, but for one, which may depend on what follows.
+        """The number of tokens that end before this position, less one, whose end may depend on what follows.
 
-        What the vocabulary may add (a blank after each control token) makes the number too small, never too
-        large.
+        Characters that the vocabulary may add (a blank after each control token) make the number too small,
+        never too large.
         """
         n_added = len(self._vocabulary.detokenize(self._plain("x"))) - 1
         index = max(0, bisect_left(self._ends, at) - 1)
@@ -429,7 +432,9 @@ class PromptTokens:
 
     @property
     def space(self) -> tuple["array[int]", int]:
-        """The tokens of white space at the end, and its length; none if they reach into what is before."""
+        """The tokens of the white space at the end, and its length; empty if they include earlier
+        characters.
+        """
         vocabulary, tokens = self._vocabulary, self.all
         space = self._text[len(self._text.rstrip()) :]
         n = len(tokens) - len(self._plain(space))

@@ -1,4 +1,4 @@
-"""The program of a fork server: tokenizer processes, and those that follow the engine's grammars."""
+"""The program of a fork server: tokenizer processes, and processes that follow the engine's grammars."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class TokenizerProgram:
     def load(self) -> Mapping[bytes, TaskHandler]:
         """Read the vocabulary, and fill the caches that all workers share.
 
-        If llama.cpp, the model or the template cannot be used, every job says why.
+        If llama.cpp, the model or the template cannot be used, every job fails with the reason.
         """
         configure_logging(self.log_level, as_json=self.log_json)
         try:

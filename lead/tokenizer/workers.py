@@ -14,7 +14,7 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class WorkerDiedError(Exception):
-    """A worker has ended in the middle of a job."""
+    """A worker ended in the middle of a job."""
 
     def __init__(self, status: int | None) -> None:
         """status: as in `Popen.returncode`; None: not known, the fork server has ended too."""
@@ -23,10 +23,10 @@ class WorkerDiedError(Exception):
 
 
 class Workers(Sandbox):
-    """`close` it, in a thread: that may take some seconds."""
+    """The fork server and its workers. Call `close` in a thread: it may take some seconds."""
 
     async def begin(self, kind: bytes) -> "Worker":
-        """A worker that waits for jobs of a kind of `TokenizerProgram`.
+        """Start a worker for jobs of a kind of `TokenizerProgram`.
 
         Raises OSError if the fork server has ended, or does not answer.
         """
@@ -52,11 +52,11 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """True if it does no more jobs: it has grown, or died."""
+        """Whether the worker accepts no more jobs: it has grown too large, or died."""
         return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:
-        """Wait until it has; raises ConnectionError."""
+        """Wait until the worker is ready; raises ConnectionError."""
         if not await self._news.read(1):
             raise ConnectionError("the fork server has ended")
 

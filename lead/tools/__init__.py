@@ -1,1 +1,1 @@
-"""Calls of tools: how a model writes them, derived from its chat template; reading and constraining them."""
+"""Tool calls: derives their format from a chat template, reads and constrains them."""

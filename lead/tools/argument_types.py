@@ -15,7 +15,7 @@ _MAX_DEPTH = 8
 
 
 def argument_types(parameters: object) -> Mapping[str, Types]:
-    """Types of a tool's arguments by their names, where its `parameters` say something of them."""
+    """The types of a tool's arguments by name, for those that its `parameters` describe."""
     if not isinstance(parameters, dict) or not isinstance(given := parameters.get("properties"), dict):
         return {}
     addresses = Addresses(parameters)
@@ -30,7 +30,7 @@ def kinds_of(value: object) -> Types:
 
 
 def types_of(schema: object, addresses: Addresses | None = None, depth: int = 0) -> Types:
-    """The types of the values of `schema`; all where it does not say. addresses: of the schema around it."""
+    """The types that `schema` allows; all types if it does not say. addresses: of the whole schema."""
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return ANY_TYPE
     known = addresses or Addresses(schema)

@@ -1,4 +1,4 @@
-"""Recognises beginnings of calls in an answer, up to where a grammar of the rest can apply."""
+"""Recognises the beginning of a call in an answer, up to the point where a grammar of the rest can apply."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _OF_NAME = r"\w.:/-"
 
 
 class CallBeginnings(NamedTuple):
-    """Regular expressions for what comes before arguments, as in `shared.sampling.call_grammars`."""
+    """Regular expressions for the text before arguments, as in `shared.sampling.call_grammars`."""
 
     begins: str
     follows: str
@@ -20,10 +20,10 @@ class CallBeginnings(NamedTuple):
 
 
 def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings | None:
-    """Beginnings of calls of tools with these names; None where a call shows no end.
+    """The beginnings of calls of tools with these names; None if the end of a call cannot be recognised.
 
-    They are what `lead.chat.parser` takes for a call: the last text with which calls start, and all of the
-    head after it, with a tool's name. A start alone occurs in ordinary text, too.
+    They match what `lead.chat.parser` takes for a call: the last text of `starts`, and all of the head after
+    it, with a tool's name. A start alone occurs in ordinary text, too.
     """
     if calls.is_generic or not (calls.arguments is None or calls.tail.strip()):
         return None

@@ -29,7 +29,7 @@ class TaggedArguments:
     """Arguments that are written one by one, and not as a JSON object.
 
     key: before a name. middles: between name and value, by the JSON type of the value. close: after a value.
-    between: between two arguments. quotes: around strings; empty: strings are written as they are.
+    between: between two arguments. quotes: around strings; empty: strings are written unquoted.
     """
 
     key: str
@@ -45,12 +45,12 @@ class TaggedArguments:
 class CallFormat:
     """The text around calls.
 
-    head, tail: around the arguments of one. before, between, after: around all calls of an answer, and
-    between two; between is None if an answer has only one. arguments: None for a JSON object.
-    starts: texts in an answer that begin calls, or one of them; none if a call is a JSON object by itself.
-    id_characters: the length of call ids, if the template requires one. code_tag: begins a call that may be
-    written as code. is_generic: the whole answer is JSON, whatever the model has learned. is_described: the
-    template does not list tools, so that they have to be described in words.
+    head, tail: around the arguments of one call. before, between, after: around all calls of an answer, and
+    between two; between is None if an answer has only one. arguments: None for a JSON object. starts: texts
+    that may begin calls in an answer; none if a call is a JSON object by itself. id_characters: the length of
+    call ids, if the template requires one. code_tag: begins a call that may be written as code. is_generic:
+    the whole answer is JSON, whatever the model was trained on. is_described: the template does not list
+    tools, so that they have to be described in words.
     """
 
     head: str
@@ -79,22 +79,24 @@ class CallFormat:
 
     @property
     def is_object(self) -> bool:
-        """True if a call is one JSON object, with its name and its arguments."""
+        """Whether a call is one JSON object, with its name and its arguments."""
         return self.arguments is None and "{" in self.head
 
     @property
     def around_content(self) -> tuple[str, str]:
-        """The texts around JSON content, if all answers are JSON; else two empty texts."""
+        """The texts before and after JSON content in a format where every answer is JSON; else two empty
+        texts.
+        """
         return ('{"response": ', "}") if self.is_generic else ("", "")
 
     @property
     def json_only(self) -> bool:
-        """True if a JSON object is a call without any mark."""
+        """Whether a JSON object without any marker is a call."""
         return self.is_object and not self.starts and not self.is_generic
 
     @property
     def is_bare(self) -> bool:
-        """True if a call has no mark of its own, but only all of them together."""
+        """Whether a single call has no marker of its own, only all calls together."""
         return self.head.startswith(NAME)
 
     @property
@@ -105,11 +107,11 @@ class CallFormat:
 
     @property
     def name_is_key(self) -> bool:
-        """True if a call's object has one member, called as the tool."""
+        """Whether a call's object has one member, whose key is the tool's name."""
         return self.head.endswith(f'{{"{NAME}": ')
 
     def frame(self, name: str, number: object = 0, call_id: str = "") -> tuple[str, str]:
-        """The text around the arguments of the `number`-th call of an answer, which is of the tool `name`."""
+        """The text around the arguments of the `number`-th call of an answer, a call of the tool `name`."""
         called = call_id or "0" * max(1, self.id_characters)
         places = {NAME: self.written_name(name), ID: called, NUMBER: str(number)}
 
@@ -123,7 +125,7 @@ class CallFormat:
         return json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
 
     def write(self, calls: Sequence[tuple[str, Any]]) -> str:
-        """Calls of tools, by name, with these arguments, as the model writes them."""
+        """The text of calls, given as (name, arguments), as the model writes them."""
         written = []
         for number, (name, arguments) in enumerate(calls):
             head, tail = self.frame(name, number)
@@ -161,7 +163,9 @@ class CallFormat:
         return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
 
     def header_length(self, text: str) -> int:
-        """The length of `text`, after a start, before the arguments; -1 if it does not reach to them."""
+        """The length of the header after a start, up to the arguments, in `text`; -1 if they are
+        not reached.
+        """
         if self.arguments is None:
             return text.find("{")
         if last := re.split(_PLACE, self.head)[-1].strip():

@@ -25,7 +25,7 @@ _MAX_ID_CHARACTERS = 16
 
 
 def calls_rule(calls: CallFormat, request: ConversationFields, writer: GrammarWriter) -> str:
-    """An expression for calls of the tools of a request; raises RequestError."""
+    """An expression for calls of a request's tools; raises RequestError."""
     ways = []
     for tool in request.usable_tools:
         start, _ = calls.frame(tool.function.name, NUMBER, ID)
@@ -46,10 +46,11 @@ def call_grammars(
     special_tokens: Mapping[str, int],
     check_grammar: Callable[[str], None],
 ) -> tuple[CallGrammars | None, list[str]]:
-    """The grammars that apply once an optional call has begun; None: nothing constrains calls.
+    """The grammars that apply once an optional call has begun (None: calls are not constrained), and
+    warnings.
 
-    Also why tools have no grammar of their arguments; for one that is `strict` that is raised, as what
-    `check_grammar` raises.
+    A warning says why a tool has no grammar of its arguments; for a `strict` tool the error of
+    `check_grammar` is raised instead.
     """
     grammars: dict[str, str] = {}
     problems = []

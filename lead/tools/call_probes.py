@@ -1,6 +1,7 @@
-"""Deriving the format of calls from a chat template: calls with known texts are rendered and found again.
+"""Derives the format of calls from a chat template: calls with known texts are rendered, and the texts are
+searched in the result.
 
-The same idea is llama.cpp's `common/chat-diff-analyzer.cpp`, which compares renderings pair by pair.
+llama.cpp's `common/chat-diff-analyzer.cpp` does the same by comparing pairs of renderings.
 """
 
 import json
@@ -48,10 +49,11 @@ class _NotDerivedError(Exception):
 
 
 def derive_call_format(render: Render, unfinished: str = "") -> tuple[CallFormat, bool] | None:
-    """The format, and whether a call's arguments are given to the template as an object, or as JSON text.
+    """The format of calls, and whether the template takes a call's arguments as an object (else as JSON
+    text).
 
-    unfinished: at the end of prompts, but part of the answer. None if the template writes no calls, or in no
-    way that is understood.
+    unfinished: text at the end of prompts that is part of the answer. None if the template writes no calls,
+    or none that can be recognised.
     """
     plain = render([ASKED, ANSWERED], _TOOLS)
     if plain is None or CONTENT not in plain:

@@ -1,7 +1,7 @@
-"""Reading calls of tools while an answer is generated, from where they begin.
+"""Reads tool calls while an answer is generated, from their beginning.
 
-A call is held back until it is whole: text that began like one and is none is content. Waiting for more text
-is bounded, and so is the number of objects that are read again because they are no calls.
+A call is held back until it is complete: text that began like a call and is none is content. Waiting for more
+text is bounded, and so is the number of objects that are read again because they are no calls.
 """
 
 import json
@@ -39,7 +39,7 @@ _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 
 class _Expected(Enum):
-    """What comes next, where that needs no memory of its own."""
+    """The part that comes next, for parts that need no memory of their own."""
 
     OUTSIDE = auto()  # content, which somebody else reads
     BETWEEN = auto()  # between calls, or before the first
@@ -76,7 +76,7 @@ class _Code:
 
 
 class CallReader:
-    """Reads a part of the window that it shares with the parser of the answer."""
+    """Reads calls from the window that it shares with the parser of the answer."""
 
     def __init__(self, calls: CallFormat, config: ParserConfig, window: Window) -> None:
         self._format = calls
@@ -94,27 +94,29 @@ class CallReader:
 
     @property
     def active(self) -> bool:
-        """True if this reader has to read the text that comes next."""
+        """Whether this reader has to read the text that comes next."""
         return self._state is not _Expected.OUTSIDE
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The texts with which calls begin."""
+        """The texts that may begin a call."""
         if self._n_rejected_objects >= _MAX_REJECTED_OBJECTS:
             return ()
         return (*self._format.starts, *filter(None, [self._format.code_tag]))
 
     @property
     def begins_with_object(self) -> bool:
-        """True if an answer that begins with a JSON object may be a call."""
+        """Whether an answer that begins with a JSON object may be a call."""
         return self._format.json_only
 
     def begin_answer(self) -> None:
-        """An answer begins, or goes on after reasoning."""
+        """Reset at the beginning of an answer, or after its reasoning."""
         self._state = _Expected.GENERIC if self._format.is_generic else _Expected.OUTSIDE
 
     def begin(self, marker: str, space: str = "") -> None:
-        """Read on after `marker`, which follows white space; without one, a JSON object follows."""
+        """Start reading a call after `marker`, which follows white space `space`; without a marker, a JSON
+        object follows.
+        """
         if not marker:
             self._begin_object()
         elif marker == self._format.code_tag:
@@ -124,7 +126,7 @@ class CallReader:
             self._state = _Expected.BETWEEN
 
     def read(self) -> list[Delta] | None:
-        """Read some of the text; None if more text is needed for that."""
+        """Read some of the text; None if more text is needed."""
         match self._state:
             case _JsonCall() as call:
                 return self._read_json(call)
@@ -139,7 +141,7 @@ class CallReader:
         return self._read_between_calls()
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """The remaining parts when all has been read; a call only if it is whole."""
+        """The remaining deltas at the end of the text; those of a call only if it is complete."""
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()
         match self._state:

@@ -1,4 +1,4 @@
-"""Bringing messages with calls of tools, and the tools, into a form that a chat template takes."""
+"""Brings messages with tool calls, and the tools, into a form that a chat template accepts."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ _ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def steps(calls: CallFormat) -> list[Step]:
-    """All steps, those first that change least."""
+    """All steps, those that change least first."""
     return [
         object_arguments,
         text_arguments,
@@ -59,9 +59,9 @@ def _with_calls(
 
 
 def simple_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The tools with no more than the type and the description of each argument.
+    """The tools, reduced to the type and the description of each argument.
 
-    Some templates write schemas as code, and fail on what they do not know.
+    Some templates write schemas as code, and fail on unknown keywords.
     """
     return [{**tool, "function": _simple_function(tool["function"])} for tool in tools]
 
@@ -90,7 +90,7 @@ def _described(schema: object) -> Mapping[str, Any]:
 
 
 def object_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Arguments of calls that are no object become one."""
+    """Turn arguments of calls that are no object into one."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
         arguments = call["function"]["arguments"]
@@ -102,7 +102,7 @@ def object_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def text_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Arguments of calls become JSON text."""
+    """Turn the arguments of calls into JSON text."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
         arguments = call["function"]["arguments"]
@@ -113,7 +113,7 @@ def text_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def nine_character_ids(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Ids of calls become nine letters and digits, as Mistral's templates require."""
+    """Replace ids of calls by nine letters and digits, as Mistral's templates require."""
 
     def short(call_id: object) -> str:
         text = str(call_id or "")
@@ -129,7 +129,7 @@ def nine_character_ids(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def content_before_calls(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Content beside calls becomes a message of its own."""
+    """Move content beside calls to a message of its own."""
     return [part for each in messages for part in _without_content(each)]
 
 
@@ -142,7 +142,7 @@ def _without_content(message: TemplateMessage) -> Iterator[TemplateMessage]:
 
 
 def no_reasoning_beside_calls(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Reasoning beside content and calls is left out."""
+    """Drop reasoning beside content and calls."""
     reasoning = {"reasoning_content", "thinking", "reasoning"}
     return [
         {key: value for key, value in each.items() if key not in reasoning}
@@ -153,7 +153,7 @@ def no_reasoning_beside_calls(messages: TemplateMessages) -> list[TemplateMessag
 
 
 def one_call_each(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Several calls of a message become several messages, each followed by its result."""
+    """Split a message with several calls into several messages, each followed by its result."""
     changed: list[TemplateMessage] = []
     for message in messages:
         if message["role"] == "tool" and _takes(changed, message):
@@ -177,7 +177,7 @@ def _takes(changed: list[TemplateMessage], result: TemplateMessage) -> bool:
 
 
 def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Results that follow no call become messages of the user."""
+    """Turn results that follow no call into user messages."""
     changed: list[TemplateMessage] = []
     for message in messages:
         follows = changed and (changed[-1].get("tool_calls") or changed[-1]["role"] == "tool")
@@ -186,14 +186,16 @@ def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def result_as_text(message: TemplateMessage) -> TemplateMessage:
-    """A message of the user that says what a tool returned."""
+    """A user message that says what a tool returned."""
     named = {name: message[name] for name in ("tool_call_id", "name") if name in message}
     text = json.dumps({"tool_response": {**named, "content": message["content"]}}, ensure_ascii=False)
     return {"role": "user", "content": text}
 
 
 def calls_as_text(calls: CallFormat) -> Step:
-    """Calls become text of the content, as the model writes them, and results messages of the user."""
+    """A step that turns calls into text of the content, as the model writes them, and results into user
+    messages.
+    """
 
     def step(messages: TemplateMessages) -> list[TemplateMessage]:
         changed = []

@@ -1,4 +1,4 @@
-"""Tool calls, as the core asks for them (`lead.chat.calls`)."""
+"""The ring's implementation of tool calls, which the core uses through `lead.chat.calls`."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,9 @@ _MUST_CALL = "and call at least one."
 
 
 def instructions(calls: CallFormat, tools: Tools, *, must_call: bool) -> str:
-    """The tools as text of a system message, for templates that do not list them; else empty."""
+    """A description of the tools as text of a system message, for templates that do not list them; else
+    empty.
+    """
     if not calls.is_described:
         return ""
     listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)

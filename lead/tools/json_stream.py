@@ -1,4 +1,4 @@
-"""Reading JSON while it is generated: where a value ends, and what it says."""
+"""Reads JSON while it is generated: finds the end of a value, and decodes it."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _MEMBER = re.compile(r'[\s,}]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
 
 
 class ValueScanner:
-    """Finds the end of one JSON value without checking what it contains."""
+    """Finds the end of one JSON value, without validating it."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -53,9 +53,10 @@ class ValueScanner:
 
 
 def members(text: str) -> dict[str, str]:
-    """The JSON text of the members of an object, as far as they are there; those of `function` are its own.
+    """The JSON text of an object's members, as far as present; members of `function` count as the object's
+    own.
 
-    What a value contains is not checked.
+    Values are not validated.
     """
     found: dict[str, str] = {}
     at = text.find("{") + 1
@@ -98,9 +99,9 @@ class StringDecoder:
 
 
 def decode(text: str) -> Any:
-    """A JSON value as models write it: strings may contain control characters. Raises ValueError.
+    """Decode JSON as models write it: strings may contain control characters. Raises ValueError.
 
-    Unpaired surrogates, which no answer could contain, become U+FFFD where the value is a string.
+    Unpaired surrogates, which no answer can contain, become U+FFFD if the value is a string.
     """
     try:
         value = json.loads(text, strict=False)
@@ -112,7 +113,9 @@ def decode(text: str) -> Any:
 
 
 class ResponseStream:
-    """The content in the value of a generic answer's "response": a string's characters, or JSON as it is."""
+    """The content in the value of a generic answer's "response": a string's characters, or JSON text
+    unchanged.
+    """
 
     def __init__(self) -> None:
         self._string: StringDecoder | None = None

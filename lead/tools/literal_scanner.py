@@ -1,4 +1,4 @@
-"""Finds the end of a literal, in JSON, in Python, or with quotes of a template's own."""
+"""Finds the end of a literal in JSON, in Python, or with a template's own quotes."""
 
 import re
 
@@ -18,9 +18,9 @@ class LiteralScanner:
         self._at = 0
 
     def end(self, text: str) -> int | None:
-        """The end of the value at the beginning of `text`: before a comma, or a bracket that is not its own.
+        """The end of the value at the beginning of `text`: before a comma, or an unmatched closing bracket.
 
-        None if it goes on after `text`, which may only have grown since the last call.
+        None if it continues after `text`. Between calls `text` may only grow.
         """
         while self._at < len(text):
             if self._closing:

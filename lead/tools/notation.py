@@ -1,4 +1,4 @@
-"""Values as chat templates write them: JSON, Python, or strings between marks of the template's own."""
+"""Values in the notations of chat templates: JSON, Python, or strings between the template's own marks."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def type_name(value: object) -> str:
 
 
 def spellings(value: object, quotes: tuple[str, str]) -> Iterator[str]:
-    """The ways in which templates write `value`; `quotes` are around strings where they are not JSON's."""
+    """The ways in which templates write `value`; `quotes` surround strings that are not in JSON's quotes."""
     for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):
         yield json.dumps(value, ensure_ascii=False, **options)
     yield repr(value)
@@ -58,7 +58,7 @@ def _bare(value: object, quotes: tuple[str, str]) -> str:
 
 
 def read_value(text: str, quotes: tuple[str, str] = ("", "")) -> Any:
-    """The value that all of `text` is, in any of the notations; raises ValueError."""
+    """The value written as `text`, in any of the notations; raises ValueError unless it is all of `text`."""
     reader = _ValueReader(text, quotes if quotes[0].strip("'\"") else ("", ""))
     value = reader.value(0)
     if reader.next():

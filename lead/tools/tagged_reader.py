@@ -1,4 +1,4 @@
-"""Reading the arguments of a call that are written one by one, while they are generated."""
+"""Reads the arguments of a call that are written one by one, while they are generated."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ _MAX_NAME_CHARACTERS = 300
 
 
 class _State(Enum):
-    """What comes next, where that needs no memory of its own."""
+    """The part that comes next, for parts that need no memory of their own."""
 
     BETWEEN = auto()  # before an argument, or the end
     NAME = auto()
@@ -43,7 +43,8 @@ class _Literal:
 class TaggedReader:
     """Reads the text after a call's header, piece by piece.
 
-    types: of the values, by the names of arguments. rest: the text after the arguments; None until then.
+    types: of the values, by the names of arguments. rest: the text after the arguments; None until they have
+    ended.
     """
 
     calls: CallFormat
@@ -61,11 +62,11 @@ class TaggedReader:
 
     @property
     def is_whole(self) -> bool:
-        """True if no argument has been begun and not ended."""
+        """Whether no argument is incomplete."""
         return self._state is _State.BETWEEN
 
     def push(self, text: str, *, complete: bool = False) -> None:
-        """complete: nothing comes after `text`."""
+        """Add `text`. `complete`: nothing follows it."""
         self._text += text
         while self.rest is None and self._step(complete=complete):
             pass
@@ -155,7 +156,7 @@ class TaggedReader:
         return None if not complete and (not after or _is_part(after, followers)) else False
 
     def _without_space(self, text: str, middle: str) -> str:
-        """Without the white space that the template puts around a value."""
+        """The text without the white space that the template puts around a value."""
         close = self._style.close
         start = middle[len(middle.rstrip()) :]
         return text.removeprefix(start).removesuffix(close[: len(close) - len(close.lstrip())])
@@ -187,7 +188,7 @@ class TaggedReader:
 
 
 def tagged_value(text: str, types: Types, quotes: tuple[str, str] = ("", "")) -> Any:
-    """The value that is written as `text`: of one of the types if it can be, else a string."""
+    """The value written as `text`: of one of the types if possible, else a string."""
     if types == STRING and not quotes[0]:
         return text
     try:

@@ -1,4 +1,4 @@
-"""Reads the text of a whole call of a tool."""
+"""Parses the text of a complete tool call."""
 
 import json
 import re
@@ -17,7 +17,7 @@ CALL_KEYS = {*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"}
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """A call as the model wrote it; `arguments` is JSON text, or was to be."""
+    """A call as the model wrote it; `arguments` is JSON text, or was meant to be."""
 
     name: str
     arguments: str = "{}"
@@ -25,9 +25,9 @@ class WrittenCall:
 
 
 def call_in(text: str, *, name_is_key: bool) -> WrittenCall | None:
-    """The call that the JSON object `text` is, or begins to be; None if it has no name (yet).
+    """The call in the JSON object `text`, which may be incomplete; None if it has no name (yet).
 
-    name_is_key: the object has one member, called as the tool.
+    name_is_key: the object has one member, whose key is the tool's name.
     """
     given = members(text)
     if name_is_key:
@@ -51,12 +51,12 @@ def _as_text(value: str) -> str | None:
 
 
 def new_id(n_characters: int) -> str:
-    """Mistral's templates require nine characters; otherwise an id in OpenAI's form."""
+    """A random call id: of `n_characters` for Mistral's templates, otherwise in OpenAI's form."""
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"
 
 
 def escaped(text: str) -> str:
-    """JSON as it is, or with the control characters of its strings escaped, if that makes it JSON."""
+    """`text` with control characters in JSON strings escaped if that makes it valid JSON, else unchanged."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -83,19 +83,22 @@ class HeldCall:
         return marker in self._markers
 
     def add_marker(self, space: str, marker: str) -> None:
-        """A marker and the white space before it. If it turns out to begin no call, both are content."""
+        """Hold a marker and the white space before it. If no call follows, both become content."""
         if not self:
             self._n_content = len(space + marker)
         self._pieces.append(space + marker)
         self._markers.append(marker)
 
     def begin_object(self) -> None:
-        """Begin a JSON object. If that is not a call and had no marker, its brace is content."""
+        """Hold the beginning of a JSON object.
+
+        If that is not a call and had no marker, its brace becomes content.
+        """
         if not self:
             self._n_content = 1
 
     def add_separators(self, text: str) -> None:
-        """Text between markers, or between a marker and the call; ignored if no marker came before."""
+        """Hold text between markers, or between a marker and the call; ignored if no marker came before."""
         if self:
             self._pieces.append(text)
             self.n_separators += len(text)
@@ -104,7 +107,7 @@ class HeldCall:
         self._pieces.append(text)
 
     def release(self) -> None:
-        """Hold nothing: it is a call."""
+        """Drop the held text: it was a call."""
         self._pieces: list[str] = []
         self._markers: list[str] = []
         self._n_content = 0
@@ -112,7 +115,10 @@ class HeldCall:
         """The number of characters between markers, and between a marker and the call."""
 
     def reject(self, rest: str) -> tuple[str, str]:
-        """Hold nothing: it is not a call. Returns what is content, and what, with `rest`, is read again."""
+        """Drop the held text: it was not a call.
+
+        Returns the part that is content, and the part that, with `rest`, is read again.
+        """
         text, n_content = "".join([*self._pieces, rest]), self._n_content
         self.release()
         return text[:n_content], text[n_content:]
@@ -125,7 +131,9 @@ _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
 def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
-    """The tool and arguments of `name.call(key="value")`; other code is for the interpreter tool, if any."""
+    """The tool and arguments of `name.call(key="value")`; other code is a call of the interpreter tool, if
+    there is one.
+    """
     call = _CALL.fullmatch(code)
     if call and call[1] in tools:
         return call[1], {key: _value(text) for key, text in _ARGUMENT.findall(call[2])}

@@ -1,1 +1,1 @@
-"""Translation: what backs of another vocabulary need of the lead."""
+"""Translation: provides the lead's vocabulary to backs that have another one."""

@@ -1,4 +1,4 @@
-"""`GET /v1/speculation/vocabulary`, for backs of another vocabulary."""
+"""The route `GET /v1/speculation/vocabulary`, for backs with another vocabulary."""
 
 from typing import Annotated
 

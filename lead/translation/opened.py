@@ -1,4 +1,4 @@
-"""Offers the model's vocabulary."""
+"""The ring's module for the seam `opened`: offers the model's vocabulary."""
 
 from fastapi import FastAPI
 
@@ -7,5 +7,5 @@ from lead.translation.vocabulary_offer import VocabularyOffer
 
 
 def opened(app: FastAPI, services: Services) -> None:
-    """Make nothing yet: the file is written when the first back asks for it."""
+    """Register the offer; the file is written when the first back requests it."""
     app.state.vocabulary_offer = VocabularyOffer(services.vocabulary.info.path)

@@ -1,4 +1,4 @@
-"""The file that backs of another vocabulary download, made when the first one asks for it."""
+"""The file that backs with another vocabulary download, made when the first one requests it."""
 
 import asyncio
 import gzip
@@ -17,7 +17,9 @@ _N_FILES = 16
 
 
 class OfferedVocabulary(NamedTuple):
-    """A vocabulary in two files, and their digest: models with the same tokens may cut texts otherwise."""
+    """A vocabulary in two files, plain and compressed, and their digest: models with the same tokens may
+    split texts differently.
+    """
 
     digest: str
     plain: Path
@@ -35,7 +37,9 @@ class VocabularyOffer:
         self._made: OfferedVocabulary | None = None
 
     async def files(self) -> OfferedVocabulary:
-        """Made again if somebody has emptied the cache; raises UnavailableError if that fails."""
+        """The files, which are made again if the cache has been emptied; raises UnavailableError if that
+        fails.
+        """
         async with self._making:
             if not (self._made and self._made.plain.exists() and self._made.compressed.exists()):
                 try:

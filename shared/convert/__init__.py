@@ -1,1 +1,1 @@
-"""Models of other formats (llama2.c, GPT-2) become GGUF files, and small models grow."""
+"""Converts models of other formats (llama2.c, GPT-2) to GGUF files, and grows small models."""

@@ -1,4 +1,4 @@
-"""A model of another format as a GGUF file.
+"""Converts a model of another format to a GGUF file.
 
 Knows no format: `llama2c` and `gpt2` say where the weights are.
 """
@@ -21,10 +21,10 @@ ConversionType = Literal["auto", "f32", "f16", "q8_0"]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A source that was recognised, with all headers checked.
+    """A recognised source, with all headers checked.
 
-    kind: what it is, for messages. files: all that it is made of. describe: adds the metadata but the name,
-    the architecture and the types. source_type: how the source stores matrices.
+    kind: the name of its format, for messages. files: all that it consists of. describe: adds the metadata
+    except the name, the architecture and the types. source_type: how the source stores matrices.
     """
 
     path: Path
@@ -50,7 +50,7 @@ class Conversion:
 
 
 class SourceBytes:
-    """Arrays of a file. Offsets must lie within it: check headers before."""
+    """The bytes of a file as arrays. Offsets must be within it: check headers before."""
 
     def __init__(self, path: Path) -> None:
         """Raises ModelLoadError."""
@@ -68,7 +68,7 @@ class SourceBytes:
         return self._bytes[:n].tobytes()
 
     def array(self, at: int, n_values: int, kind: str) -> NDArray[Any]:
-        """`n_values` numbers of a NumPy type that begin at byte `at`."""
+        """`n_values` numbers of the NumPy type `kind` from byte `at` on."""
         dtype = np.dtype(kind)
         end = at + n_values * dtype.itemsize
         assert 0 <= at <= end <= self.n_bytes
@@ -76,7 +76,7 @@ class SourceBytes:
 
 
 def read_small(path: Path, max_bytes: int) -> bytes:
-    """A whole file of at most `max_bytes`; raises ModelLoadError."""
+    """Read a whole file of at most `max_bytes`; raises ModelLoadError."""
     try:
         with path.open("rb") as file:
             data = file.read(max_bytes + 1)

@@ -1,4 +1,4 @@
-"""Models of other formats: recognised, converted once, and kept in the user's cache."""
+"""Recognises models of other formats, converts each once, and keeps the result in the user's cache."""
 
 import hashlib
 import logging
@@ -25,9 +25,9 @@ _ZIP_MAGIC = b"PK\x03\x04"
 
 
 def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
-    """The model at `path`, if it has to be converted; None for a GGUF and for what does not exist.
+    """The conversion for the model at `path`; None for a GGUF file or if nothing is there.
 
-    `tokenizer`: of a llama2.c checkpoint. Raises ModelLoadError for a damaged or unknown one.
+    `tokenizer`: of a llama2.c checkpoint. Raises ModelLoadError for a damaged or unknown file.
     """
     if path.is_dir():
         return gpt2.read_folder(path) if (path / gpt2.CONFIG).is_file() else None
@@ -59,9 +59,9 @@ def pending_conversion(path: Path, tokenizer: Path | None = None) -> Conversion 
 
 
 def cached_path(conversion: Conversion) -> Path:
-    """The path of the converted model, which may be made yet; raises ModelLoadError.
+    """The path of the converted model, whether or not it exists; raises ModelLoadError.
 
-    The folder's name depends on path, size and time of change of all files of the source; the file has the
+    The folder's name depends on path, size and modification time of all files of the source; the file has the
     model's name.
     """
     folder = user_cache_path("llama-duo") / CacheFolder.CONVERTED
@@ -69,9 +69,10 @@ def cached_path(conversion: Conversion) -> Path:
 
 
 def converted(conversion: Conversion) -> Path:
-    """The model in the cache, converted if it is not there or the source has changed; raises ConfigError.
+    """The converted model in the cache; converts it if it is missing or the source has changed.
 
-    With a progress bar. The file appears when it is whole: any number of processes may ask at once.
+    Raises ConfigError. Shows a progress bar. The file appears when it is complete: any number of processes
+    may call this at once.
     """
     path = cached_path(conversion)
     if not path.is_file():

@@ -1,6 +1,6 @@
-"""Writing a GGUF file: first the header with every tensor's place, then the tensors, a chunk at a time.
+"""Writes a GGUF file: first the header with every tensor's place, then the tensors, a chunk at a time.
 
-Memory stays at a few chunks however large the file is, which appears under its name only when it is whole.
+Memory stays at a few chunks however large the file is, which appears under its name only when it is complete.
 """
 
 import os
@@ -45,7 +45,7 @@ _N_CHUNK = 1 << 20
 
 
 class Encoder:
-    """Turns rows into bytes of one quantization."""
+    """Encodes rows in one quantization."""
 
     def __init__(self, quantization: Quantization) -> None:
         self.ggml_type = GGMLQuantizationType[quantization.upper()]
@@ -53,7 +53,7 @@ class Encoder:
         self.block, self._block_bytes = GGML_QUANT_SIZES[self.ggml_type]
 
     def row_bytes(self, width: int) -> int:
-        """Bytes of one row of `width` values, which must fill whole blocks."""
+        """Bytes of one row of `width` values, which must be a multiple of the block size."""
         assert width % self.block == 0
         return width // self.block * self._block_bytes
 
@@ -67,9 +67,9 @@ class Encoder:
 class Weights:
     """A tensor of a model to write.
 
-    dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` has shape
-    (stop - start, width); a vector is one row. `encoded(encoder, start, stop)` has the same rows as that
-    encoder's bytes where they are known, else None. `exact`: never quantized, because llama.cpp needs it so.
+    dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` has shape (stop - start,
+    width); a vector is one row. `encoded(encoder, start, stop)` returns the same rows as that encoder's bytes
+    if they are available, else None. `exact`: never quantized, because llama.cpp needs it so.
     """
 
     name: str
@@ -100,11 +100,11 @@ class StoredTensor:
 
     @property
     def n_padded(self) -> int:
-        """Bytes with the padding after it."""
+        """The number of bytes including the padding after it."""
         return self.n_bytes + len(_padding(self.n_bytes))
 
     def chunks(self) -> Iterator[Bytes]:
-        """All of its bytes, some rows at a time."""
+        """Yield all of its bytes, some rows at a time."""
         weights, step = self.weights, max(1, _N_CHUNK // self.weights.width)
         for start in range(0, weights.n_rows, step):
             stop = min(start + step, weights.n_rows)
@@ -141,9 +141,9 @@ class GgufFile:
         return sum(tensor.n_padded for tensor in self.tensors)
 
     def write(self, destination: Path, progress: Progress | None = None) -> None:
-        """Write it to `destination`; raises ConfigError.
+        """Write the file to `destination`; raises ConfigError.
 
-        Whatever goes wrong, also an exception from `progress`, leaves `destination` as it was.
+        Any failure, also an exception from `progress`, leaves `destination` unchanged.
         """
         try:
             _require_room(destination.parent, self.n_bytes + _HEADER_ROOM)
@@ -203,7 +203,7 @@ class GgufFile:
 
 
 def _padding(n: int) -> bytes:
-    """What follows `n` bytes, so that the next tensor starts where llama.cpp expects it."""
+    """The bytes after `n` bytes that align the next tensor as llama.cpp expects."""
     return bytes(-n % GGUF_DEFAULT_ALIGNMENT)
 
 

@@ -1,4 +1,4 @@
-"""GPT-2 as a Hugging Face folder: config.json, model.safetensors (or shards), vocab.json, merges.txt.
+"""Reads GPT-2 from a Hugging Face folder: config.json, model.safetensors (or shards), vocab.json, merges.txt.
 
 Its linear layers are `Conv1D`, whose matrices are transposed; queries, keys and values are one matrix.
 """
@@ -36,9 +36,9 @@ _TOKENS: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, Annotated[int, Fiel
 
 
 def byte_alphabet() -> list[str]:
-    """The character that stands for each byte (`bytes_to_unicode` of OpenAI's encoder.py).
+    """The character that represents each byte (`bytes_to_unicode` of OpenAI's encoder.py).
 
-    Printable bytes stand for themselves, the others for characters from U+0100 on.
+    Printable bytes represent themselves, the others are characters from U+0100 on.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
@@ -47,7 +47,10 @@ def byte_alphabet() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Gpt2Vocabulary:
-    """tokens: by id; fewer than the model's, if that has unused ones at the end. end: of a text."""
+    """tokens: by id; fewer than the model's if that has unused ones at the end.
+
+    end: the id of the token that ends a text.
+    """
 
     tokens: list[str]
     merges: list[str]
@@ -69,7 +72,7 @@ class Gpt2Vocabulary:
 
 
 def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabulary:
-    """From a folder's vocab.json and merges.txt, for a model of `n_vocab` tokens; raises ModelLoadError.
+    """Read vocab.json and merges.txt of a folder, for a model of `n_vocab` tokens; raises ModelLoadError.
 
     `end`: the id of the end token; None: <|endoftext|>.
     """
@@ -94,7 +97,7 @@ def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabula
 
 
 def read_merges(path: Path, known: dict[str, int]) -> list[str]:
-    """The merges of merges.txt, best first; raises ModelLoadError."""
+    """Read the merges of merges.txt, best first; raises ModelLoadError."""
     try:
         lines = read_small(path, _MAX_BYTES).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -133,7 +136,7 @@ class Gpt2Config(BaseModel):
         return self.n_inner or 4 * self.n_embd
 
     def why_impossible(self) -> str | None:
-        """The reason why llama.cpp's GPT-2 cannot compute it; None if it can."""
+        """The reason why llama.cpp's GPT-2 cannot compute the model; None if it can."""
         if self.n_embd % self.n_head:
             return f"its width {self.n_embd} is not a multiple of its {self.n_head} heads"
         if self.activation_function not in _GELU:
@@ -159,7 +162,7 @@ class _Mapping:
 
 
 def read_folder(folder: Path) -> Conversion:
-    """The model in `folder`; raises ModelLoadError."""
+    """The conversion for the model in `folder`; raises ModelLoadError."""
     config = read_config(folder / CONFIG)
     if reason := config.why_impossible():
         raise ModelLoadError(f"{folder} cannot be converted: {reason}")
@@ -200,7 +203,7 @@ class _ModelKind(BaseModel):
 
 
 def _outside(config: Gpt2Config) -> Iterator[_Mapping]:
-    """What is not in a layer."""
+    """The tensors that are not in a layer."""
     width = config.n_embd
     yield _Mapping("wte.weight", "token_embd.weight", (config.vocab_size, width))
     yield _Mapping("wpe.weight", "position_embd.weight", (config.n_positions, width), exact=True)
@@ -244,7 +247,7 @@ def _weights(folder: Path, files: dict[str, SafetensorsFile], mapping: _Mapping)
 
 
 def _origin(mapping: _Mapping, files: dict[str, Any]) -> str:
-    """With the prefix that transformers writes, and OpenAI's own files lack."""
+    """The name with the prefix that transformers writes, and OpenAI's own files lack."""
     return name if (name := f"transformer.{mapping.origin}") in files else mapping.origin
 
 

@@ -75,11 +75,11 @@ def grow(
     quantization: Quantization,
     progress: Progress | None = None,
 ) -> None:
-    """Write a model of `shape` that computes what `source` computes, up to the rounding of `quantization`.
+    """Write a model of `shape` that computes the same as `source`, up to the rounding of `quantization`.
 
-    Raises ConfigError, with a sentence naming what to change, for a source that is not a plain llama model,
-    a shape that it cannot grow to, and a folder without room. Whatever goes wrong, also an exception from
-    `progress`, leaves `destination` as it was.
+    Raises ConfigError, with a sentence naming what to change, if the source is not a plain llama model or
+    cannot grow to the shape, or the folder has no room. Any failure, also an exception from `progress`,
+    leaves `destination` unchanged.
     """
     model = _GrowthSource(source)
     _check_shape(model, shape, Encoder(quantization).block)
@@ -179,7 +179,7 @@ def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
 
 
 def _outside(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
-    """What is not in a layer. `output` is absent where it is tied to the embedding."""
+    """The tensors that are not in a layer. `output` is absent if it is tied to the embedding."""
     for name in ("token_embd.weight", "output.weight"):
         if name != "output.weight" or name in source.tensors:
             yield _matrix(source, name, source.dimensions(name)[0], shape.width, name, noise=False)

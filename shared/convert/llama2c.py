@@ -53,7 +53,7 @@ class Llama2cHeader:
 
     @classmethod
     def read(cls, head: bytes) -> "Llama2cHeader":
-        """From the first 256 bytes of a file (version 0: 28). Raises ValueError with the reason."""
+        """Parse the first 256 bytes of a file (version 0: 28). Raises ValueError with the reason."""
         if not head.startswith(MAGIC):
             return cls._checked(0, head[: _SHAPE.size], group_size=0)
         if len(head) < _HEADER_BYTES:
@@ -95,7 +95,9 @@ class Llama2cHeader:
         return self.width // self.n_heads
 
     def places(self) -> Iterator["TensorPlace"]:
-        """All tensors, and unused parts, in the order of the file; raises ValueError."""
+        """Yield the place of each tensor, and of unused parts, in the order of the file; raises
+        ValueError.
+        """
         at = _HEADER_BYTES if self.version else _SHAPE.size
         for name, *dimensions in self._order():
             n_values = math.prod(dimensions)
@@ -149,7 +151,7 @@ class Llama2cHeader:
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """The place of a tensor in a checkpoint; `at` in bytes. name: empty for what is not a tensor."""
+    """The place of a tensor in a checkpoint; `at`: offset in bytes. name: empty for an unused part."""
 
     name: str
     dimensions: tuple[int, ...]
@@ -191,7 +193,10 @@ class TensorPlace:
 
 
 def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
-    """The checkpoint at `path`, with a tokenizer.bin (default: in its folder). Raises ModelLoadError."""
+    """The conversion for the checkpoint at `path`, with a tokenizer.bin (default: in its folder).
+
+    Raises ModelLoadError.
+    """
     data = SourceBytes(path)
     try:
         checkpoint = Llama2cHeader.read(data.head(_HEADER_BYTES))

@@ -1,4 +1,4 @@
-"""Files in the safetensors format (github.com/huggingface/safetensors).
+"""Reads files in the safetensors format (github.com/huggingface/safetensors).
 
 uint64   size of the header
 JSON     {name: {"dtype": …, "shape": […], "data_offsets": [begin, end]}}, offsets from the header's end
@@ -97,7 +97,7 @@ class SafetensorsFolder:
 
     @property
     def paths(self) -> list[Path]:
-        """All files, the index among them."""
+        """All files, including the index."""
         return [*self._index, *(file.path for file in self._files)]
 
     @cached_property
@@ -144,7 +144,7 @@ def _check_place(name: str, entry: TensorEntry, n_bytes: int) -> None:
 
 
 def is_known_type(entry: TensorEntry) -> bool:
-    """True if `SafetensorsFile.rows` can read this type."""
+    """Whether `SafetensorsFile.rows` can read this type."""
     return entry.dtype in _TYPES
 
 

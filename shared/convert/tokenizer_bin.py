@@ -1,9 +1,9 @@
-"""llama2.c's tokenizer.bin: the pieces of a SentencePiece model, with their scores.
+"""Reads llama2.c's tokenizer.bin: the pieces of a SentencePiece model, with their scores.
 
     int32   length of the longest piece
     then for each token: f32 score, int32 length, the piece in UTF-8
 
-Spaces are spaces there, and begin and end of a text are written in lines of their own.
+Blanks are stored as blanks; the tokens for the begin and end of a text stand between line breaks.
 """
 
 import math
@@ -27,16 +27,16 @@ _SPACE = "\u2581"
 
 @dataclass(frozen=True, slots=True)
 class TokenizerBin:
-    """Pieces as GGUF has them, and the score of each."""
+    """Pieces in GGUF's notation, and the score of each."""
 
     pieces: list[str]
     scores: list[float]
 
     def describe(self, writer: GGUFWriter) -> None:
-        """Add the vocabulary to a GGUF.
+        """Add the vocabulary to a GGUF file.
 
-        llama2.c's models were trained on texts that begin with BOS and have no EOS: the next BOS ends a
-        text (`run.c`, `generate`). So both are end tokens.
+        llama2.c's models were trained on texts that begin with BOS and have no EOS: the next BOS ends a text
+        (`run.c`, `generate`). Therefore both are end tokens.
         """
         writer.add_tokenizer_model("llama")
         writer.add_token_list(self.pieces)
@@ -51,7 +51,7 @@ class TokenizerBin:
 
 
 def read_tokenizer(path: Path, n_vocab: int) -> TokenizerBin:
-    """A tokenizer of `n_vocab` tokens; raises ModelLoadError."""
+    """Read a tokenizer of `n_vocab` tokens; raises ModelLoadError."""
     data = read_small(path, _MAX_BYTES)
     try:
         return _parse(data, n_vocab)

@@ -1,4 +1,4 @@
-"""What `doctor` reports: findings of three severities, and an exit status."""
+"""The report of `doctor`: findings of three severities, and an exit status."""
 
 import enum
 import sys
@@ -21,9 +21,9 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One or two sentences: what is the case and, for hints and problems, what to change.
+    """One or two sentences: the observation and, for hints and problems, what to change.
 
-    They may quote a peer; shown, they are one line.
+    They may quote a peer; displayed, they are one line.
     """
 
     severity: Severity

@@ -1,4 +1,4 @@
-"""What `--version` says beside the version: libraries, the CPU's kernels and the devices."""
+"""The output of `--version` beside the version: libraries, the CPU's kernels and the devices."""
 
 import importlib.metadata
 import platform
@@ -10,7 +10,7 @@ _LIBRARIES = ("llama-cpp-python", "llguidance", "numpy", "pydantic", "uvicorn", 
 
 
 def installation() -> Iterator[str]:
-    """Lines. What is broken is said, because then a report needs it most."""
+    """Yield the lines. Broken parts are reported as such, because bug reports need them most."""
     yield f"Python {platform.python_version()}, {platform.platform()}"
     yield ", ".join(filter(None, map(_version, _LIBRARIES)))
     try:

@@ -1,4 +1,4 @@
-"""Asking a lead for its state over HTTP; each way in which that fails becomes a finding."""
+"""Asks a lead for its state over HTTP; each way in which that fails is a finding."""
 
 import socket
 import ssl
@@ -26,7 +26,7 @@ class _Record(BaseModel):
 
 
 class LeadInfo(_Record):
-    """The lead itself; `cores` are those it may run on, `n_threads` are its engine's."""
+    """The lead itself. `cores`: those it may run on; `n_threads`: of its engine."""
 
     version: str | None = None
     protocol: int | None = None
@@ -37,7 +37,7 @@ class LeadInfo(_Record):
 
 
 class BackReport(_Record):
-    """A connected back and what came of its drafts."""
+    """A connected back and the outcomes of its drafts."""
 
     name: str
     model: str = ""
@@ -52,7 +52,7 @@ class BackReport(_Record):
 
 
 class SourceReport(_Record):
-    """A source of drafts as the planner knows it, `ngram` among them. `token_ms` is None until measured."""
+    """A source of drafts in the planner's report, `ngram` among them. `token_ms`: None until measured."""
 
     n_scored: NonNegative = 0
     n_right: NonNegative = 0
@@ -83,7 +83,7 @@ class PlannerReport(_Record):
 
 
 class LeadReport(_Record):
-    """`planner` is None while the engine is busy or started again."""
+    """`planner`: None while the engine is busy or is being restarted."""
 
     lead: LeadInfo = LeadInfo()
     backs: tuple[BackReport, ...] = ()
@@ -96,7 +96,7 @@ _N_ASKED = 5
 
 
 class LeadProbe:
-    """One lead; a context manager. `run` sets `report` if the lead returned one."""
+    """Examines one lead; a context manager. `run` sets `report` if the lead returned one."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class LeadProbe:
         self._client.close()
 
     def run(self) -> Iterator[Finding]:
-        """Whether it can be reached, is ready and accepts the key; sets `report`."""
+        """Yield findings on whether the lead can be reached, is ready and accepts the key; sets `report`."""
         try:
             times = list(self._ask_health())
             answer = self._client.get("/v1/speculation")
@@ -176,7 +176,7 @@ class LeadProbe:
 
 
 def is_own_address(url: str) -> bool:
-    """Whether the host of `url` is this machine; False for names that are not known."""
+    """Whether the host of `url` is this machine; False for unknown names."""
     host = urlsplit(url).hostname or ""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-"""`--check`: what a program would run, and whether this machine can. Starts and downloads nothing."""
+"""`--check`: what a program would run, and whether this machine can run it. Starts and downloads nothing."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +50,7 @@ class PreflightReport:
 def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabulary | None]:
     """The vocabulary of a model, also from the hub's cache; None without a model, or with a problem added.
 
-    Its file, `info.path`, exists until the end.
+    Its file, `info.path`, exists until the context ends.
     """
     with ExitStack() as stack:
         try:
@@ -66,7 +66,7 @@ def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabul
 
 @dataclass(frozen=True, slots=True)
 class LocatedModel:
-    """A model that can be loaded, and a text that says where it is."""
+    """A model that can be loaded, and a text on where it is."""
 
     text: str
     vocabulary: Vocabulary
@@ -74,9 +74,10 @@ class LocatedModel:
 
 @contextmanager
 def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
-    """The vocabulary of a model, which is neither converted nor downloaded; raises ConfigError.
+    """Load the vocabulary of a model, without converting or downloading it; raises ConfigError.
 
-    The file of a model that is yet to be converted has zeros for weights, and is removed at the end.
+    For a model that would be converted, a temporary file with zeros as weights is written; it exists until
+    the context ends.
     """
     source = source.model_copy(update={"offline": True})
     if conversion := source.pending_conversion():
@@ -101,7 +102,7 @@ def describe(info: ModelInfo) -> str:
 
 
 def quantization(info: ModelInfo) -> str:
-    """How most weights are stored, as in Q4_K_M."""
+    """The type of most weights, such as Q4_K_M."""
     names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in gguf.LlamaFileType}
     return names.get(-1 if info.file_type is None else info.file_type, "of an unknown type")
 
@@ -112,10 +113,10 @@ def check_memory(
     taken: Mapping[str, int],
     who_takes: str = "draft model",
 ) -> MemoryPlan | None:
-    """Say where a model goes, and compare that with the free memory.
+    """Report where a model would be placed, and compare its size with the free memory.
 
-    taken: bytes that others will take, by place; who_takes: who these are. What RPC workers have is not
-    known. None if the model cannot be loaded, with a problem added.
+    taken: bytes that others will use, by place; who_takes: their name. The memory of RPC workers is unknown.
+    None if the model cannot be loaded, with a problem added.
     """
     try:
         plan = make_plan()
@@ -147,12 +148,12 @@ def check_memory(
 
 
 def layers_text(n_gpu_layers: int) -> str:
-    """As --n-gpu-layers asks for them."""
+    """A phrase for a value of --n-gpu-layers."""
     return "all layers" if n_gpu_layers < 0 else count(n_gpu_layers, "layer")
 
 
 def list_devices() -> str:
-    """As llama-server shows them."""
+    """The list of devices, formatted as in llama-server."""
     try:
         found = devices.all_devices()
     except ModelLoadError as error:
@@ -200,7 +201,9 @@ def _host_places(placement: Placement) -> list[str]:
 
 
 def check_cores(report: PreflightReport, chosen: str | None, count_threads: Callable[[], int]) -> None:
-    """Pins this process as the program would, because the number of threads depends on it."""
+    """Pin this process as the program would, because the number of threads depends on it, and report cores
+    and threads.
+    """
     try:
         if chosen:
             cpus.pin(cpus.parse_cpus(chosen))

@@ -1,4 +1,5 @@
-"""Whether drafts from other machines will pay, by the steps of the target: decided and worded here for all.
+"""Predicts whether drafts from other machines pay, by the duration of the target's steps, with the sentences
+for it.
 
 Gains are simulated with published T(n) for draft models of which half to four fifths of the tokens are right
 (`lead plan --device`, `bench simulate --devices`); real pairs and networks differ.
@@ -17,7 +18,7 @@ _RAM_BYTES = 4 << 30
 
 
 class Prospect(enum.Enum):
-    """What is to be expected; the values are sentences, which need no more context."""
+    """What to expect of drafts; the values are sentences that need no more context."""
 
     SHORT = (
         "Steps are shorter than 10 ms, too short for drafts from another machine, which give 1.0 to 1.4 "
@@ -55,9 +56,9 @@ SECOND_BACK = (
 
 
 def best_gain(step_s: Mapping[int, float], acceptance: float = TYPICAL_ACCEPTANCE) -> tuple[float, int]:
-    """(gain, n) of steps of n tokens over those of one: drafts are there in time, and right with this chance.
+    """(gain, n): the highest speed-up by steps of n tokens over steps of one, if drafts are there in time.
 
-    step_s: T(n) in any unit, for n = 1 and others.
+    step_s: T(n) in any unit, for n = 1 and others. acceptance: the probability that a draft token is right.
     """
     tokens = {n: sum(acceptance**i for i in range(n)) for n in step_s if n > 1}
     gains = {n: expected * step_s[1] / step_s[n] for n, expected in tokens.items()}
@@ -66,7 +67,7 @@ def best_gain(step_s: Mapping[int, float], acceptance: float = TYPICAL_ACCEPTANC
 
 
 def prospect(step_s: Mapping[int, float]) -> Prospect:
-    """By T(n) in seconds; UNKNOWN without T(1) and T of a wider step."""
+    """The prospect for T(n) in seconds; UNKNOWN without T(1) and T(n) of a larger step."""
     if 1 not in step_s or len(step_s) == 1:
         return Prospect.UNKNOWN
     if best_gain(step_s)[0] < _MIN_GAIN:
@@ -77,7 +78,10 @@ def prospect(step_s: Mapping[int, float]) -> Prospect:
 
 
 def prospect_of_weights(ram_bytes: int, *, is_mixture: bool, has_metal_k_quants: bool) -> Prospect:
-    """Before anything was measured. ram_bytes: weights that the CPU multiplies with for each token."""
+    """The prospect before anything was measured.
+
+    ram_bytes: weights that the CPU multiplies with for each token.
+    """
     if is_mixture or has_metal_k_quants:
         return Prospect.STEEP
     return Prospect.LONG if ram_bytes >= _RAM_BYTES else Prospect.UNKNOWN

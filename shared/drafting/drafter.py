@@ -1,11 +1,11 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
 Calls in, values out: knows no network, no threads and no clock. `handle` takes the lead's messages; each
-`step` is one decode over all sequences with something to do; `take_due` are the drafts to send after it.
+`step` is one decode over all sequences with something to do; `take_due` returns the drafts to send after it.
 
-A step decodes a token of so many of the likeliest paths, main ones and branches, as make the most of its
-time: the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply that is the main
-path until it is long or doubtful; where it is flat, many branches at once.
+A step decodes one token of each of the likeliest paths (main paths and branches). The number of paths
+maximises the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply, only the main
+path is decoded until it is long or doubtful; where it is flat, many branches at once.
 """
 
 import logging
@@ -83,7 +83,7 @@ class Drafter:
 
     @property
     def idle(self) -> bool:
-        """True if there is nothing to do until the next message of the lead."""
+        """Whether there is nothing to do until the next message of the lead."""
         return not any(self._has_work(state) for state in self.sequences.values())
 
     @property
@@ -100,8 +100,8 @@ class Drafter:
     ) -> tuple[int, int]:
         """Apply a message of the lead whose sequences are `group`; returns what `SequenceState.commit` does.
 
-        A message that cannot be drafted for, or belongs to another lead, is ignored: its text stays the same.
-        times: when it arrived and when it is handled, in seconds, for what a draft says of its way.
+        A message that cannot be drafted for, or belongs to another lead, is ignored. times: when it arrived
+        and when it is handled, in seconds, which the next draft reports.
         """
         match message:
             case Open():
@@ -118,9 +118,9 @@ class Drafter:
         return 0, 0
 
     def reset(self, group: int = 0) -> None:
-        """Drop the sequences of a group: the connection to its lead is lost.
+        """Drop the sequences of a group, after the connection to its lead is lost.
 
-        The caches stay, for when the same texts come back.
+        Their caches stay, in case the same texts come back.
         """
         for state in [state for state in self.sequences.values() if state.group == group]:
             self._close(state)
@@ -129,14 +129,14 @@ class Drafter:
     def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
         """Decode once; returns the sequences whose drafts have grown, once for each new token.
 
-        only: of these sequences; None: of all. n_max: tokens in the batch, at least one for each of them;
-        None: as many as it holds.
+        only: decode these sequences; None: all. n_max: the maximal number of tokens in the batch, at least
+        one for each of them; None: as many as it can hold.
         """
         grown = self.begin(only, n_max)
         return grown + self.finish()
 
     def begin(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
-        """The first part of `step`: choose what to decode."""
+        """The first part of `step`: choose the tokens to decode."""
         if self._interrupt:
             self._interrupt.clear()
         self._budget.set(0.0)
@@ -151,7 +151,7 @@ class Drafter:
         return grown
 
     def finish(self) -> list[SequenceState]:
-        """The second part of `step`: decode it."""
+        """The second part of `step`: decode them."""
         work, spans = self._under_way
         self._budget.set(_GRAMMAR_SECONDS)
         try:
@@ -160,9 +160,9 @@ class Drafter:
             self._under_way = (), []
 
     def interrupt(self, message: DrafterMessage, group: int = 0) -> bool:
-        """Stop a decode under way that will be of no use once `message` is handled; whether that was done.
+        """Stop the current decode if it becomes useless by `message`; returns whether it was stopped.
 
-        For any thread. Called too late it stops nothing, or a decode that will be begun again.
+        May be called in any thread. A late call stops nothing, or a decode that will be repeated.
         """
         if self._interrupt is None or not self._makes_useless(message, group):
             return False
@@ -187,8 +187,8 @@ class Drafter:
     def take_due(self, now: float, *, at_once: bool = False) -> list[tuple[int, Draft]]:
         """The drafts to send at `now` (seconds), each with the group of its sequence.
 
-        Those for which it is time. All that have grown since they were sent last, if none grows any further,
-        or `at_once`: the lead has said something, and is about to choose what it verifies.
+        A draft is due at its time. All drafts that have grown since they were last sent are due if none grows
+        any further, or `at_once`: the lead has sent a message, and is about to choose what it verifies.
         """
         at_once = at_once or self.idle
         due = [state for state in self.sequences.values() if at_once or state.is_due(now)]
@@ -340,7 +340,7 @@ class Drafter:
 
     @property
     def _min_probability(self) -> float:
-        """Of a branch's next token."""
+        """The minimal probability of a branch's next token."""
         n = 1 + self._options.n_branches
         return _MIN_BRANCH_PROBABILITY * min(1.0, self._cost.seconds(n) / (n * self._cost.seconds(1)))
 

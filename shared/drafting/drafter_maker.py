@@ -1,4 +1,4 @@
-"""Makes drafters of a model: for texts in its own vocabulary, or with a ring's help in another one.
+"""Makes drafters of a model: for texts in the model's own vocabulary, or with a ring's help in another one.
 
 A ring plugs in at the seam `other_vocabulary`, a module with a function `translating_maker`.
 """
@@ -38,7 +38,7 @@ class DrafterMaker:
         n_ahead: int,
         n_branches: int = 0,
     ) -> Drafter:
-        """A drafter for `n_slots` sequences at the same time; the model's slots must be empty."""
+        """Make a drafter for `n_slots` concurrent sequences; the model's slots must be empty."""
         model = self.model
         options = DrafterOptions.for_cache(
             model.n_ctx,
@@ -60,9 +60,9 @@ class DrafterMaker:
 def drafter_maker(
     model: Model, vocabulary: Vocabulary, rings: Iterable[str], log: logging.Logger
 ) -> DrafterMaker:
-    """A maker of drafters for texts in `vocabulary`; takes seconds if that is not the model's own.
+    """Make a maker of drafters for texts in `vocabulary`; takes seconds if that is not the model's own.
 
-    rings: those of the program. Raises ModelLoadError if none of them translates where that is needed.
+    rings: those of the program. Raises ModelLoadError if translation is needed and no ring provides it.
     """
     if vocabulary.identify().fingerprint == model.vocabulary.identify().fingerprint:
         return DrafterMaker(model, vocabulary)
@@ -76,6 +76,8 @@ def drafter_maker(
 
 
 def max_ahead(model: Model, n_wanted: int) -> int:
-    """Tokens that a model can draft ahead: each draft token of a recurrent model needs a kept state."""
+    """How many tokens ahead a model can draft: a recurrent model needs a stored state for each
+    draft token.
+    """
     traits = model.traits
     return n_wanted if traits.can_trim else min(n_wanted, traits.n_step_checkpoints - N_FURTHER_STATES)

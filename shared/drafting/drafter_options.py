@@ -18,12 +18,12 @@ _BRANCH_TOKENS = 6
 
 @dataclass(frozen=True, slots=True)
 class DrafterOptions:
-    """`n_window` is the largest number of tokens of one sequence that the model sees at once.
+    """`n_window`: the maximal number of tokens of one sequence that the model sees at once.
 
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
-    up to `n_branches` side branches of at most `n_branch_tokens` tokens. Texts of ended sequences are kept
-    in `prompt_cache`. The model needs `n_model_slots` slots in its cache.
+    up to `n_branches` side branches of at most `n_branch_tokens` tokens. Texts of ended sequences are kept in
+    `prompt_cache`. The model needs `n_model_slots` slots in its cache.
     """
 
     n_slots: int
@@ -66,5 +66,5 @@ class DrafterOptions:
 
     @property
     def n_per_step(self) -> int:
-        """About the number of draft tokens that the lead verifies in one step."""
+        """The approximate number of draft tokens that the lead verifies in one step."""
         return max(1, self.n_ahead // 2)

@@ -1,4 +1,6 @@
-"""Interfaces of what a drafter uses: a model, samplers, and perhaps a look ahead in another vocabulary."""
+"""Interfaces to the parts that a drafter uses: a model, samplers, and optionally a look-ahead in another
+vocabulary.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -14,7 +16,7 @@ from shared.sampling.sampler import Sampler
 
 
 class DraftModel(SlotMemory, Protocol):
-    """The seam to the model (`shared.llama.model.Model`)."""
+    """The interface to the draft model (`shared.llama.model.Model`)."""
 
     n_batch: int
     n_vocab: int
@@ -28,17 +30,17 @@ class DraftModel(SlotMemory, Protocol):
 
 
 class Interrupt(Protocol):
-    """The seam to what stops `DraftModel.decode` (`shared.llama.abort_callback`)."""
+    """Stops `DraftModel.decode` from another thread (`shared.llama.abort_callback`)."""
 
     def set(self) -> None:
-        """Stop the decode under way, which another thread has called."""
+        """Stop the current decode, which runs in another thread."""
 
     def clear(self) -> None:
-        """The next decode is not stopped."""
+        """Do not stop the next decode."""
 
 
 class MakeSampler(Protocol):
-    """The seam to llama.cpp's filters and grammars (`shared.sampling.factory.drafting_sampler`)."""
+    """Makes samplers with llama.cpp's filters and grammars (`shared.sampling.factory.drafting_sampler`)."""
 
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
@@ -47,7 +49,7 @@ class MakeSampler(Protocol):
 
 
 class LookAhead(Protocol):
-    """The seam to a model of another vocabulary (`shared.translation.translating_model`)."""
+    """The interface to a model with another vocabulary (`shared.translation.translating_model`)."""
 
     def __call__(self, choices: Mapping[int, int], /) -> dict[int, NDArray[np.float32]]:
         """Better logits of some slots, now that these tokens (slot → token) would be chosen; at last none."""

@@ -39,9 +39,10 @@ class DraftPath:
 
     ranked: for each position the draft token and its runners-up, likeliest first.
 
-    A branch that may begin is a path of one token, without cache and sampler. In others the last token has
-    been sampled but not decoded; `cache` holds those of the others that were decoded. But while a grammar is
-    being followed, everything has been decoded, and `unranked` are the logits after it.
+    A branch that has not begun is a path of one token, without cache and sampler. In a path that has begun,
+    the last token has been sampled but not decoded, and `cache` holds those of the others that were decoded.
+    Exception: while a grammar's choice is awaited, everything has been decoded, and `unranked` are the logits
+    after it.
     """
 
     start: int
@@ -51,13 +52,13 @@ class DraftPath:
     unranked: NDArray[np.float32] | None = None
 
     def begin(self, cache: SlotCache, sampler: Sampler) -> Self:
-        """From now on it may be decoded."""
+        """Give the path a slot and a sampler, so that it can be decoded; returns the path."""
         self.cache, self.sampler = cache, sampler
         return self
 
     @property
     def key(self) -> tuple[int, int]:
-        """The start and first token of a branch, which no other branch has."""
+        """The start and first token of a branch, which are unique among branches."""
         return self.start, self.ranked[0][0].token
 
     @property
@@ -74,7 +75,7 @@ class DraftPath:
 
     @property
     def confidence(self) -> float:
-        """The product of the tokens' confidences: the chance that all are right if their prefix is."""
+        """The product of the tokens' confidences: the probability that all are right if their prefix is."""
         return math.prod(choices[0].confidence for choices in self.ranked)
 
     def n_matching(self, tokens: Sequence[int]) -> int:
@@ -87,12 +88,12 @@ class DraftPath:
         return n
 
     def drop_before(self, start: int) -> None:
-        """Remove the tokens at positions before `start`: they are committed now."""
+        """Remove the tokens at positions before `start`, which are committed now."""
         del self.ranked[: start - self.start]
         self.start = start
 
     def append(self, choices: Sequence[RankedToken]) -> None:
-        """Add the first of `choices`; the others, in descending order, are its runners-up."""
+        """Append the first of `choices`; the others, in descending order, are its runners-up."""
         self.unranked = None
         self.ranked.append(choices)
         self.sampler.accept(choices[0].token)
@@ -100,20 +101,20 @@ class DraftPath:
 
 @dataclass(slots=True)
 class SequenceState:
-    """The cache of each path holds a window of the path and of the tokens before it.
+    """The state of one sequence. Each path's cache holds a window of the path and of the tokens before it.
 
-    committed + main path        [0 ......................... main.end)
-    the model's window           [window_start ...... up to n_window tokens)
-    in the main path's cache     [window_start .. window_start + len(cache))
-    main path                    [len(committed) .... main.end)
-    a branch                          [start .... end)    instead of the main path's tokens there
+        committed + main path        [0 ......................... main.end)
+        the model's window           [window_start ...... up to n_window tokens)
+        in the main path's cache     [window_start .. window_start + len(cache))
+        main path                    [len(committed) .... main.end)
+        a branch                          [start .... end)    instead of the main path's tokens there
 
-    `part`: of the side branches, as the lead divides them among backs; None: all. `options`: as the lead has
-    tuned them; `group`: the same for all sequences of a lead. `release` takes back the slots of paths that
-    are dropped. `branches`: by their keys. `grown_from`: the length of the main path when the draft began to
-    grow after it was sent last; None: it has not grown. `sent_at`: when `take_draft` was called last, in
-    seconds. `corrected`: when the message that rejected the last draft arrived, and when it was handled,
-    until the next draft is sent.
+    `part`: of the side branches, as the lead divides them among backs; None: all. `options`: as tuned by the
+    lead; `group`: the same for all sequences of a lead. `release` takes back the slots of dropped paths.
+    `branches`: by their keys. `grown_from`: the length of the main path when the draft began to grow after it
+    was last sent; None: it has not grown. `sent_at`: the time of the last `take_draft`, in seconds.
+    `corrected`: when the message that rejected the last draft arrived, and when it was handled; kept until
+    the next draft is sent.
     """
 
     id: str
@@ -141,12 +142,12 @@ class SequenceState:
 
     @property
     def unranked(self) -> Iterator[DraftPath]:
-        """The paths that wait for their grammar."""
+        """Yield the paths that wait for their grammar."""
         return (path for path in self.paths if path.unranked is not None)
 
     @property
     def is_complete(self) -> bool:
-        """True if the main path has all the tokens that it gets before others are committed."""
+        """Whether the main path has all the tokens that it may get before others are committed."""
         main = self.main
         if len(main.ranked) >= self.options.n_ahead:
             return True
@@ -156,7 +157,7 @@ class SequenceState:
 
     @property
     def can_extend(self) -> bool:
-        """True if the main path may get another token."""
+        """Whether the main path may get another token."""
         return self.main.unranked is None and self.main.end > 0 and not self.is_complete
 
     def append(self, path: DraftPath, choices: Sequence[RankedToken]) -> None:
@@ -170,7 +171,7 @@ class SequenceState:
 
     @property
     def n_pending_after_move(self) -> int:
-        """The `n_pending` of the main path after `move_window`."""
+        """The value that `n_pending` of the main path will have after `move_window`."""
         if self._fits_window:
             return self.n_pending(self.main)
         return min(self.main.end, self._n_kept)
@@ -183,7 +184,7 @@ class SequenceState:
         return [*self.committed[start : start + n], *path.tokens][:n]
 
     def can_follow(self, path: DraftPath, tokens: Sequence[int]) -> bool:
-        """True if a path of the draft agrees with these tokens, which follow the committed ones."""
+        """Whether a path of the draft agrees with these tokens, which follow the committed ones."""
         drafted = [*self.main.tokens[: path.start - self.main.start], *path.tokens]
         return all(mine == theirs for mine, theirs in zip(drafted, tokens, strict=False))
 
@@ -191,7 +192,7 @@ class SequenceState:
         """Add committed `tokens` and keep the part of the draft that agrees.
 
         If the tokens follow a branch, it becomes the main path, with all that has been decoded of it. Returns
-        how many tokens of the main path were right, and how many (0 or 1) have another token in their place.
+        the number of right tokens of the main path, and the number (0 or 1) of wrong ones.
         """
         n_right = n_matching = self.main.n_matching(tokens)
         n_wrong = int(n_right < min(len(tokens), len(self.main.ranked)))
@@ -217,7 +218,7 @@ class SequenceState:
         return n_right, n_wrong
 
     def restore_cache(self) -> None:
-        """Reuse more of the slot's previous contents: a long prompt arrives in several messages."""
+        """Reuse more of the slot's previous contents, as a long prompt arrives in several messages."""
         n = min(common_prefix_length(self.previous_cache, self.committed), len(self.committed) - 1)
         n = self.main.cache.reachable(n, self.previous_cache)
         if n > len(self.main.cache):
@@ -249,9 +250,10 @@ class SequenceState:
             self.release(self.branches.pop(key).cache)
 
     def growing_branches(self, minimum: float) -> list[tuple[float, DraftPath]]:
-        """The branches to continue or to begin, each after the value of its next token, `minimum` or more.
+        """The branches to continue or to begin, as (value, path) with values from `minimum` on.
 
-        That is the probability that it is committed, if the confidences are right; less for another back's.
+        The value of a branch is the probability that its next token is committed, if the confidences are
+        right; it is reduced for branches assigned to another back.
         """
         minimum = max(minimum, self.options.min_confidence / 2)
         # reach[i]: the probability that the first i tokens of the main path are all committed
@@ -277,7 +279,7 @@ class SequenceState:
         )
 
     def _new_branches(self, reach: Sequence[float], minimum: float) -> Iterator[tuple[float, DraftPath]]:
-        """Each branch that could begin now, after its value."""
+        """Yield each branch that could begin now, with its value."""
         main = self.main
         # A branch's cache begins as a copy of the main path's, which is refilled after the window has moved.
         n_cached_end = self.window_start + len(main.cache)
@@ -298,7 +300,7 @@ class SequenceState:
                     yield value, branch
 
     def take_draft(self, now: float) -> Draft | None:
-        """The draft, which is sent at `now`; None if it has not grown since it was sent last."""
+        """The draft, to be sent at `now`; None if it has not grown since it was last sent."""
         has_grown, self.grown_from, self.sent_at = self.grown_from is not None, None, now
         draft = self.draft() if has_grown else None
         if draft is None or self.corrected is None:
@@ -309,7 +311,7 @@ class SequenceState:
         )
 
     def is_due(self, now: float) -> bool:
-        """True if the draft has grown, and it is time to send it."""
+        """Whether the draft has grown, and it is time to send it."""
         return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
 
     def _send_delay(self, n_before: int) -> float:
@@ -324,7 +326,8 @@ class SequenceState:
     def draft(self) -> Draft | None:
         """The whole draft, main path first; None without tokens.
 
-        Branches of a single token are left out: the lead's own token at that position tells it as much.
+        Branches of a single token are left out, as they tell the lead nothing more than its own token at that
+        position.
         """
         drafted = self.main.drafted
         if not drafted:
@@ -374,7 +377,7 @@ Work = Sequence[tuple[SequenceState, DraftPath]]
 def spans_of(work: Work, n_max: int, n_chunk: int) -> list[Span]:
     """A span for each path: one token if it is drafting; prompts share the rest of `n_max` tokens.
 
-    n_chunk: tokens of prompts, at most, while a path is drafting.
+    n_chunk: maximal number of prompt tokens while a path is drafting.
     """
     n_spare = max(0, n_max - len(work))
     if any(state.n_pending(path) == 1 for state, path in work):

@@ -11,8 +11,9 @@ from shared.text_store import MIN_TOKENS, NO_PROMPT_CACHE, PromptCacheSize, Text
 class SlotPool:
     """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix.
 
-    When another sequence gets a slot, these tokens move to a prompt cache in host memory: attention would
-    read them with each draft token. Not where memory cannot be cut back: such a text ends with a draft.
+    When another sequence gets a slot, these tokens move to a prompt cache in host memory; otherwise attention
+    would read them with each draft token. They are not moved if the memory cannot be cut back, as such a text
+    ends with a draft.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class SlotPool:
         return bool(self._idle)
 
     def take(self, tokens: list[int]) -> SlotCache:
-        """An idle slot that holds as much of `tokens` as any; it may hold others after them.
+        """The idle slot with the longest prefix of `tokens`; it may hold others after them.
 
         If it is `loading`, it gets more in the next steps.
         """
@@ -68,12 +69,12 @@ class SlotPool:
                 self._texts.empty(slot)
 
     def give_back(self, slot: SlotCache) -> None:
-        """The sequence in `slot` has ended."""
+        """Free the slot of an ended sequence; its tokens stay cached."""
         slot.loading = None
         self._idle.append(slot)
 
     def take_branch(self, main: SlotCache, n_shared: int) -> SlotCache:
-        """An idle slot with the first `n_shared` tokens of `main`."""
+        """An idle slot, set to the first `n_shared` tokens of `main`."""
         slot = self._idle_branches.pop()
         self._texts.empty(slot)
         if n_shared not in main.saved:
@@ -83,7 +84,7 @@ class SlotPool:
         return slot
 
     def save(self, slots: Iterable[SlotCache]) -> None:
-        """Keep the states of `slots`, to which a rejected draft or a branch can return."""
+        """Store the states of `slots` to which a rejected draft or a branch can return."""
         for slot in slots:
             if not slot.traits.can_trim:
                 apply_edits(slot.save(), self._model)
@@ -94,14 +95,16 @@ class SlotPool:
         self._idle_branches.append(slot)
 
     def clear_idle(self) -> bool:
-        """Drop the tokens of ended sequences; whether there were any."""
+        """Drop the tokens of ended sequences; returns whether there were any."""
         had_tokens = any(self._idle)
         for slot in self._idle:
             slot.keep(0)
         return had_tokens
 
     def trim_all(self) -> None:
-        """Before a step: remove from the model's cache what the slots no longer hold, and move texts."""
+        """Remove from the model's cache the tokens that slots no longer hold, and move texts; call before a
+        step.
+        """
         self._texts.begin_step()
         if self._is_storing:
             self._store_idle()

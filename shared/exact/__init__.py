@@ -1,1 +1,3 @@
-"""Exact mode: batches whose bits do not depend on their size, and which sizes do so on this machine."""
+"""Exact mode: batches whose bits do not depend on their size, and the measurement of such sizes on this
+machine.
+"""

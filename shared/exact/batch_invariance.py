@@ -1,10 +1,10 @@
 """Batch invariance: passes in which logits depend on nothing but the tokens. Imports no native library.
 
-llama.cpp chooses its kernels by the number of tokens that are decoded together, the size. Sizes whose
-logits are equal bit for bit form a class; which ones do depends on the weights, the options and the CPU
-(`shared.exact.invariance_probe` measures it). `InvariantSizes` has a class for the tokens of prompts and one
-for generated tokens. `invariant_passes` cuts and fills a batch so that each token is decoded in a size of
-its class.
+llama.cpp chooses its kernels by the number of tokens that are decoded together, the batch size. Sizes whose
+logits are bit-identical form a class; the classes depend on the weights, the options and the CPU
+(`shared.exact.invariance_probe` measures them). `InvariantSizes` has a class for the tokens of prompts and
+one for generated tokens. `invariant_passes` splits and pads a batch so that each token is decoded in a size
+of its class.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ RESERVE = 64
 
 @dataclass(frozen=True, slots=True)
 class InvariantSizes:
-    """`BatchSizes` per slot that agree with each other, ascending: of generated tokens and of prompts.
+    """Batch sizes per slot that agree with each other, ascending: for generated tokens and for prompts.
 
-    wide: further ones of prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may share
-    a pass if their size and that of the whole pass are among the sizes; otherwise each takes a pass of its
-    own.
+    wide: further sizes for prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may
+    share a pass if their size and that of the whole pass are among the sizes; otherwise each takes a pass of
+    its own.
     """
 
     answer: tuple[int, ...]
@@ -50,16 +50,16 @@ class InvariantSizes:
         return invariant_passes(spans, self)
 
     def narrow(self, span: Span) -> tuple[int, ...]:
-        """The batch sizes in which logits of `span` are computed."""
+        """The batch sizes in which the logits of `span` may be computed."""
         return self.prompt if span.is_prompt else self.answer
 
     def of(self, span: Span) -> tuple[int, ...]:
-        """The batch sizes in which `span` is decoded."""
+        """The batch sizes in which `span` may be decoded."""
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
 def invariant_passes(spans: Sequence[Span], sizes: InvariantSizes) -> list[Pass]:
-    """The passes that decode `spans`. The parts of a span follow each other in later passes.
+    """The passes that decode `spans`; parts of one span are in successive passes.
 
     All parts of a pass have the same size and number of outputs: llama.cpp computes the last layer for these
     tokens only, so their number is a size, too.

@@ -1,16 +1,15 @@
-"""Measures, on the loaded model, which sizes of batches agree bit for bit, and what they cost.
+"""Measures, on the loaded model, which batch sizes agree bit for bit, and what they cost.
 
-To measure: a text is decoded in batches of one size, at several lengths of context, over cells that were
-trimmed before; the logits of all its tokens are compared. What was not measured is not promised: only
-measured sizes are used.
+Measuring: a text is decoded in batches of one size, at several lengths of context, over cells that were
+trimmed before; the logits of all its tokens are compared. Only measured sizes are used.
 
-Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so that another last
-bit shows only where it tips a rounding, once in some ten thousand activations. So small models take more
-tokens.
+Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so that a different
+last bit shows only where it changes a rounding, once in some ten thousand activations. Therefore small models
+are measured with more tokens.
 
-To rehearse: one text is decoded alone, token by token; then in another slot, its prompt in other pieces, with
-busy slots of other lengths next to it, and with drafts that are partly wrong and trimmed. All logits must be
-equal bit for bit.
+Rehearsing: one text is decoded alone, token by token; then in another slot, with its prompt split
+differently, with busy slots of other lengths next to it, and with drafts that are partly wrong and trimmed.
+All logits must be bit-identical.
 """
 
 import hashlib
@@ -71,22 +70,22 @@ Prints = dict[tuple[int, int], bytes]
 
 @dataclass(slots=True)
 class SizeReport:
-    """Measurements of batch sizes: `prints` of their logits; of some, the `seconds` of a pass."""
+    """Measurements of batch sizes: `prints`: hashes of their logits; `seconds`: of a pass, for some sizes."""
 
     prints: dict[int, Prints] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     wide: list[int] = field(default_factory=list)  # those that read a prompt as the class of `_ANCHOR` does
 
     def agree(self, one: int, other: int) -> bool:
-        """True if the tokens that both sizes decoded have equal logits."""
+        """Whether the tokens that both sizes decoded have equal logits."""
         a, b = self.prints[one], self.prints[other]
         return all(a[key] == b[key] for key in a.keys() & b.keys())
 
     def class_of(self, anchor: int) -> tuple[int, ...]:
-        """Sizes that agree with each other and with `anchor`, ascending.
+        """The sizes that agree with each other and with `anchor`, ascending.
 
-        Round sizes are preferred: kernels take tokens in groups of 4, 8 or 16, and compute the rest
-        otherwise. Before all come those that are always measured, so that another start chooses the same.
+        Round sizes are preferred: kernels process tokens in groups of 4, 8 or 16, and compute the rest
+        differently. Sizes that are always measured come first, so that another start chooses the same.
         """
         chosen = [anchor]
         for size in sorted(self.prints, key=lambda n: (n not in _NEEDED, -_roundness(n))):
@@ -99,7 +98,7 @@ class SizeReport:
     def batch_sizes(self) -> InvariantSizes | None:
         """The sizes to decode in; None: no two sizes agree.
 
-        It follows from what agrees, not from durations, so that another start chooses the same.
+        The choice depends on agreement, not on times, so that another start chooses the same.
         """
         prompt = self.class_of(_ANCHOR)
         answer = prompt
@@ -118,12 +117,13 @@ class SizeReport:
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
     def price(self, batch_sizes: InvariantSizes) -> float:
-        """The time of the smallest step under `batch_sizes`, over that of a single token."""
+        """The time of the smallest step under `batch_sizes`, divided by that of a single token."""
         return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
 
 
 def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport | None:
-    """Enough for a price, but not for a promise; None if even that takes more than `seconds`.
+    """Measurements that suffice for a price, but not for a guarantee; None if even they take more than
+    `seconds`.
 
     Slot 0 must be empty and is left empty.
     """
@@ -135,7 +135,7 @@ def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) 
 
 
 def measure_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport:
-    """Measure what is needed, and for `seconds` more what is useful. Slot 0 is as for `estimate_sizes`."""
+    """All required measurements, and optional ones for `seconds` more. Slot 0 is as for `estimate_sizes`."""
     measurement = _Measurement(model, clock)
     try:
         measurement.warm_up()
@@ -243,7 +243,8 @@ class _Measurement:
 
 
 def rehearse(model: Model, batch_sizes: InvariantSizes) -> InvariantSizes | None:
-    """Put `batch_sizes` into force, or else some without joint passes; None if neither keeps the bits.
+    """Put `batch_sizes` into force, or else a variant without joint passes; returns the sizes that passed the
+    rehearsal, None if neither did.
 
     All slots must be empty and are left empty.
     """

@@ -1,1 +1,1 @@
-"""Heads: MTP and EAGLE-3 heads in llama.cpp, and the hidden states that they read."""
+"""MTP and EAGLE-3 heads in llama.cpp, and the hidden states that they read."""

@@ -1,10 +1,10 @@
 """EAGLE-3: a drafter of one layer, in a file of its own, that reads inputs of three layers of its target.
 
-It drafts as a head for further tokens does (`mtp_heads`): for the token at position p it reads what the
-target knew at p - 1, and gives a hidden state with which it can go on. What it reads of the target (the
-inputs of three layers) is first fused to the size of its own states, by `llama_encode`. Where it has no
-embeddings or output matrix of its own, it uses those of its target. It may know a part of the vocabulary only
-(`d2t`); the logits of all other tokens are -inf.
+It drafts like an MTP head (`mtp_heads`): for the token at position p it reads the target's state for p - 1,
+and returns a hidden state from which it can continue. The target's states (the inputs of three layers) are
+first reduced to the size of its own by `llama_encode`. If it has no embeddings or output matrix of its own,
+it uses those of its target. Its vocabulary may be a part of the target's (`d2t`); the logits of all other
+tokens are -inf.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _OWN = {"token_embd.weight", "output.weight"}
 
 
 def why_no_target(architecture: str) -> str | None:
-    """Why a model of this architecture cannot have such a drafter; None if it can."""
+    """The reason why a model of this architecture cannot have an EAGLE-3 drafter; None if it can."""
     if architecture in ARCHITECTURES:
         return None
     return (
@@ -40,7 +40,8 @@ def why_no_target(architecture: str) -> str | None:
 
 
 def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
-    """Open the heads with a cache for as many slots and tokens; the target records from now on what it reads.
+    """Open the heads with a cache for as many slots and tokens as the target's; the target then records the
+    states that they read.
 
     Raises ModelLoadError.
     """
@@ -91,7 +92,10 @@ def _shape(model: Any) -> tuple[int, int, int]:
 
 
 class EagleHeads(MtpHeads):
-    """A context that runs it. A state has `n_features` numbers of the target, or `n_embd` of its own."""
+    """A context for an EAGLE-3 drafter.
+
+    A state has `n_features` numbers of the target, or `n_embd` of its own.
+    """
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
     reads_first = False

@@ -1,6 +1,7 @@
-"""The hidden states of a target: after its last layer, for its MTP heads, and between layers, for EAGLE-3.
+"""Sources of a target's hidden states: after its last layer, for its MTP heads, and between layers, for
+EAGLE-3.
 
-Each records them from when it is made on.
+An object records the states from its creation on.
 """
 
 import ctypes
@@ -27,7 +28,7 @@ ARCHITECTURES = frozenset(
 
 
 def target_layers(drafter: Any) -> list[int]:
-    """The layers of its target that a drafter (a llama_model) reads; raises ModelLoadError."""
+    """The layers of the target that a drafter (a llama_model) reads; raises ModelLoadError."""
     ids = _function("llama_model_target_layer_ids")(drafter)
     return [int(ids[i]) for i in range(_function("llama_model_target_layer_ids_n")(drafter))]
 

@@ -1,6 +1,6 @@
 """The hidden states of a target's last tokens, which its MTP heads (multi-token prediction) read.
 
-Imports no native library: where the states come from is in `hidden_sources`.
+Imports no native library: `hidden_sources` reads the states from llama.cpp.
 """
 
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ class HiddenStates(SlotPart):
 
     @property
     def n_bytes(self) -> int:
-        """The most that one slot takes."""
+        """The maximal number of bytes for one slot."""
         return self.n_max * self.nothing.nbytes
 
     def read(self, n_tokens: int) -> NDArray[np.float32]:
@@ -78,7 +78,7 @@ class HiddenStates(SlotPart):
             at += part.size
 
     def record(self, slot: int, start: int, tokens: Sequence[int], states: NDArray[np.float32]) -> None:
-        """`tokens` were decoded from position `start` on; states: shape (len(tokens), n_embd), copied."""
+        """Copy the states of `tokens`, decoded from position `start` on; shape (len(tokens), n_embd)."""
         kept = self._slots[slot]
         if start > kept.end or start < kept.first:
             kept = self._slots[slot] = _SlotStates(start)
@@ -100,7 +100,9 @@ class HiddenStates(SlotPart):
         self._stored[key] = part
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """Nothing is known of a text that comes from disk."""
+        """Take over the states stored with the snapshot `key`, which was loaded; those of texts from disk are
+        unknown.
+        """
         part, kept = self._stored.get(key, _SlotStates(n_keep)).beginning(n_keep), self._slots[slot]
         if not part.tokens or part.first != kept.end or not kept.tokens:
             self._slots[slot] = part
@@ -116,7 +118,7 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """From which position on the states before the last of `tokens` are those of this text."""
+        """The position from which on the states before the last of `tokens` are known for this text."""
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:
             return end
@@ -125,6 +127,6 @@ class HiddenStates(SlotPart):
         return end
 
     def state(self, slot: int, position: int) -> NDArray[np.float32]:
-        """The state after the token at `position`, which `first` has found."""
+        """The state after the token at `position`, which must not be before `first`."""
         kept = self._slots[slot]
         return kept.states[position - kept.first]

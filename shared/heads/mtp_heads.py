@@ -1,8 +1,8 @@
 """MTP heads: parts of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
 
-A head is one more layer. For the token at position p it reads the hidden state after the token at p - 1,
-predicts the token at p + 1, and gives a hidden state of its own with which it can go on. It has a KV cache,
-in slots as the target's.
+A head is one additional layer. For the token at position p it reads the hidden state after the token at p -
+1, predicts the token at p + 1, and returns a hidden state from which it can continue. It has a KV cache, with
+the same slots as the target's.
 """
 
 import ctypes
@@ -39,7 +39,10 @@ _FEW_TOKENS = 16
 
 
 def has_heads(path: Path) -> bool:
-    """True if a model file has a head that can be used. Looks at the tensors: some files only name heads."""
+    """Whether a model file has usable heads.
+
+    Checks the tensors, as some files only mention heads in their metadata.
+    """
     if read_beginning(path).get("general.architecture") not in _ARCHITECTURES:
         return False
     names = {name for part in parts_of(path) for name in tensor_names(part)}
@@ -47,14 +50,14 @@ def has_heads(path: Path) -> bool:
 
 
 def is_heads_file(path: Path) -> bool:
-    """True if a file has a head that can be used, and no model: mtp-*.gguf."""
+    """Whether a file has usable heads, but no complete model: mtp-*.gguf."""
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
 
 
 def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
     """The heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
 
-    path: the file that they are in; None: the target has loaded them. They read its `NextnStates`.
+    path: the file of the heads; None: the target has loaded them. They read its `NextnStates`.
     """
     if path is None:
         return MtpHeads(target.native.model, target)
@@ -123,7 +126,7 @@ class MtpHeads:
         ]
 
     def _decode_all_but_last(self, spans: Sequence[MtpSpan]) -> list[MtpSpan]:
-        """What is left to decode: the last token of each span."""
+        """Decode all tokens but the last of each span; returns the spans of the last tokens."""
         beginnings = [
             MtpSpan(span.slot, span.start, span.tokens[:-1], span.states[:-1])
             for span in spans
@@ -162,7 +165,7 @@ class MtpHeads:
 
 
 def _shape(model: Any) -> tuple[int, int]:
-    """What a model and its heads have in common: `n_embd` and number of tokens."""
+    """The properties that a model and its heads must share: `n_embd` and number of tokens."""
     n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd_out(model), n_tokens
 

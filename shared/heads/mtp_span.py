@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 
 class MtpSpan(NamedTuple):
-    """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the one before it."""
+    """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the token
+    before it.
+    """
 
     slot: int
     start: int
@@ -17,7 +19,9 @@ class MtpSpan(NamedTuple):
 
 
 class MtpOutput(NamedTuple):
-    """After the last token of a span: logits, shape (n_vocab,), and the head's hidden state, (n_embd,)."""
+    """The results for the last token of a span: logits, shape (n_vocab,), and the head's hidden state,
+    (n_embd,).
+    """
 
     logits: NDArray[np.float32]
     state: NDArray[np.float32]

@@ -1,8 +1,8 @@
-"""Lets another thread watch a `llama_decode` that has not returned, and stop it.
+"""Lets another thread watch a running `llama_decode`, and stop it.
 
-llama.cpp asks its abort callback before each operation of a graph on the CPU: thousands of times in a step. A
-Python callback would cost some per cent of the step, and a lock that another thread may hold. So functions of
-libc are the callback, which cost nanoseconds; what they return means "abort" unless it is 0.
+llama.cpp calls its abort callback before each operation of a graph on the CPU: thousands of times in a step.
+A Python callback would cost some per cent of the step, and need a lock that another thread may hold.
+Therefore functions of libc are the callback, which take nanoseconds; a result other than 0 means "abort".
 """
 
 import ctypes
@@ -25,10 +25,10 @@ def _set_callback(context: Any, function: Any, data: ctypes.Array[ctypes.c_char]
 
 
 class StepProgress:
-    """Watches one llama_context, which must not decode any more when this object is gone.
+    """Watches one llama_context, which must not decode after this object is deleted.
 
-    sigemptyset writes zeros to the address that it is given, and returns 0. So each operation lowers a flag,
-    and whoever wants to know raises it again. Windows has no such function, and no lead.
+    The callback is sigemptyset, which writes zeros to its argument's address and returns 0. So each operation
+    clears a flag, and `has_proceeded` sets it again. Windows has no such function, and cannot run a lead.
     """
 
     def __init__(self, context: Any) -> None:
@@ -36,16 +36,16 @@ class StepProgress:
         _set_callback(context, _libc().sigemptyset, self._flag)
 
     def has_proceeded(self) -> bool:
-        """True if the CPU has begun an operation of a graph since the last call; for any thread."""
+        """Whether the CPU has begun an operation of a graph since the last call; for any thread."""
         has = self._flag[0] == b"\0"
         self._flag[0] = b"\1"
         return has
 
 
 class ContextInterrupt:
-    """Stops the decodes of one llama_context, which must not decode any more when this object is gone.
+    """Stops the decodes of one llama_context, which must not decode after this object is deleted.
 
-    strlen of the text that it is given is 0 until `set` puts a character there.
+    The callback is strlen of a text, which is 0 until `set` writes a character to it.
     """
 
     def __init__(self, context: Any) -> None:
@@ -53,9 +53,9 @@ class ContextInterrupt:
         _set_callback(context, _libc().strlen, self._text)
 
     def set(self) -> None:
-        """The decode under way, and each one until `clear`, is aborted; for any thread."""
+        """Abort the current decode, and later ones until `clear`; for any thread."""
         self._text[0] = b"\1"
 
     def clear(self) -> None:
-        """Decodes run to their ends again."""
+        """Let decodes run to their ends again."""
         self._text[0] = b"\0"

@@ -1,4 +1,6 @@
-"""llama_batches over numpy arrays: filling them element by element with ctypes costs more than sampling."""
+"""llama_batches over numpy arrays, as filling them element by element with ctypes takes longer than
+sampling.
+"""
 
 import ctypes
 from typing import Any

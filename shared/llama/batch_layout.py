@@ -1,6 +1,6 @@
-"""Division of spans into passes, each of which is one call of llama_decode, and their padding.
+"""Divides spans into passes, each of which is one call of llama_decode, and pads them.
 
-It is decided here only: a scheduler plans a `Layout`, and `Model.decode` carries it out. Imports no native
+Only this module decides it: a scheduler plans a `Layout`, and `Model.decode` executes it. Imports no native
 library.
 """
 
@@ -20,37 +20,39 @@ Measured: both cost the same at 450 to 800."""
 
 
 class BatchSizes(Protocol):
-    """The sizes in which all tokens are decoded, where a model does not decode in any.
+    """The batch sizes in which all tokens are decoded, for a model that is restricted to certain sizes.
 
-    Generated tokens and those of prompts may have different ones.
+    Generated tokens and prompts may have different ones.
     """
 
     @property
     def n_reserve(self) -> int:
-        """Cells of each slot that only padding may occupy."""
+        """The number of cells of each slot that only padding may occupy."""
 
     @property
     def is_uniform(self) -> bool:
-        """True if generated tokens have the same bits when they are read again as part of a prompt."""
+        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
 
     @property
     def max_draft(self) -> int:
-        """The most draft tokens of a sequence in one pass."""
+        """The maximal number of draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """Draft tokens that can join `n_tokens` of a sequence for nothing: they replace padding."""
+        """The number of draft tokens that can join `n_tokens` of a sequence at no cost, as they replace
+        padding.
+        """
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
-        """The passes that decode `spans`. The parts of a span follow each other in later passes."""
+        """The passes that decode `spans`; parts of one span are in successive passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
-    """The properties of a model that decide about passes.
+    """The properties of a model that determine the passes.
 
-    n_batch: the most tokens of a pass. n_ctx_sequence: the most tokens of a slot, padding included.
-    own_cells: slots do not share one pool of cells. batch_sizes: None: tokens are decoded in any.
-    tiles_attention: flash attention compares the tokens of several sequences with the cells of all of them.
+    n_batch: the maximal number of tokens in a pass. n_ctx_sequence: that of a slot, padding included.
+    own_cells: slots do not share one pool of cells. batch_sizes: None: any size is allowed. tiles_attention:
+    flash attention compares the tokens of several sequences with the cells of all of them.
     """
 
     n_batch: int
@@ -62,26 +64,26 @@ class LayoutRules:
 
     @property
     def splits_lengths(self) -> bool:
-        """True if llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
+        """Whether llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
         return self.own_cells or self.traits.equal_lengths
 
     @property
     def pads(self) -> bool:
-        """True if drafts are padded to equal lengths, where that saves an ubatch and costs no replay."""
+        """Whether drafts are padded to equal lengths if that saves an ubatch and causes no replay."""
         return self.splits_lengths and self.traits.n_rollback != 0
 
     @property
     def rolls_states_back(self) -> bool:
-        """True if what was decoded last can be removed from recurrent states."""
+        """Whether tokens of the last decode can be removed from recurrent states."""
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 
 @dataclass(slots=True)
 class Layout(Sequence[Span]):
-    """Spans and the passes that compute them. As a sequence it is that of its spans.
+    """Spans and the passes that compute them. Iterates over its spans.
 
-    can_roll_back: the slots from which a part of what was decoded can be removed afterwards. n_ubatches: how
-    often llama.cpp reads all weights, if each pass fits into one ubatch apart from unequal lengths.
+    can_roll_back: the slots from which a part of the decoded tokens can be removed afterwards. n_ubatches:
+    how often llama.cpp reads all weights, if each pass fits into one ubatch apart from unequal lengths.
     """
 
     spans: list[Span]
@@ -104,12 +106,12 @@ class Layout(Sequence[Span]):
 
     @property
     def n_tokens(self) -> int:
-        """Number of tokens that are computed, padding included."""
+        """The number of tokens that are computed, padding included."""
         return sum(part.size for each in self.passes for part in each)
 
 
 def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
-    """Divide `spans`, at least one and at most one of each slot, into passes."""
+    """Divide `spans` (at least one, and at most one of each slot) into passes."""
     if any([span.image for span in spans]):  # noqa: C419 - a list is faster than a generator
         return _images_first(spans, rules)
     if rules.batch_sizes:

@@ -17,7 +17,9 @@ def names() -> frozenset[str]:
 
 
 def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prompt: bool) -> str:
-    """The prompt of `messages`, (role, content) each; raises ValueError if the template cannot be applied."""
+    """Render `messages`, (role, content) each, as a prompt; raises ValueError if the template cannot be
+    applied.
+    """
     native = (llama_cpp.llama_chat_message * len(messages))(
         *(llama_cpp.llama_chat_message(_native(role), _native(content)) for role, content in messages)
     )

@@ -1,10 +1,10 @@
-"""CUDA graphs, where a replayed step would be wrong.
+"""Switches CUDA graphs off where a replayed step would be wrong.
 
 The CUDA backend records a step that has the shape of the one before it, and updates the recorded graph when
 another shape is recorded. On an H200, 8 to 17 of 300 rows of random traffic were then wrong by as much as
-logits differ, in three of 15 runs; without graphs none was. The likely reason: `cudaGraphExecUpdate` leaves
-out how many blocks form a cluster (as others have found), which kernels of cuBLAS have since compute
-capability 9.0. cuBLAS multiplies what is not quantized, and computes attention without flash attention.
+logits differ, in three of 15 runs; without graphs none was. The likely reason: `cudaGraphExecUpdate` ignores
+the number of blocks in a cluster (as others have found), which kernels of cuBLAS use since compute capability
+9.0. cuBLAS multiplies weights that are not quantized, and computes attention without flash attention.
 """
 
 import logging
@@ -28,10 +28,11 @@ NO_FLASH_ATTENTION = "Flash Attention not supported"
 
 
 def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention: bool) -> None:
-    """Switch CUDA graphs off for this process, before its first step with the model at `path`.
+    """Switch CUDA graphs off for this process if they would be wrong; call before its first step with the
+    model at `path`.
 
-    log_lines: what llama.cpp has said of the devices, and of the model's context. flash_attention: not
-    switched off.
+    log_lines: llama.cpp's messages about the devices, and about the model's context. flash_attention: it may
+    be used.
     """
     lines = list(log_lines)
     capabilities = [float(found[1]) for line in lines if (found := _CAPABILITY.search(line))]

@@ -1,6 +1,6 @@
 """The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers.
 
-Which layers each of them gets is decided elsewhere (`shared.placement`).
+`shared.placement` decides which layers each of them gets.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ _TENSOR_BYTES = 1 << 12
 
 
 def descriptions() -> list[str]:
-    """Name and model of each, which tell whether two processes compute on the same devices."""
+    """Name and model of each device; equal lists mean that two processes compute on the same devices."""
     library.start()
     try:
         found = [_properties(device) for device in pointers()]
@@ -43,7 +43,10 @@ remote: set[str] = set()
 
 
 def hide_gpus() -> None:
-    """Have llama.cpp find no GPU in this process; its children will. Call this before anything else here."""
+    """Make llama.cpp find no GPU in this process; its children still find them.
+
+    Call this before anything else here.
+    """
     before = {name: os.environ.get(name) for name in NO_GPU}
     os.environ.update(NO_GPU)
     try:
@@ -68,12 +71,12 @@ def pointers() -> list[int]:
 
 
 def array(found: Sequence[int]) -> Any:
-    """The array for llama_model_params.devices: NULL-terminated; empty: only the CPU."""
+    """An array for llama_model_params.devices: NULL-terminated; without devices: only the CPU."""
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
 def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> list[int]:
-    """The devices of these names, in this order; raises ModelLoadError."""
+    """The devices with these names, in this order; raises ModelLoadError."""
     library.start()
     try:
         found = [device for device in pointers() if not only_gpus or _is_gpu(device)]
@@ -87,10 +90,10 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
 
 
 def chosen(options: ModelOptions) -> list[int] | None:
-    """The GPUs of this machine, or whatever --device names, that a model with these options may lie on.
+    """The devices that may be used with these options: this machine's GPUs, or those of --device.
 
-    None: this build does not tell, and llama.cpp chooses. Raises ModelLoadError with the names of those that
-    there are, if --device, --main-gpu, --tensor-split or --split-mode contradict them.
+    None: this build cannot list them, and llama.cpp chooses. Raises ModelLoadError with the names of the
+    existing ones if --device, --main-gpu, --tensor-split or --split-mode contradict them.
     """
     library.start()
     if options.n_gpu_layers == 0 or options.device == _NONE:
@@ -106,7 +109,7 @@ def chosen(options: ModelOptions) -> list[int] | None:
 
 
 def describe(found: Sequence[int]) -> list[Device]:
-    """Names of devices, and their memory."""
+    """The names of devices, and their memory."""
     return [_describe(device) for device in found]
 
 
@@ -120,7 +123,7 @@ def all_devices() -> list[Device]:
 
 
 def buffer_names(found: Sequence[int]) -> dict[str, str]:
-    """The name of each device by that of its buffers, as llama.cpp logs them."""
+    """The names of devices by those of their buffers, as llama.cpp logs them."""
     kinds = {device: function("ggml_backend_dev_buffer_type")(device) for device in found}
     return {
         function("ggml_backend_buft_name")(kind).decode(): _properties(device).name.decode()
@@ -137,7 +140,9 @@ def buffer_type(name: str) -> int:
 
 
 def pinned_buffer_type(name: str) -> int | None:
-    """The ggml_backend_buffer_type_t of host memory that this device copies quickly; None: it has none."""
+    """The ggml_backend_buffer_type_t of pinned host memory for this device, which it copies quickly; None: it
+    has none.
+    """
     (device,) = named([name], "--device")
     kind: int | None = function("ggml_backend_dev_host_buffer_type")(device)
     return kind

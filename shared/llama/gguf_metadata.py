@@ -1,4 +1,6 @@
-"""The content of a GGUF file besides weights: names of tensors, and metadata, also as a file of their own."""
+"""The content of a GGUF file except weights: names of tensors, and metadata; can be written as a file of its
+own.
+"""
 
 import hashlib
 import os
@@ -16,17 +18,20 @@ _UINT32 = 4
 
 
 def tensor_names(path: Path) -> list[str]:
-    """In the order of the file; empty if llama.cpp cannot read it. Of a split model, one part's."""
+    """The names of tensors in the order of the file; empty if llama.cpp cannot read it.
+
+    Of a split model, one part's.
+    """
     return list(tensor_sizes(path))
 
 
 def tensor_sizes(path: Path) -> dict[str, int]:
-    """Bytes by name, as `tensor_names`."""
+    """Bytes of tensors by name; see `tensor_names`."""
     return {name: size for name, size, _ in _tensors(path)}
 
 
 def unquantized_tensors(path: Path) -> list[str]:
-    """Names of tensors in f32, f16 or bf16, as `tensor_names`."""
+    """The names of tensors in f32, f16 or bf16; see `tensor_names`."""
     return [name for name, _, type_ in _tensors(path) if type_ in _UNQUANTIZED]
 
 
@@ -45,7 +50,7 @@ def _tensors(path: Path) -> list[tuple[str, int, int]]:
 
 
 def integers(path: Path, prefix: str) -> dict[str, int]:
-    """The unsigned 32-bit numbers among the metadata whose keys begin with `prefix`; lists are left out."""
+    """The unsigned 32-bit metadata whose keys begin with `prefix`; lists are left out."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
         return {}
@@ -60,7 +65,7 @@ def integers(path: Path, prefix: str) -> dict[str, int]:
 
 
 def content_digest(path: Path) -> str:
-    """The name of such a file between leads and backs: the beginning of its SHA-256, in hexadecimal."""
+    """The name of a vocabulary file between leads and backs: the beginning of its SHA-256, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 
@@ -68,7 +73,7 @@ def content_digest(path: Path) -> str:
 def write_vocabulary_file(model: Path, destination: Path) -> None:
     """Copy all metadata of `model` (of a split model, the first part); 2 to 16 MB.
 
-    `Vocabulary.load` needs no more. The file appears when it is whole. Raises ConfigError.
+    `Vocabulary.load` needs no more. The file appears when it is complete. Raises ConfigError.
     """
     library.start()
     source = function("gguf_init_from_file")(os.fsencode(model), GgufInitParameters(True, None))

@@ -1,7 +1,7 @@
-"""Memory for what is stored outside of devices: pinned where a device offers it (`ggml-backend.h`).
+"""Host memory for stored states: pinned if a device offers it (`ggml-backend.h`).
 
 A device reads and writes pinned memory itself; with other memory its driver copies everything once more. But
-each page has to be pinned first, so what is given back is kept for what comes next.
+each page has to be pinned first, so freed blocks are kept for reuse.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _SLACK = 8
 
 @dataclass(slots=True, eq=False)
 class HostBlock:
-    """`pointer` to `size` bytes, of `n_allocated`. owner: an array; a ggml_backend_buffer_t if pinned."""
+    """`pointer` to `size` bytes, out of `n_allocated`. owner: an array; a ggml_backend_buffer_t if pinned."""
 
     pointer: Any
     size: int
@@ -37,7 +37,7 @@ class HostBlock:
         return isinstance(self.owner, int)
 
     def bytes(self) -> memoryview:
-        """The block's content; keeps an array, and nothing else, from being freed."""
+        """The block's content; the view keeps an array alive, but no pinned buffer."""
         if not self.is_pinned:
             return memoryview(self.owner)
         array = (ctypes.c_uint8 * self.size).from_address(ctypes.addressof(self.pointer.contents))
@@ -45,7 +45,7 @@ class HostBlock:
 
 
 class HostMemory:
-    """Gives out blocks, and takes them back."""
+    """Allocates and reuses blocks."""
 
     def __init__(self, pinned: int | None, n_max: int) -> None:
         """pinned: a ggml_backend_buffer_type_t; None: there is none.
@@ -65,13 +65,13 @@ class HostMemory:
         return HostBlock(array.ctypes.data_as(ctypes.POINTER(ctypes.c_uint8)), size, size, array)
 
     def give_back(self, block: HostBlock) -> None:
-        """Give a block back, whose content is lost."""
+        """Free a block for reuse; its content is lost."""
         if block.is_pinned:
             self._spare.append(block)
             self._free_spare(0)
 
     def clear(self) -> None:
-        """Free what was given back."""
+        """Release all free blocks to the system."""
         while self._spare:
             self._free()
 

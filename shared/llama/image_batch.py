@@ -1,4 +1,4 @@
-"""Decodes the rows of images: embeddings that another process has computed, instead of tokens."""
+"""Decodes the rows of images: embeddings from another process, in place of tokens."""
 
 import mmap
 from typing import Any
@@ -15,7 +15,7 @@ _N_SECTIONS = 4
 
 
 class ImageDecoder:
-    """For one context."""
+    """Decodes images in one context."""
 
     def __init__(self, model: Any, context: Any, images: ImageMemory) -> None:
         """`model` is a llama_model, `context` a llama_context."""
@@ -26,7 +26,7 @@ class ImageDecoder:
         self._memory = mmap.mmap(images.descriptor, images.n_bytes, access=mmap.ACCESS_READ)
 
     def decode(self, span: Span, position: int) -> int:
-        """The rows of an image, or some of them, in one pass; returns what llama_decode does.
+        """Decode the rows of an image, or some of them, in one pass; returns the result of llama_decode.
 
         position: of the image's first row.
         """

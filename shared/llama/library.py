@@ -1,7 +1,7 @@
-"""The native library: started once per process, its log sent to ours.
+"""Loads and initialises the native library, once per process, with its log sent to ours.
 
-What computes on the CPU, its kernel, is compiled for one kind of CPU, or there is a library for each of many
-kinds (GGML_CPU_ALL_VARIANTS), of which the best one for this CPU is loaded.
+The code that computes on the CPU (the kernel) is compiled for one kind of CPU; or there is a library for each
+of many kinds (GGML_CPU_ALL_VARIANTS), of which the best one for this CPU is loaded.
 """
 
 import ctypes
@@ -51,9 +51,9 @@ LOG_CALLBACK = llama_cpp.llama_log_callback(_forward)
 
 @functools.cache
 def start() -> Path | None:
-    """Initialise llama.cpp; further calls do nothing. Raises LibraryError where nothing computes on this CPU.
+    """Initialise llama.cpp; further calls do nothing. Raises LibraryError if it has no code for this CPU.
 
-    The result is the library of the CPU kernel that was chosen, if there was a choice.
+    Returns the library of the CPU kernel that was chosen, if there was a choice.
     """
     llama_cpp.llama_log_set(LOG_CALLBACK, ctypes.c_void_p(0))
     chosen = _load_kernels()
@@ -82,7 +82,7 @@ def _load_kernels() -> Path | None:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """A list to which llama.cpp's messages are added: it says some things nowhere else."""
+    """A context that collects llama.cpp's messages in a list: some facts are only in its log."""
     lines: list[str] = []
     _captures.append(lines)
     try:
@@ -92,14 +92,14 @@ def captured_log() -> Iterator[list[str]]:
 
 
 def kernel() -> str:
-    """The kernel of the CPU, by llama.cpp's name (zen4, say); `compiled` if it is the only one."""
+    """The name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if there is only one."""
     chosen = start()
     found = _KERNEL.search(chosen.name) if chosen else None
     return found[1] if found else "compiled"
 
 
 def describe_kernel() -> str:
-    """The CPU's kernel, and which of the CPU's instructions it uses, for people."""
+    """The CPU's kernel, and the CPU instructions that it uses, for people."""
     start()
     of_cpu = re.search(r"CPU : ([^:]*)", llama_cpp.llama_print_system_info().decode())
     features = _FEATURE.findall(of_cpu[1] if of_cpu else "")
@@ -116,5 +116,5 @@ def build() -> str:
 
 
 def version() -> str:
-    """llama.cpp's own version and llama-cpp-python's."""
+    """The versions of llama.cpp and llama-cpp-python."""
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"

@@ -1,4 +1,4 @@
-"""The plan of memory that a model is loaded with, made by `shared.memory.plan_memory`."""
+"""The memory plan of a model, made by `shared.memory.plan_memory`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,11 @@ from shared.text_store import PromptCacheSize
 
 @dataclass(frozen=True, slots=True)
 class ContextNeeds:
-    """The requirements on a context, wherever its layers are.
+    """The requirements on a context, independent of the placement of its layers.
 
     n_window: tokens that see each other in a sliding window; 0: there are none. kv_unified: see
-    `ModelOptions`; a recurrent target with windows has cells of its own for each slot, whatever was asked.
+    `ModelOptions`; a recurrent target with windows has cells of its own for each slot, whatever was
+    requested.
     """
 
     n_ctx: int
@@ -28,30 +29,31 @@ class ContextNeeds:
 
     @property
     def is_guarded(self) -> bool:
-        """True if a `WindowGuard` keeps the cells that leave the window."""
+        """Whether a `WindowGuard` keeps the cells that leave the window."""
         return self._is_plain_pool and self.n_window > 0
 
     @property
     def checks_windows(self) -> bool:
-        """True if a slot that was cut back may have lost some cells of its window.
+        """Whether a slot that was cut back may have lost cells of its window, and has to be checked.
 
-        Of recurrent models llama.cpp does not tell.
+        For recurrent models llama.cpp does not report it.
         """
         return self.n_window > 0 and not self.traits.can_trim and not self.traits.equal_lengths
 
     @property
     def has_parts(self) -> bool:
-        """True if texts are stored in parts.
+        """Whether texts are stored in parts.
 
-        Ranges of cells have names of their own in one pool only, and where nothing but cells is in memory.
+        Ranges of cells can be addressed only in one pool, and only if the memory consists of nothing but
+        cells.
         """
         return self._is_plain_pool and self._n_sequences < MAX_SLOTS
 
     @property
     def can_store(self) -> bool:
-        """True if texts can be stored: with all cells of windows a text can be cut anywhere.
+        """Whether texts can be stored. If all cells of windows are kept, a text can be cut anywhere.
 
-        Of a sequence llama.cpp stores none outside of its last window, but parts are no longer than that.
+        llama.cpp stores nothing of a sequence outside its last window, but parts are no longer than that.
         """
         return self.has_parts or not (self.traits.can_trim and self.n_window > 0)
 
@@ -78,13 +80,13 @@ class ContextNeeds:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Context, placement and caches that a model is loaded with.
+    """The context, placement and caches that a model is loaded with.
 
-    files: which ones were looked at (`start_key`). options: as asked for, with the layers on devices and the
-    batches that were chosen. placement: None if llama.cpp places layers. step_bytes: weights that are read to
-    decode one token. has_long_rope: llama.cpp chooses among two tables of rope factors by the length of a
-    sequence's context (LongRoPE). with_heads: the layers that predict further tokens are loaded, too.
-    with_workers: layers may be on RPC workers that were added, not only on this machine.
+    files: the state of the files that were read (`start_key`). options: as requested, with the chosen layers
+    on devices and batch sizes. placement: None if llama.cpp places layers. step_bytes: weights that are read
+    to decode one token. has_long_rope: llama.cpp chooses between two tables of rope factors by the length of
+    a sequence's context (LongRoPE). with_heads: MTP layers are loaded, too. with_workers: layers may be on
+    RPC workers, not only on this machine.
     """
 
     path: Path
@@ -101,5 +103,5 @@ class MemoryPlan:
 
     @property
     def parameters(self) -> Any:
-        """A llama_context_params."""
+        """A llama_context_params for the plan."""
         return self.context.parameters(self.options)

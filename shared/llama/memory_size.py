@@ -1,4 +1,4 @@
-"""The memory that a context takes, as far as llama.cpp says it: in its log, and of its largest graph."""
+"""The memory of a context, from llama.cpp's log and from its largest graph."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,8 +23,8 @@ _LAYER = re.compile(r"(llama_kv_cache|llama_memory_recurrent)\w*[:,] layer +(\d+
 class MemorySize:
     """The memory of a context, in bytes.
 
-    n_states: how many recurrent states there are. layers: which have part in `full_attention`, `windows` and
-    `states`, each as much. buffers: parts of `computing` by the name of the buffer.
+    n_states: the number of recurrent states. layers: those with an equal share of `full_attention`, of
+    `windows` and of `states`. buffers: parts of `computing` by the name of the buffer.
     """
 
     full_attention: int = 0
@@ -40,11 +40,11 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """The sizes with `n_bytes` more to compute."""
+        """A copy with `n_bytes` more for computing."""
         return replace(self, computing=self.computing + n_bytes)
 
     def caches(self, n_layers: int) -> list[int]:
-        """The bytes that each layer keeps of texts."""
+        """The bytes of each layer's caches (keys, values, states)."""
         found = [0] * n_layers
         for n_bytes, layers in zip(
             (self.full_attention, self.windows, self.states), self.layers, strict=True
@@ -75,7 +75,7 @@ class MemorySize:
 
 
 def read_sizes(lines: Iterable[str]) -> MemorySize:
-    """The size of a context, from what llama.cpp logs when it is made."""
+    """Parse the size of a context from llama.cpp's log of its creation."""
     is_window = False
     full = windows = states = 0.0
     n_states = 0
@@ -106,11 +106,11 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
 
 
 def graph_bytes(context: Any, parameters: Any) -> int:
-    """Memory for computing besides the compute buffers: the CPU's work buffer and the graphs.
+    """Bytes for computing besides the compute buffers: the CPU's work buffer and the graphs.
 
     Without flash attention the work buffer holds the attention scores of a whole batch in the type of the KV
-    cache: batch · cells · heads · 2 bytes. `context` is new, and was made with these llama_context_params:
-    llama.cpp prepares its largest graph again. 0 if this build does not tell.
+    cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params:
+    llama.cpp prepares its largest graph again. 0 if this build does not report it.
     """
     try:
         graph = _largest_graph(context, parameters)
@@ -134,7 +134,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """What the nodes of a graph take, if it has as many as it may have."""
+    """The bytes of a graph's nodes, if it has the maximal number."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

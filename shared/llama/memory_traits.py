@@ -1,6 +1,7 @@
-"""Traits of a model's memory, and the parts that follow its edits. Imports no native library.
+"""Traits of a model's memory, and the interface of the parts that follow its edits.
 
-Every llama.cpp memory grows at its end. Models differ in what can be taken back:
+Imports no native library. Every llama.cpp memory grows at its end. Models differ in how far it can be cut
+back:
 
 | memory | how far |
 |---|---|
@@ -17,12 +18,12 @@ from shared.llama.span import Pass
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraits:
-    """The ways in which a slot's memory can be cut back, and their cost.
+    """How far a slot's memory can be cut back, and at what cost.
 
     n_rollback: how many tokens at the end of the last decode can be removed before the next decode, but never
     all of them; None: any number of tokens at any time. n_step_checkpoints: how many states of each slot
     `Model.save` can keep, at no cost. equal_lengths: spans of different lengths are decoded in several
-    passes. checkpoint_bytes: of what a checkpoint of one slot holds.
+    passes. checkpoint_bytes: size of a checkpoint of one slot.
     """
 
     n_rollback: int | None = None
@@ -32,17 +33,17 @@ class MemoryTraits:
 
     @property
     def can_trim(self) -> bool:
-        """True if a slot can be cut back to any length at any time."""
+        """Whether a slot can be cut back to any length at any time."""
         return self.n_rollback is None
 
     @property
     def can_speculate(self) -> bool:
-        """True if rejected draft tokens can be taken back."""
+        """Whether rejected draft tokens can be removed."""
         return self.n_rollback != 0 or self.n_step_checkpoints > 0
 
     @property
     def replays(self) -> bool:
-        """True if accepted tokens of a rejected draft must be decoded again."""
+        """Whether accepted tokens of a rejected draft must be decoded again."""
         return self.n_rollback == 0 and self.n_step_checkpoints > 0
 
 
@@ -57,25 +58,25 @@ class SlotPart:
     """Bytes that are kept for each token of a text that was stored."""
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """`slot` has `length` tokens now, and after them padding."""
+        """`slot` now has `length` tokens, followed by padding."""
 
     def computed(self, together: Pass) -> None:
-        """A pass was computed, and llama.cpp holds what that has left."""
+        """A pass was computed, and its results are still in llama.cpp's buffers."""
 
     def trimmed(self, slot: int, n_keep: int) -> None:
-        """`slot` has no more than its first `n_keep` tokens now, and no padding."""
+        """`slot` now has at most its first `n_keep` tokens, and no padding."""
 
     def copied(self, source: int, slot: int, n_keep: int) -> None:
-        """`slot`, which was empty, has the first `n_keep` tokens of `source` now."""
+        """`slot`, which was empty, now has the first `n_keep` tokens of `source`."""
 
     def stored(self, slot: int, key: int, start: int, end: int) -> None:
         """The tokens `start` to `end` of `slot` were stored as `key`."""
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """Note that the copy `key` was put behind the first `n_keep` tokens of `slot`."""
+        """The copy `key` was loaded after the first `n_keep` tokens of `slot`."""
 
     def forget(self, key: int) -> None:
-        """Free what was stored as `key`, if it is known."""
+        """Free the data stored as `key`, if there is any."""
 
     def clear(self) -> None:
-        """Free all that was stored."""
+        """Free all stored data."""

@@ -1,7 +1,7 @@
 """A loaded model with its KV cache.
 
 `decode` computes the logits of several sequences in one batch. The other methods edit the memory as
-`shared.cache_edits` describes; `traits` says how far they reach. Not thread-safe.
+`shared.cache_edits` describes; `traits` says how far it can be cut back. Not thread-safe.
 """
 
 import ctypes
@@ -77,9 +77,9 @@ class Model:
         self.facts = LoadedFacts(plan.files, n_ctx_of_rope, uses_flash_attention)
 
     def _load(self, context_parameters: Any) -> bool:
-        """The weights, what is added to them, and a context; raises ModelLoadError.
+        """Load the weights and adapters, and open a context; raises ModelLoadError.
 
-        Returns whether that uses flash attention.
+        Returns whether the context uses flash attention.
         """
         path, parameters = self.plan.path, self.model_parameters()
         parameters.load_mtp = self.plan.with_heads
@@ -92,7 +92,7 @@ class Model:
         return uses_flash_attention
 
     def _make_parts(self) -> None:
-        """What a slot has beside its cells."""
+        """Make the data that slots have beside their cells."""
         plan, context = self.plan, self.plan.context
         n_states = self.traits.n_step_checkpoints
         spare = self.n_slots * (1 + context.is_guarded) if plan.prompt_cache.n_part else None
@@ -131,7 +131,7 @@ class Model:
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
 
     def model_parameters(self) -> Any:
-        """A llama_model_params for this model, and for what is loaded on the same devices."""
+        """A llama_model_params for this model, and for others that are loaded on the same devices."""
         return model_parameters(self.plan.options, with_workers=self.plan.with_workers)
 
     def _load_adapters(self) -> list[Any]:
@@ -179,23 +179,23 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """Numbers that the layers compute for one token: `n_embd`, times layers."""
+        """Numbers of activations that the layers compute for one token: `n_embd` times layers."""
         n_embd: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return n_embd * n_layers
 
     @property
     def native(self) -> NativeModel:
-        """The native model and context, for other computations; they are freed by `close`."""
+        """The native model and context, for other computations; `close` frees them."""
         return NativeModel(self._model, self._context)
 
     def attach(self, part: SlotPart) -> None:
-        """Tell `part` of every pass and every edit from now on; all slots must be empty."""
+        """Call `part` for every pass and every edit from now on; all slots must be empty."""
         self._parts.append(part)
 
     @property
     def layout_rules(self) -> LayoutRules:
-        """By which `decode` divides spans into passes."""
+        """The rules by which `decode` divides spans into passes."""
         return LayoutRules(
             self.n_batch,
             self.n_ctx_slot,
@@ -206,18 +206,19 @@ class Model:
         )
 
     def decode(self, spans: Sequence[Span]) -> list[Rows]:
-        """Decode `spans`, at most n_batch tokens in total: as planned if they are a `Layout`.
+        """Decode `spans`, at most n_batch tokens in total; a `Layout` is decoded as planned.
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
-        Raises KvCacheFullError (the cache is unchanged, but for the slots that it names), WindowLostError (it
-        is unchanged), DecodeAbortedError (slots may hold some of the tokens), DecodeFatalError.
+        Raises KvCacheFullError (the cache is unchanged except for the slots that it names), WindowLostError
+        (it is unchanged), DecodeAbortedError (slots may hold some of the tokens), DecodeFatalError.
         """
         return self.launch(spans)()
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
-        """Start what `decode` does; what it returns waits for the last pass and gives the logits.
+        """Start what `decode` does; the returned function waits for the last pass and returns the logits.
 
-        Until that was called, nothing else may be done with this model. On a CPU nothing is left to wait for.
+        Until it was called, nothing else may be done with this model. On a CPU there is nothing left to wait
+        for.
         """
         began = time.perf_counter()
         planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
@@ -300,8 +301,8 @@ class Model:
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
 
-        With `kv_unified` no cells are used: both slots own the same ones, until both have given them up.
-        Otherwise they are copied; the memory must be one that can be trimmed.
+        With `kv_unified` no cells are used: both slots own the same ones, until both have freed them.
+        Otherwise they are copied; the memory must be trimmable.
         """
         self._check(source_slot)
         self._check(slot)
@@ -334,13 +335,16 @@ class Model:
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:
-        """Tells another thread whether `decode` proceeds; to be kept as long as this object."""
+        """An object by which another thread sees whether `decode` makes progress; to be kept as long as this
+        object.
+        """
         return StepProgress(self._context)
 
     def interrupt(self) -> ContextInterrupt | None:
-        """Lets another thread stop `decode`; to be kept as long as this object. Not beside `watch_steps`.
+        """An object by which another thread can stop `decode`; to be kept as long as this object.
 
-        None: what computes cannot be stopped, or the memory cannot be cut back to where it was.
+        Not together with `watch_steps`. None: the device cannot be stopped, or the memory cannot be cut back
+        to where it was.
         """
         return None if self.is_offloaded or not self.traits.can_trim else ContextInterrupt(self._context)
 
@@ -359,7 +363,7 @@ class Model:
                 part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """Give a slot the first `n_keep` tokens of a text, as far as to the snapshot's end.
+        """Give a slot the first `n_keep` tokens of a text, up to the snapshot's end.
 
         Raises DecodeFatalError.
         """
@@ -401,7 +405,7 @@ class Model:
         return self._stored.reserve(key, size)
 
     def clear(self) -> None:
-        """Empty all slots, and free what was stored."""
+        """Empty all slots, and free all stored states."""
         for slot in range(self.n_slots):
             self.trim(slot, 0)
         for part in self._parts:

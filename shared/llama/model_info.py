@@ -1,4 +1,4 @@
-"""Facts of a model from its GGUF file."""
+"""Metadata of a model from its GGUF file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,9 +6,9 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """The metadata of a GGUF file. `size` is in bytes, without metadata.
+    """Metadata of a GGUF file. `size` is in bytes, without metadata.
 
-    `file_type` is llama.cpp's number for how most weights are stored.
+    `file_type` is llama.cpp's number for the type of most weights.
     """
 
     name: str

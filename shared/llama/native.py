@@ -1,10 +1,10 @@
 """llama.cpp's functions: `from shared.llama.native import llama_cpp`.
 
-The package llama_cpp imports its high-level classes, too, which nothing here uses, and with them numpy,
-jinja2 and a database: .15 s and 13 MB in each process. So its `__init__` is not run.
+The package llama_cpp also imports its high-level classes, which are not used here, and with them numpy,
+jinja2 and a database: .15 s and 13 MB in each process. Therefore its `__init__` is not run.
 
 It looks up all functions when it is imported. Here a name that the library lacks, as another build in
-LLAMA_CPP_LIB_PATH may, raises when it is called: most of them nothing here calls.
+LLAMA_CPP_LIB_PATH may, raises only when it is called: most of the names are never called.
 """
 
 import importlib

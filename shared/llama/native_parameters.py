@@ -94,9 +94,9 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
 
 
 def make_room(parameters: Any, n_sequences: int, n_rollback: int, *, one_ubatch: bool) -> None:
-    """Enlarge a llama_context_params for more sequences, or states of each to roll back to (`n_rs_seq`).
+    """Enlarge a llama_context_params for more sequences, or for states of each to roll back to (`n_rs_seq`).
 
-    one_ubatch: a batch must not be larger than an ubatch.
+    one_ubatch: limit batches to the size of an ubatch.
     """
     # llama.cpp aborts the process if a batch cannot hold one token of each sequence, or 2 + n_rs_seq tokens.
     minimum = max(n_sequences, MIN_BATCH if one_ubatch else 0)
@@ -121,7 +121,7 @@ def _flash_attention(options: ModelOptions, n_slots: int) -> int:
 
 
 def is_offloaded(options: ModelOptions) -> bool:
-    """True if a GPU or another machine may compute some of the layers."""
+    """Whether a GPU or another machine may compute some of the layers."""
     return options.n_gpu_layers != 0 and (devices.has_gpu() or bool(devices.remote))
 
 

@@ -44,9 +44,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Options of llama.cpp that place everything, and what then is where: bytes by (group, device or CPU).
+    """Options of llama.cpp that fix the placement, and the resulting bytes by (group, device or CPU).
 
-    n_layers: all that there are, with the output. problem: why it cannot be loaded so; empty: it can.
+    n_layers: the number of all layers, including the output. problem: why the model cannot be loaded so;
+    empty: it can.
     """
 
     devices: Sequence[Device]
@@ -58,22 +59,24 @@ class Placement:
     problem: str = ""
 
     def used(self, place: str) -> int:
-        """Bytes on a device, or on the CPU without what shared devices take from it."""
+        """Bytes on a device, or on the CPU excluding what shared devices take from it."""
         return sum(n_bytes for (_, where), n_bytes in self.parts.items() if where == place)
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of host memory, with those of devices that share it."""
+        """Bytes of host memory, including those of devices that share it."""
         return self.used(CPU) + sum(self.used(device.name) for device in self.devices if device.is_shared)
 
     @property
     def host_weights(self) -> int:
-        """Bytes of weights of the CPU alone: they may be mapped, and then the system counts them as free."""
+        """Bytes of weights on the CPU alone: they may be mapped, and then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
     @property
     def cpu_weights(self) -> int:
-        """Bytes of weights that the CPU multiplies with, so without embeddings, which it only looks up."""
+        """Bytes of weights that the CPU multiplies with. Embeddings are excluded, as they are only
+        looked up.
+        """
         no_products = {*_OF_TEXTS, EMBEDDINGS}
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in no_products)
 
@@ -82,13 +85,13 @@ class Placement:
         return any(group == EXPERTS for group, _ in self.parts)
 
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
-        """The placement with these bytes for intermediate results."""
+        """A copy with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
         found = {(COMPUTING, where): n_bytes for where, n_bytes in computing.items()}
         return replace(self, parts=weights | found)
 
     def options(self, asked: ModelOptions) -> ModelOptions:
-        """`asked`, without anything that is left to be chosen."""
+        """`asked` with all placement options set explicitly."""
         return asked.model_copy(
             update={
                 "batch_size": asked.batch_size or (DEFAULT_BATCH if self.cpu_weights else GPU_BATCH),
@@ -113,5 +116,5 @@ class Placement:
 
 
 def group_of(tensor: str) -> str:
-    """Under what a tensor is shown: embeddings, experts, feed-forward, attention or output."""
+    """The group under which a tensor is reported: embeddings, experts, feed-forward, attention or output."""
     return next((group for group, pattern in _GROUPS if pattern.search(tensor)), OUTPUT)

@@ -1,4 +1,4 @@
-"""At which position llama.cpp has each row of a slot. Imports no native library."""
+"""Maps the rows of a slot to llama.cpp's positions. Imports no native library."""
 
 import struct
 from collections.abc import Callable
@@ -21,23 +21,23 @@ class _Jump(NamedTuple):
 
 
 class Positions(SlotPart):
-    """Rows of a slot are its tokens and the rows of its images, counted from 0.
+    """The positions of rows. Rows of a slot are its tokens and the rows of its images, counted from 0.
 
     Row i is at position i, until an image under M-RoPE takes fewer positions than it has rows.
 
-    tokens   0 1 2          11 12           rows       13 tokens, 8 of them the rows of an image
-    image          3 .. 10                             that takes 2 positions
-    position 0 1 2 3 .. 3   5  6            of rows
+        tokens   0 1 2          11 12           rows       13 tokens, 8 of them the rows of an image
+        image          3 .. 10                             that takes 2 positions
+        position 0 1 2 3 .. 3   5  6            of rows
 
-    All of its rows count as at its first position, so no cut divides it: the position of a row inside is that
-    of its beginning. A slot whose text has no such image has nothing here.
+    All rows of such an image count as at its first position, so no cut divides it: the position of a row
+    inside is that of its beginning. A slot whose text has no such image has no entry here.
     """
 
     def __init__(self, n_slots: int) -> None:
         self._jumps: list[list[_Jump]] = [[] for _ in range(n_slots)]
 
     def position_of(self, slot: int, row: int) -> int:
-        """Of a row that `slot` has, or of the next one."""
+        """The position of a row that `slot` has, or of the next one."""
         position = row
         for start, end, n_positions in self._jumps[slot]:
             if row < end:
@@ -50,7 +50,7 @@ class Positions(SlotPart):
         return bool(self._jumps[slot])
 
     def read(self, slot: int, image: ImageSpan) -> None:
-        """Rows of `image`, the first among them, come into `slot`."""
+        """Record that rows of `image`, the first among them, were added to `slot`."""
         if image.n_positions < image.n_rows:
             self._jumps[slot].append(_Jump(image.start, image.end, image.n_positions))
 
@@ -65,12 +65,12 @@ class Positions(SlotPart):
         self.trimmed(slot, n_keep)
 
     def packed(self, slot: int, start: int, end: int) -> bytes:
-        """What is stored of the images that begin in the rows `start` to `end`. Mostly nothing."""
+        """The bytes to store for the images that begin in the rows `start` to `end`. Usually empty."""
         jumps = [jump for jump in self._jumps[slot] if start <= jump.start < end]
         return b"".join(struct.pack(_FORMAT, *jump) for jump in jumps)
 
     def unpack(self, slot: int, packed: bytes) -> None:
-        """The rows of which this was stored follow those of `slot`; raises ValueError if it was not."""
+        """Add the images in `packed` after the rows of `slot`; raises ValueError if the bytes are invalid."""
         try:
             self._jumps[slot] += [_Jump(*jump) for jump in struct.iter_unpack(_FORMAT, packed)]
         except struct.error as error:

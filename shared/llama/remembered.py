@@ -1,4 +1,4 @@
-"""Measurements of a model, kept in the cache folder for the next start like this one.
+"""Measurements of a model, cached on disk for later starts with the same key.
 
 One file for each key (`start_key`).
 """
@@ -22,7 +22,7 @@ _N_FILES = 256
 
 
 class Remembered(Generic[T]):
-    """A measurement of one kind, under the key of a start."""
+    """The cached measurement of one kind, under the key of a start."""
 
     def __init__(self, folder: CacheFolder, kind: type[T], key: str) -> None:
         """key: of all that decides what is found."""
@@ -31,7 +31,9 @@ class Remembered(Generic[T]):
         self.path = user_cache_path("llama-duo") / folder / f"{key}.json"
 
     def recall(self, max_age: float = math.inf) -> T | None:
-        """A measurement of such a start within `max_age` seconds; None: there is none that can be read."""
+        """The cached measurement if it is at most `max_age` seconds old; None: there is none that can be
+        read.
+        """
         try:
             if time.time() - self.path.stat().st_mtime > max_age:
                 return None
@@ -40,7 +42,7 @@ class Remembered(Generic[T]):
             return None
 
     def keep(self, found: T) -> None:
-        """Keep a measurement for the next start like this one, which measures again if it cannot be kept."""
+        """Cache a measurement for later starts. If that fails, they measure again."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self.path) as part:

@@ -10,7 +10,7 @@ from shared.llama.positions import PositionOf
 
 
 class Padding(SlotPart):
-    """The slots that end with padding: `lengths` has their numbers of tokens without."""
+    """The slots that end with padding; `lengths`: their numbers of tokens without it."""
 
     def __init__(self) -> None:
         self.lengths: dict[int, int] = {}
@@ -26,18 +26,18 @@ class Padding(SlotPart):
 class WindowGuard(SlotPart):
     """Keeps the cells of a sliding-window cache that later tokens may need again.
 
-    `find_slot` (llama-kv-cache.cpp) gives a cell to another token as soon as the sequence that owns it has
-    moved on by more than its window, also in a cache of full size (`swa_full`). That is right as long as a
-    sequence only grows. Cut back or shared, it needs those cells again, and another slot may have overwritten
-    them. A cell with two owners is never given away. So each slot has a second sequence, which is never
-    decoded and which shares the slot's cells before they leave the window.
+    `find_slot` (llama-kv-cache.cpp) reuses a cell as soon as the sequence that owns it has moved on by more
+    than its window, also in a cache of full size (`swa_full`). That is right as long as a sequence only
+    grows. A sequence that is cut back or shared needs those cells again, and another slot may have
+    overwritten them. A cell with two owners is never reused. Therefore each slot has a second sequence, which
+    is never decoded and which shares the slot's cells before they leave the window.
 
     Slot i of `n_slots` in one pool is guarded by sequence n_slots + i: the context needs 2 * n_slots
-    sequences. A decode must be one ubatch, because cells are given away between ubatches, too.
+    sequences. A decode must be one ubatch, because cells are also reused between ubatches.
 
-    in the cache of a slot       [0 ............................ length)
-    guarded                      [0 ....... guarded)
-    not yet left by the window             [... at most n_window ...)
+        in the cache of a slot       [0 ............................ length)
+        guarded                      [0 ....... guarded)
+        not yet left by the window             [... at most n_window ...)
     """
 
     def __init__(self, memory: Any, n_slots: int, n_window: int, position_of: PositionOf) -> None:
@@ -49,7 +49,9 @@ class WindowGuard(SlotPart):
         self._guarded = [0] * n_slots
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """Guards whole windows: that suffices for chunked ones (Llama 4), which begin at their multiples."""
+        """Guards whole windows, which also suffices for chunked ones (Llama 4), as these begin at multiples
+        of the window.
+        """
         length = self._position_of(slot, length) + n_padding
         guarded = self._guarded[slot]
         if length // self._n_window == guarded // self._n_window:
@@ -71,14 +73,14 @@ class WindowGuard(SlotPart):
 
 
 class WindowCheck(SlotPart):
-    """Checks that a slot that was cut back still holds the window that its next token looks at.
+    """Checks that a slot that was cut back still holds the window that its next token sees.
 
-    `llama_memory_seq_rm` succeeds also where cells of the window have been given away; logits would be wrong
-    without an error. For a cache of sliding windows that is not of full size.
+    `llama_memory_seq_rm` succeeds even if cells of the window have been reused; logits would be wrong without
+    an error. For a cache of sliding windows that is not of full size.
 
-    in the text of a slot    [0 ................................ n_keep)
-    seen by the next token               [n_keep - n_window + 1 .. n_keep)
-    must be in the cache     all of that
+        in the text of a slot    [0 ................................ n_keep)
+        seen by the next token               [n_keep - n_window + 1 .. n_keep)
+        must be in the cache     all of that
     """
 
     def __init__(self, memory: Any, n_window: int, position_of: PositionOf) -> None:
@@ -102,13 +104,13 @@ class WindowCheck(SlotPart):
         self.trimmed(slot, n_keep)
 
     def require(self, slots: Iterable[int]) -> None:
-        """Raise WindowLostError if `slots` have to be emptied before they are used."""
+        """Raise WindowLostError if any of `slots` has to be emptied before it is used."""
         if lost := sorted(self._lost.intersection(slots)):
             raise WindowLostError(lost)
 
 
 class StepCheckpoints(SlotPart):
-    """Keeps states that slots had, for models that cannot take tokens back.
+    """Keeps earlier states of slots, for models that cannot remove tokens.
 
     Further sequences, which are never decoded, share a slot's cells and recurrent state. llama.cpp does not
     write into a state with two owners: the next decode of the slot reads the old one and writes another
@@ -126,21 +128,22 @@ class StepCheckpoints(SlotPart):
         self._lengths: dict[int, int] = {}  # place → tokens
 
     def save(self, slot: int, place: int, n_tokens: int) -> None:
-        """Keep the state of `slot` with `n_tokens`. It must have been decoded since it was last cut back.
+        """Keep the state of `slot` with `n_tokens`.
 
-        The whole sequence is copied: the copy of a recurrent state is always that after its last token.
+        The slot must have been decoded since it was last cut back. The whole sequence is copied: the copy of
+        a recurrent state is always that after its last token.
         """
         assert place // self._n_each == slot, f"{place} is no place of slot {slot}"
         self._copy(slot, self._n_slots + place)
         self._lengths[place] = n_tokens
 
     def restore(self, place: int, slot: int) -> None:
-        """Give `slot` the state that was kept in `place`, where it stays."""
+        """Give `slot` the state kept in `place`, which keeps it, too."""
         assert place in self._lengths, f"no state is kept in {place}"
         self._copy(self._n_slots + place, slot)
 
     def trimmed(self, slot: int, n_keep: int) -> None:
-        """Drops longer states of the slot: they only occupy cells."""
+        """Drop longer states of the slot, which would only occupy cells."""
         for place in range(slot * self._n_each, (slot + 1) * self._n_each):
             if self._lengths.get(place, 0) > n_keep:
                 del self._lengths[place]

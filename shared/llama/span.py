@@ -16,7 +16,7 @@ class Span:
     """Tokens of one sequence, its rows start, start + 1, …; logits are computed for the last `n_logits`.
 
     slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
-    matters for `shared.exact.batch_invariance`. image: whose rows they are, by their identities.
+    matters for `shared.exact.batch_invariance`. image: the tokens are the identities of its rows.
     """
 
     slot: int
@@ -28,7 +28,7 @@ class Span:
 
     @property
     def is_verified(self) -> bool:
-        """True if the span is what a sequence generates: logits are wanted of all its tokens."""
+        """Whether the span is one that a sequence generates: logits are needed for all its tokens."""
         return self.n_logits == len(self.tokens)
 
 
@@ -39,8 +39,8 @@ Rows: TypeAlias = "NDArray[np.float32]"
 class SpanPart(NamedTuple):
     """A part of span `number`, or all of it, in one pass; `n_padding` tokens follow it.
 
-    n_outputs: of how many tokens at the end, padding included, logits are computed; None: as the span says,
-    and not of padding.
+    n_outputs: the number of tokens at the end, padding included, for which logits are computed; None: as the
+    span says, and none for padding.
     """
 
     number: int
@@ -50,7 +50,7 @@ class SpanPart(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of tokens, padding included."""
+        """The number of tokens, padding included."""
         return len(self.span.tokens) + self.n_padding
 
     @property
@@ -59,7 +59,7 @@ class SpanPart(NamedTuple):
         return self.span.n_logits if self.n_outputs is None else self.n_outputs
 
     def wanted(self, outputs: Rows) -> Rows:
-        """The logits that the span asks for, of those that are computed."""
+        """The rows of `outputs` that the span needs."""
         if self.n_outputs is None:
             return outputs
         end = len(outputs) - self.n_padding if self.span.n_logits else 0

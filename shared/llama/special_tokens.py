@@ -1,4 +1,4 @@
-"""Finding special tokens in text: what `tokenizer_st_partition` of llama.cpp does, in linear time.
+"""Finds special tokens in text: as `tokenizer_st_partition` of llama.cpp, in linear time.
 
 llama.cpp's own walks a linked list from its beginning for every occurrence, so that its time grows with the
 square of their number. Here the result is the same, and occurrences can be excluded.
@@ -21,7 +21,8 @@ Fragment = str | int
 class SpecialToken:
     """A token that is found in text before the text is tokenized.
 
-    control: only where the caller trusts the text. strips_left, strips_right: it swallows white space there.
+    control: only found if the caller trusts the text. strips_left, strips_right: it absorbs white space on
+    that side.
     """
 
     id: int
@@ -32,7 +33,7 @@ class SpecialToken:
 
 
 class SpecialTokens:
-    """The special tokens of a vocabulary, found in texts."""
+    """Finds the special tokens of a vocabulary in texts."""
 
     def __init__(self, tokens: Iterable[SpecialToken]) -> None:
         # llama.cpp: the longest first (in bytes), everywhere in the text, before the next one is looked for.
@@ -44,14 +45,14 @@ class SpecialTokens:
 
     @property
     def control(self) -> list[SpecialToken]:
-        """The special tokens that are only found where the caller trusts the text."""
+        """The special tokens that are found only if the caller trusts the text."""
         return [token for token in self._order if token.control]
 
     def split(self, text: str, *, control: bool, breaks: Sequence[int] = ()) -> list[Fragment]:
-        """`text` as plain text and special tokens in turn.
+        """Split `text` into plain text and special tokens.
 
-        Without `control` only user-defined tokens are found. `breaks` are ascending positions in `text`: a
-        control token that would contain one, so that text from both sides makes up the token, is plain text.
+        Without `control` only user-defined tokens are found. `breaks`: ascending positions in `text`; a
+        control token that would contain one is left as plain text, as text from both sides would make it up.
         """
         ranges: list[tuple[int, int] | int] = [(0, len(text))] if text else []
         for token in self.occurring(text):
@@ -61,7 +62,7 @@ class SpecialTokens:
         return [part if isinstance(part, int) else text[part[0] : part[1]] for part in ranges]
 
     def occurring(self, text: str) -> list[SpecialToken]:
-        """The tokens whose text is somewhere in `text`, in the order in which they are looked for."""
+        """The tokens whose text occurs in `text`, in the order in which they are matched."""
         found = (
             ranked
             for prefix, tokens in self._by_prefix.items()

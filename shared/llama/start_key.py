@@ -1,7 +1,7 @@
-"""Keys of starts, for whatever one start keeps for the next: `DECIDES` has a row for each input.
+"""Keys of starts, under which one start caches data for later ones: `DECIDES` has a row for each input.
 
-A key is a digest of the inputs that decide what is kept: of options, files, llama.cpp's build, the CPU and
-other devices. The files are described by the process that loads them, before it does (`state_of_files`).
+A key is a digest of the inputs that determine the data: options, files, llama.cpp's build, the CPU and other
+devices. The process that loads the files describes them before it does (`state_of_files`).
 """
 
 import enum
@@ -20,11 +20,11 @@ from shared.settings.model_options import ModelOptions
 
 
 class LoadedFacts(NamedTuple):
-    """Facts of a loaded model that tell starts apart.
+    """Properties of a loaded model that are part of keys.
 
-    files: as `state_of_files` describes them. n_ctx_of_rope: with LongRoPE, the length of context by which
-    keys are rotated; 0: it makes no difference. uses_flash_attention: values are stored in another order
-    without it.
+    files: as described by `state_of_files`. n_ctx_of_rope: with LongRoPE, the length of context by which keys
+    are rotated; 0: it makes no difference. uses_flash_attention: without it values are stored in another
+    order.
     """
 
     files: str
@@ -33,7 +33,7 @@ class LoadedFacts(NamedTuple):
 
 
 class StoredKind(enum.Flag):
-    """Kinds of kept data, each under keys of its own."""
+    """Kinds of cached data, each with keys of its own."""
 
     NOTHING = 0
     TEXTS = enum.auto()
@@ -85,7 +85,11 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
-    """The key of a start with these `files` and options; facts: all that decides what is `kept`."""
+    """The key under which data of the kind `kept` is cached for starts with the same `files`, options and
+    facts.
+
+    facts: the fields of `LoadedFacts`.
+    """
     decisive = {name for name, kinds in DECIDES.items() if kept in kinds}
     assert facts.keys() == decisive - ModelOptions.model_fields.keys(), f"other facts decide {kept}"
     chosen = options.model_dump_json(include=decisive)
@@ -99,7 +103,9 @@ def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any)
 
 
 def state_of_files(model: Path, options: ModelOptions) -> str:
-    """The files of a model and its adapters, with their sizes and times; raises ModelLoadError."""
+    """The files of a model and its adapters, with their sizes and modification times; raises
+    ModelLoadError.
+    """
     paths = [*parts_of(model), *(adapter.path for adapter in options.lora)]
     try:
         states = [(path.absolute(), path.stat()) for path in paths]
@@ -109,7 +115,7 @@ def state_of_files(model: Path, options: ModelOptions) -> str:
 
 
 def changed_meanwhile(model: Path) -> ModelLoadError:
-    """The error for files that are others after loading than they were before."""
+    """The error for a model whose files changed while they were loaded."""
     return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
 
 

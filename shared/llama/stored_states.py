@@ -2,8 +2,8 @@
 
 A state is what llama.cpp cannot compute backwards: a recurrent state and the cells of sliding windows
 (`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The keys and values of full attention stay in the slot; without the
-beginning of its text a state is of no use. A text is all that a slot holds, a part some tokens of it: a
-spare sequence shares their cells while they are written or read.
+beginning of its text a state is of no use. A text is everything in a slot, a part some tokens of it: a spare
+sequence shares their cells while they are written or read.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ class StoredStates(SlotPart):
             llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """Go back to a state, or add a text up to `n_keep` tokens; raises DecodeFatalError."""
+        """Return a slot to a state, or add a text up to `n_keep` tokens; raises DecodeFatalError."""
         if snapshot.kind == "state":
             self._load(slot, slot, snapshot.key, snapshot.end, _PARTIAL)
         elif self._spare is None:
@@ -79,7 +79,7 @@ class StoredStates(SlotPart):
         return block.bytes()
 
     def take_back(self, key: int) -> None:
-        """Take back lent memory, which is not read or written any more."""
+        """End the lending of memory, which is not read or written any more."""
         block = self._lent.pop(key)
         if key not in self._states:
             self._host.give_back(block)

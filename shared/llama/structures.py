@@ -1,7 +1,7 @@
-"""Checks that llama.cpp's structures are laid out as llama_cpp's classes for them.
+"""Checks that llama.cpp's structures have the layout of llama_cpp's classes for them.
 
-A field that another version of the library has before others shifts those, no name of a function changes, and
-options come to mean others in silence.
+If another version of the library inserts a field, the later fields shift although no function changes its
+name, and options silently get wrong values.
 """
 
 import ctypes
@@ -44,9 +44,9 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 
 
 def check_structures(functions: ModuleType) -> None:
-    """Compare the library's own defaults with those that are known; raises LibraryError.
+    """Compare the library's defaults with the known ones; raises LibraryError.
 
-    functions: llama_cpp's, with the library. A field that was added at the end is not noticed.
+    functions: llama_cpp's, with the library. A field that was appended at the end is not noticed.
     """
     library = functions._lib._name  # noqa: SLF001 - ctypes has no other name for it
     for name, defaults in _DEFAULTS.items():

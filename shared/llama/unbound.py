@@ -146,7 +146,7 @@ _MANGLED = {
 
 
 def add_library(path: Path) -> None:
-    """Look for functions in this one, too, which the process has loaded."""
+    """Search this library, too, which the process has loaded."""
     _libraries.append(ctypes.CDLL(str(path)))
 
 

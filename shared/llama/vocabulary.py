@@ -39,7 +39,8 @@ _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNO
 
 
 class FimTokens(NamedTuple):
-    """Before what precedes a gap, what follows it, and what fills it; before a repository, and each file.
+    """Tokens for fill-in-the-middle: before the prefix, the suffix and the middle; before a repository name
+    and each file.
 
     None: the model has no such token.
     """
@@ -52,7 +53,9 @@ class FimTokens(NamedTuple):
 
 
 class Vocabulary:
-    """Token ids are 0 ≤ id < n_tokens; every method checks, and raises ValueError for others."""
+    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method checks, and raises ValueError for
+    others.
+    """
 
     def __init__(self, model: Any, path: Path) -> None:
         """`model` is a llama_model pointer that outlives this object (see `load` for one that owns it)."""
@@ -72,7 +75,7 @@ class Vocabulary:
 
     @property
     def native(self) -> Any:
-        """The llama_vocab pointer, for other native objects; valid as long as this object is kept."""
+        """The llama_vocab pointer, for other native objects; valid as long as this object exists."""
         return self._vocab
 
     @functools.cached_property
@@ -83,18 +86,20 @@ class Vocabulary:
 
     @functools.cached_property
     def fim(self) -> "FimTokens":
-        """The tokens around a gap that is to be filled."""
+        """The tokens around a gap to fill (fill-in-the-middle)."""
         names = FimTokens._fields
         read = (getattr(llama_cpp, f"llama_vocab_fim_{name}") for name in names)
         return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
-        """True if a token ends an answer; without `end_tokens`, which takes as long as `attributes`."""
+        """Whether a token ends an answer. Does not compute `end_tokens`, which takes as long as
+        `attributes`.
+        """
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
 
     @functools.cached_property
     def attributes(self) -> "array[int]":
-        """The attributes of each token: asking for a quarter of a million takes a tenth of a second."""
+        """The attributes of each token; takes a tenth of a second for a quarter of a million tokens."""
         tokens = range(self.n_tokens)
         return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
 
@@ -104,7 +109,7 @@ class Vocabulary:
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """Control tokens by their text. A grammar names them by id: for it they have no text."""
+        """Control tokens by their text. A grammar refers to them by id, as they have no text for it."""
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
             for token in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
@@ -115,7 +120,7 @@ class Vocabulary:
     def load(cls, path: Path, *, writes_text: bool = True) -> Self:
         """Read the vocabulary of a GGUF file without its weights; raises ModelLoadError.
 
-        writes_text: only of a model that continues texts.
+        writes_text: refuse a model that generates no text.
         """
         library.start()
         parameters = llama_cpp.llama_model_default_params()
@@ -140,7 +145,7 @@ class Vocabulary:
         )
 
     def template(self, name: str) -> str | None:
-        """One of the model's own texts with gaps, such as `rerank`; None: it has none of this name."""
+        """One of the model's own prompt templates, such as `rerank`; None: it has none of this name."""
         return _template(self._model, name.encode())
 
     def tokenize(
@@ -152,12 +157,12 @@ class Vocabulary:
     def encode(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> "array[int]":
-        """Tokens of `text`, as llama_tokenize returns them, but for a second BOS at the beginning.
+        """The tokens of `text`, as llama_tokenize returns them, except for a second BOS at the beginning.
 
-        `add_special` adds what the model wants around a prompt (BOS, unless the text begins with it, as what
-        chat templates write does); `parse_special` reads the text of
-        control tokens as those tokens: never set it for text that must not be able to end a turn. `breaks`
-        are ascending positions that no control token may contain (see `SpecialTokens.split`).
+        `add_special` adds the tokens that the model wants around a prompt (BOS, unless the text begins with
+        it, as the output of chat templates does); `parse_special` reads the text of control tokens as those
+        tokens: never set it for text that must not be able to end a turn. `breaks`: ascending positions that
+        no control token may contain (see `SpecialTokens.split`).
         """
         before, after = self._around if add_special else (_NONE, _NONE)
         return self._encode(text, before, parse_special=parse_special, breaks=breaks) + after
@@ -165,9 +170,9 @@ class Vocabulary:
     def encode_parts(
         self, text: str, given: Iterable[tuple[int, int, "array[int]"]], breaks: Sequence[int] = ()
     ) -> "list[array[int]]":
-        """`encode` of a prompt in parts: before, in and after each range of `text` whose tokens are given.
+        """`encode` for a prompt in parts: before, in and after each range of `text` whose tokens are given.
 
-        given: start, end and tokens, in order; they begin and end where a control token does.
+        given: start, end and tokens, in order; the ranges begin and end at control tokens.
         """
         before, after = self._around
         parts, at = [], 0
@@ -226,7 +231,7 @@ class Vocabulary:
         return found
 
     def all_pieces(self) -> list[bytes]:
-        """`piece` of every token, special ones too. Not kept here."""
+        """`piece` of every token, special ones included. Not cached."""
         vocab, read, buffer = self._vocab, llama_cpp.llama_token_to_piece, ctypes.create_string_buffer(64)
         pieces = []
         for token in range(self.n_tokens):
@@ -236,23 +241,25 @@ class Vocabulary:
 
     @functools.cached_property
     def reads_any_text(self) -> bool:
-        """True if llama.cpp can tokenize every text: SentencePiece aborts at a byte that has no token."""
+        """Whether llama.cpp can tokenize every text: with SentencePiece it aborts at a byte that has no
+        token.
+        """
         n_bytes = sum(1 for _ in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_BYTE))
         return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or n_bytes == _N_BYTES
 
     def is_unused(self, token: int) -> bool:
-        """True if a token only fills up the vocabulary to a round size."""
+        """Whether a token only fills up the vocabulary to a round size."""
         attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
         return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
 
     @property
     def bos_text(self) -> str:
-        """Empty where there is none."""
+        """The text of the BOS token; empty if there is none."""
         return "" if self.bos is None else self.detokenize([self.bos])
 
     @property
     def eos_text(self) -> str:
-        """Empty where there is none."""
+        """The text of the EOS token; empty if there is none."""
         return "" if self.eos is None else self.detokenize([self.eos])
 
     def detokenize(self, tokens: Sequence[int]) -> str:
@@ -260,7 +267,7 @@ class Vocabulary:
         return b"".join(self.piece(token, special=True) for token in tokens).decode("utf-8", "replace")
 
     def check(self, token: int) -> int:
-        """`token` itself, or ValueError: native code aborts on ids out of range."""
+        """Return `token`, or raise ValueError: native code aborts on ids out of range."""
         if not 0 <= token < self.n_tokens:
             raise ValueError(f"token {token} is not in the vocabulary of {self.n_tokens}")
         return token
@@ -315,7 +322,7 @@ def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any
 
 
 def unusable(path: Path, reason: str) -> ModelLoadError:
-    """The error for a model of a kind that cannot serve."""
+    """The error for a kind of model that cannot be served."""
     return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
 
 

@@ -1,1 +1,1 @@
-"""LoRA adapters."""
+"""The ring for LoRA adapters."""

@@ -1,4 +1,4 @@
-"""LoRA adapters: which files they are, and applying them to a model (`--lora`)."""
+"""LoRA adapters (`--lora`): checks their files, loads them, and applies them to a model."""
 
 import ctypes
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _FAILED = "failed to apply lora adapter: "
 
 
 def check_adapters(adapters: Sequence[LoraAdapter], model: Path) -> None:
-    """Raise ModelLoadError for a file that is no LoRA adapter, or one for another kind of model."""
+    """Raise ModelLoadError if a file is no LoRA adapter, or one for another kind of model."""
     architecture = read_beginning(model).get("general.architecture", "")
     for each in adapters:
         values = read_beginning(each.path)
@@ -28,7 +28,7 @@ def check_adapters(adapters: Sequence[LoraAdapter], model: Path) -> None:
 
 
 def load_adapters(model: Any, adapters: Sequence[LoraAdapter]) -> list[Any]:
-    """Load adapters of a llama_model, which owns them, before it has contexts; raises ModelLoadError."""
+    """Load adapters into a llama_model, which owns them, before it has contexts; raises ModelLoadError."""
     loaded = []
     for each in adapters:
         with library.captured_log() as lines:
@@ -44,7 +44,7 @@ def load_adapters(model: Any, adapters: Sequence[LoraAdapter]) -> list[Any]:
 
 
 def apply_adapters(context: Any, loaded: Sequence[Any], adapters: Sequence[LoraAdapter]) -> None:
-    """Apply adapters to all that a llama_context computes from now on."""
+    """Apply adapters to everything that a llama_context computes from now on."""
     if not loaded:
         return
     pointers = (llama_cpp.llama_adapter_lora_p_ctypes * len(loaded))(

@@ -1,1 +1,1 @@
-"""Plans of the memory that a model and its context take: made from sizes, before weights are read."""
+"""Plans the memory of a model and its context from their sizes, before weights are read."""

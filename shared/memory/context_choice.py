@@ -1,4 +1,6 @@
-"""The use of a model's memory: how many cells and states to keep, and what llama.cpp would do wrongly."""
+"""Decides how a model's memory is used: numbers of cells and states, and which settings llama.cpp would
+compute wrongly.
+"""
 
 from pathlib import Path
 
@@ -18,7 +20,9 @@ _WINDOW_ROLLBACK = 64
 
 
 def refuse_several_slots(path: Path, n_slots: int) -> None:
-    """llama.cpp computes other logits for these models when two prompts are in one batch, or aborts."""
+    """Raise if several slots are requested for a model for which llama.cpp then computes wrong logits or
+    aborts.
+    """
     architecture = read_beginning(path).get("general.architecture")
     if architecture in _ONE_SLOT_ONLY and n_slots > 1:
         raise ModelLoadError(
@@ -28,7 +32,7 @@ def refuse_several_slots(path: Path, n_slots: int) -> None:
 
 
 def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
-    """Raise if slots are too many to have a second sequence each (`WindowGuard`)."""
+    """Raise if there are too many slots for each to have a second sequence (`WindowGuard`)."""
     n_max, n_slots = MAX_SLOTS // 2, context.n_slots
     if context.is_guarded and n_slots > n_max:
         raise ModelLoadError(
@@ -38,7 +42,9 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
 
 
 def without_a_wrong_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
-    """In one pool llama.cpp gives away cells of recurrent models' windows that are still seen, silently."""
+    """The options, without one pool for recurrent models with windows: there llama.cpp silently reuses cells
+    that are still seen.
+    """
     is_wrong = probe.is_recurrent and probe.n_window > 0
     return options.model_copy(update={"kv_unified": False}) if is_wrong else options
 
@@ -51,9 +57,9 @@ def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
 def choose_traits(
     probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
 ) -> MemoryTraits:
-    """The traits to use a model's memory with, if `free_bytes` are free besides its weights.
+    """The traits with which to use a model's memory, if `free_bytes` are free besides its weights.
 
-    n_step_checkpoints: keep this many states of each slot, or fewer, rather than to roll back; 0: either.
+    n_step_checkpoints: prefer this many states of each slot, or fewer, to rollback; 0: either.
     """
     if not probe.is_recurrent:
         if probe.n_window == 0 or options.swa_full:
@@ -75,5 +81,5 @@ def choose_traits(
 
 
 def _n_fitting(state_bytes: int, free_bytes: int) -> int:
-    """How many times `state_bytes`, the states of all slots, may be kept besides the current ones."""
+    """How often `state_bytes`, the states of all slots, fit into memory besides the current ones."""
     return max(0, int(MEMORY_SHARE * free_bytes)) // max(1, state_bytes)

@@ -1,7 +1,7 @@
-"""The size of a model's memory, measured without its weights.
+"""Measures the memory of a model without its weights.
 
 llama.cpp can make a model and contexts with all their buffers but without their memory (`no_alloc` in
-llama.h), in a few milliseconds. How large the buffers are, it says in its log only, and not of all
+llama.h), in a few milliseconds. It reports the sizes of the buffers only in its log, and not all of them
 (`graph_bytes`).
 """
 
@@ -24,7 +24,7 @@ _N_CELLS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MemoryProbe:
-    """Sizes in bytes: of a token in full attention and in sliding windows, and of a recurrent state.
+    """Bytes of a token in full attention and in sliding windows, and of a recurrent state.
 
     n_window: tokens that see each other in a window; 0: there are no windows.
     """
@@ -38,7 +38,7 @@ class MemoryProbe:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Size of a checkpoint of one slot: its recurrent state and its window."""
+        """Bytes of a checkpoint of one slot: its recurrent state and its window."""
         return self.state_bytes + self.n_window * self.window_token_bytes
 
 
@@ -67,7 +67,7 @@ class ModelOutline:
     @classmethod
     @contextmanager
     def load(cls, path: Path, options: ModelOptions, *, with_heads: bool = False) -> Iterator["ModelOutline"]:
-        """An outline with layers on the devices that `options` choose; raises ModelLoadError."""
+        """Load an outline with layers on the devices in `options`; raises ModelLoadError."""
         library.start()
         parameters = model_parameters(options)
         parameters.no_alloc = True
@@ -80,7 +80,7 @@ class ModelOutline:
             llama_cpp.llama_model_free(model)
 
     def probe(self) -> MemoryProbe:
-        """Measure a context of very many tokens and sequences."""
+        """Measure a context with very many tokens and sequences."""
         model = self._model
         parameters = context_parameters(self._options, _N_CELLS, MAX_SLOTS)
         parameters.kv_unified = parameters.swa_full = True
@@ -98,7 +98,7 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """The part of `size` that keeps texts; nothing is allocated for the rest."""
+        """The part of `size` for caches; nothing is allocated for the rest."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 

@@ -1,4 +1,4 @@
-"""Plans what a model is loaded with, before weights are read: see `MemoryPlan`."""
+"""Plans the memory of a model before weights are read: see `MemoryPlan`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,14 +32,16 @@ _LONG_FACTORS = "rope_factors_long"
 
 
 class Headroom(NamedTuple):
-    """Bytes that are free. handles: of the devices `gpus`; None: llama.cpp chooses among those it finds."""
+    """Free bytes. handles: of the devices `gpus`; None: llama.cpp chooses among those it finds."""
 
     handles: Sequence[int] | None
     gpus: Sequence[Device]
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """The memory that weights leave free: of devices, or of these and the host if they are on both."""
+        """The memory that remains free beside `n_weights` bytes of weights: on devices, or on these and the
+        host if weights are on both.
+        """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free
         return n_gpus - n_weights if n_gpus > n_weights else n_gpus + n_host - n_weights
@@ -47,7 +49,7 @@ class Headroom(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unplaced:
-    """A model whose layers are to be placed. weights: bytes by tensor. The rest is as in `MemoryPlan`."""
+    """A model whose layers are to be placed. weights: bytes by tensor. Other fields as in `MemoryPlan`."""
 
     path: Path
     files: str
@@ -71,12 +73,12 @@ def plan_memory(
     with_workers: bool = False,
     taken: Mapping[str, int] | None = None,
 ) -> MemoryPlan:
-    """Plan how to load a model; raises ModelLoadError. What does not fit on devices is said by the placement.
+    """Plan how to load a model; raises ModelLoadError. If it does not fit on devices, the placement says so.
 
     n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
-    n_step_checkpoints: how many states of each slot to keep if the model is recurrent, at most; 0: what suits
-    a target, from which only the last draft is taken back. n_reserve: cells of each slot in addition to
-    `ctx_size`, for padding. taken: bytes that others will take of the devices and the CPU, by name.
+    n_step_checkpoints: the maximal number of states of each slot to keep if the model is recurrent; 0: as
+    needed for a target, where only the last draft is removed. n_reserve: cells of each slot in addition to
+    `ctx_size`, for padding. taken: bytes that others will use on each device and the CPU, by name.
     """
     files = state_of_files(path, options)
     n_slots = options.parallel if n_slots is None else n_slots
@@ -130,7 +132,7 @@ def _free_room(options: ModelOptions, taken: Mapping[str, int], *, with_workers:
 
 
 def _placed(model: Unplaced) -> tuple[Placement | None, MemorySize]:
-    """What goes where, and what the context takes there; None: llama.cpp places what it is asked to."""
+    """The placement, and the memory of the context there; None: llama.cpp places layers as requested."""
     if model.room.handles is not None:
         for ring in plugged(RINGS, "place_layers"):
             placed: tuple[Placement, MemorySize] = ring.place_layers(model)

@@ -1,6 +1,6 @@
-"""Memory of a model's contexts, known without loading its vocabulary again.
+"""Caches the sizes of a model's contexts, as measuring them takes long for the vocabulary alone.
 
-llama.cpp reads the vocabulary even of a model without weights, which is most of what measuring takes: for a
+llama.cpp reads the vocabulary even of a model without weights, which is most of the time of measuring: for a
 quarter of a million tokens more than a second.
 """
 
@@ -35,14 +35,14 @@ class MeasuredOutline(BaseModel):
 
     @property
     def is_complete(self) -> bool:
-        """False where there was no memory even for contexts that allocate nothing."""
+        """False if there was no memory even for contexts that allocate nothing."""
         return self.probe.checkpoint_bytes + self.probe.full_token_bytes > 0 and all(
             size.total for size in self.sizes.values()
         )
 
 
 class StoredOutline:
-    """A `ModelOutline` on the CPU that loads the model only if something is asked for the first time."""
+    """A `ModelOutline` on the CPU that loads the model only if a size is not cached."""
 
     def __init__(self, load: Callable[[], ModelOutline], measured: MeasuredOutline | None) -> None:
         self._load = load
@@ -54,7 +54,7 @@ class StoredOutline:
     def open(
         cls, path: Path, options: ModelOptions, *, with_heads: bool = False
     ) -> Iterator["StoredOutline"]:
-        """`options` have no layers on devices. Raises ModelLoadError."""
+        """Open the outline; `options` must put no layers on devices. Raises ModelLoadError."""
         library.start()
         files = state_of_files(path, options)
         key = start_key(StoredKind.MEMORY, files, options, version=_VERSION, with_heads=with_heads)
@@ -84,11 +84,11 @@ class StoredOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """As in `ModelOutline`, but remembered."""
+        """As in `ModelOutline`, but cached."""
         return self._size(ModelOutline.texts_size, parameters)
 
     def size(self, parameters: Any) -> MemorySize:
-        """As in `ModelOutline`, but remembered."""
+        """As in `ModelOutline`, but cached."""
         return self._size(ModelOutline.size, parameters)
 
     def _size(self, measure: Callable[[ModelOutline, Any], MemorySize], parameters: Any) -> MemorySize:

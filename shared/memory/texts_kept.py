@@ -1,4 +1,4 @@
-"""Limits of host memory for earlier texts and checkpoints."""
+"""Limits the host memory for earlier texts and checkpoints."""
 
 from shared.free_memory import MEMORY_SHARE
 from shared.llama.memory_plan import ContextNeeds
@@ -23,7 +23,7 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
 def size_prompt_cache(
     options: ModelOptions, probe: MemoryProbe, n_left: int, context: ContextNeeds
 ) -> PromptCacheSize:
-    """The prompt cache's size with `n_left` bytes free."""
+    """The size of the prompt cache if `n_left` bytes are free."""
     if not context.can_store:
         return NO_PROMPT_CACHE
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
@@ -44,7 +44,7 @@ def _part(n_max: int, probe: MemoryProbe) -> int:
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:
-    """The prompt cache in words, for the log and `--check`."""
+    """A sentence about the prompt cache, for the log and `--check`."""
     if size.n_bytes == 0:
         return "none"
     text = f"up to {size_text(size.n_bytes)} of earlier texts in host memory, "
@@ -56,7 +56,7 @@ def describe_prompt_cache(size: PromptCacheSize) -> str:
 
 
 def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
-    """The checkpoints in words, for the log and `--check`; empty if the memory needs none."""
+    """A sentence about checkpoints, for the log and `--check`; empty if the memory needs none."""
     if traits.can_trim:
         return ""
     n, n_bytes = n_prompt_checkpoints(traits, options), traits.checkpoint_bytes

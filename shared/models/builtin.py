@@ -2,8 +2,8 @@
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
 real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
-cache. SmolLM2, a public model that knows more, and a draft model for it are in packages of their own, and
-have names that can be given in place of a path.
+cache. SmolLM2, a public model that knows more, and a draft model for it are in packages of their own, with
+names that can be given in place of a path.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ def builtin_target() -> Path:
 
 
 def named_model(path: Path) -> Path:
-    """The file of smollm2 or smollm2-draft; what is not such a name, or is a file, stays as it is.
+    """The file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
 
     Raises ConfigError if its package is not installed.
     """
@@ -71,7 +71,8 @@ def packaged_models() -> dict[str, Path]:
 
 
 def grown_path() -> Path:
-    """The path of the demo's target, made or not; raises ConfigError in an installation without its source.
+    """The path of the demo's target, whether or not it exists; raises ConfigError in an installation without
+    its source.
 
     The name depends on everything that it is made from.
     """
@@ -86,7 +87,8 @@ def grown_target(progress: Progress | None = None) -> Path:
     """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
-    when it is whole: any number of processes may ask at once. Raises ConfigError if the cache has no room.
+    when it is complete: any number of processes may call this at once. Raises ConfigError if the cache has no
+    room.
     """
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 

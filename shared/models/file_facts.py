@@ -14,7 +14,7 @@ def task_of(path: Path) -> Literal["embedding", "rerank"] | None:
 
 
 def size_if_known(model: Path | None) -> int:
-    """In bytes; 0 where it cannot be read: whoever loads it says why."""
+    """The size of a model in bytes; 0 if it cannot be read (the process that loads it reports why)."""
     try:
         return size_of(model) if model else 0
     except (ModelLoadError, OSError):

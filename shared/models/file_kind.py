@@ -1,7 +1,7 @@
-"""The kind of a GGUF file by its name and first metadata: one of several parts, or no text model.
+"""Recognises GGUF files by name and first metadata: one of several parts, or a model that generates no text.
 
-That takes no time, and is done before llama.cpp sees the file, which explains neither. What cannot be told
-from the beginning is left to `shared.llama.vocabulary`.
+This takes no time, and is done before llama.cpp reads the file, which gives no reason for either. What cannot
+be recognised at the beginning is left to `shared.llama.vocabulary`.
 """
 
 import re
@@ -65,7 +65,9 @@ _BY_ENDING = {**dict.fromkeys(("bert", "bert-v2", "bert-v3", "bert-moe"), _ENCOD
 
 
 def check_kind(path: Path) -> None:
-    """Raise ModelLoadError if the file is a GGUF, and no text model; or if its name is no text."""
+    """Raise ModelLoadError if a GGUF file has no model that generates text, or its name is not
+    valid UTF-8.
+    """
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -75,7 +77,7 @@ def check_kind(path: Path) -> None:
 
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
-    """Like `check_kind`, for a file with these values of general.architecture and general.type."""
+    """As `check_kind`, for a file with these values of general.architecture and general.type."""
     if reason := _reason(architecture, kind):
         raise _unusable(path, reason)
 
@@ -90,17 +92,17 @@ def _reason(architecture: str, kind: str) -> str | None:
 
 
 def is_eagle_file(path: Path) -> bool:
-    """True if a file is an EAGLE-3 drafter, which `check_kind` refuses: it is not a model by itself."""
+    """Whether a file is an EAGLE-3 drafter, which `check_kind` refuses, as it is not a model by itself."""
     return read_beginning(path).get("general.architecture") == EAGLE
 
 
 def refuse_drafter(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a file with only the layers that predict further tokens (MTP)."""
+    """Raise the ModelLoadError for a file with nothing but MTP layers."""
     raise _unusable(path, _DRAFTER)
 
 
 def refuse_encoder(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a model whose metadata say that it makes vectors."""
+    """Raise the ModelLoadError for a model whose metadata say that it computes embeddings."""
     raise _unusable(path, _ENCODER)
 
 
@@ -109,9 +111,11 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def pooling_of(path: Path) -> int | None:
-    """How a GGUF's model makes one vector of a text, as llama.cpp numbers it; None: it makes none.
+    """The pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it; None:
+    it makes none.
 
-    0: the file does not say it. Models that continue texts are not meant, whose files may say 0 or -1.
+    0: the file does not specify it. The result is meaningless for models that generate text, whose files may
+    have 0 or -1.
     """
     values = _first_values(path)
     architecture = str(values.get("general.architecture", ""))
@@ -123,12 +127,12 @@ def pooling_of(path: Path) -> int | None:
 
 
 def read_beginning(path: Path) -> dict[str, str]:
-    """The strings among the first metadata of a GGUF; empty for other files, whatever they contain."""
+    """The strings among the first metadata of a GGUF file; empty for other files, whatever they contain."""
     return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
 
 
 def _first_values(path: Path) -> dict[str, str | int | float]:
-    """With numbers; lists are left out."""
+    """The first metadata, including numbers; lists are left out."""
     try:
         with path.open("rb") as file:
             data = file.read(_N_READ)
@@ -200,7 +204,7 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The meaning of a name: part `number`, counted from 1, of `count`."""
+    """A parsed file name: part `number`, counted from 1, of `count`."""
 
     prefix: str
     number: int
@@ -216,13 +220,13 @@ class Part:
 
 
 def read_name(name: str) -> Part | None:
-    """The number of a part and of all parts, from a file's name; None for a model in one file."""
+    """Parse a file's name: the number of the part and of all parts; None for a model in one file."""
     found = _PART.match(name)
     return found and Part(found["prefix"], int(found["number"]), int(found["count"]))
 
 
 def is_model(name: str) -> bool:
-    """True if a file of this name is a model, or the first part of one."""
+    """Whether a file of this name is a model, or the first part of one."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1
@@ -230,7 +234,7 @@ def is_model(name: str) -> bool:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """All files of the model that `path` is, or is the first part of.
+    """All files of the model at `path`, which may be its first part.
 
     Raises ModelLoadError if it is another part, or one is missing: llama.cpp finds the others by the first.
     """

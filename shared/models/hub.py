@@ -1,6 +1,6 @@
-"""Models from the Hugging Face hub, chosen as llama-server does and kept in huggingface_hub's own cache.
+"""Models from the Hugging Face hub, chosen as in llama-server and kept in huggingface_hub's own cache.
 
-huggingface_hub is an optional extra; nothing else imports it, and this does only when a model is asked for.
+huggingface_hub is an optional extra; only this module imports it, and only when a model is needed.
 """
 
 import glob
@@ -24,7 +24,7 @@ _PREFERRED = ("Q4_K_M", "Q8_0")
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """USER/REPO[:QUANT]; `file` is a name in the repository, which goes over the quantization."""
+    """USER/REPO[:QUANT]; `file` is a name in the repository, which overrides the quantization."""
 
     repository: str
     quantization: str | None = None
@@ -32,7 +32,7 @@ class HubModel:
 
     @classmethod
     def parse(cls, text: str, file: str | None = None) -> "HubModel":
-        """The model of a name such as OWNER/MODEL:QUANT; raises ValueError."""
+        """Parse a name such as OWNER/MODEL:QUANT; raises ValueError."""
         found = _REPOSITORY.fullmatch(text)
         if not found:
             raise ValueError("write it as in ggml-org/gemma-3-1b-it-GGUF or ggml-org/gemma-3-1b-it-GGUF:Q8_0")
@@ -70,7 +70,7 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """The hub to look in; None: as huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME) say."""
+    """Access to the hub. None: as in huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME)."""
 
     token: str | None = None
     offline: bool = False
@@ -124,7 +124,7 @@ class Hub:
         return [file.rfilename for file in found.siblings or []]
 
     def revisions(self) -> Iterator[tuple[str, str, dict[str, Path]]]:
-        """Repository, commit, and files by their names in it, of what is in the cache; the newest first.
+        """Yield (repository, commit, files by name) for each cached revision, newest first.
 
         Raises ConfigError without huggingface_hub.
         """

@@ -1,4 +1,4 @@
-"""From the path that a person names to the GGUF file that llama.cpp loads."""
+"""Finds the GGUF file for a path that a person has given, converting models of other formats."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # what reads models of other formats is imported when there i
 
 
 def loadable(path: Path, tokenizer: Path | None = None) -> Path:
-    """`path` itself, if it is a GGUF; a model of another format is converted, with a progress bar.
+    """`path` itself if it is a GGUF file; a model of another format is converted, with a progress bar.
 
     `tokenizer`: of a llama2.c checkpoint. Raises ConfigError.
     """

@@ -40,7 +40,7 @@ def kind_of(projector: Path) -> str:
 
 
 def check_fits(model: Path, projector: Path) -> None:
-    """Raise ModelLoadError for a file whose metadata are not those of a projector of this model."""
+    """Raise ModelLoadError if the metadata of a file are not those of a projector for this model."""
     kind = kind_of(projector)
     if kind not in _SERVED:
         raise ModelLoadError(

@@ -1,4 +1,4 @@
-"""Pairing, for those who join: codes, and what a joined machine keeps.
+"""Pairing for machines that join: codes, and the credentials that a joined machine keeps.
 
-Leads are found in the local network by mDNS.
+Leads are found on the local network by mDNS.
 """

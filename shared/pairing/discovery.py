@@ -69,7 +69,7 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
 
 @contextlib.contextmanager
 def announce_pairing(port: int, fingerprint: str) -> Iterator[None]:
-    """Announce where invited machines come in to this lead, with a certificate of this fingerprint.
+    """Announce this lead's pairing port, and its certificate by this fingerprint.
 
     Blocks as `announced` does. Raises ConfigError.
     """
@@ -101,7 +101,8 @@ def _registered(info: "ServiceInfo") -> Iterator[None]:
 
 
 def find_leads(seconds: float) -> list[FoundLead]:
-    """The leads that answer within `seconds`; returns a few seconds after the first, however many there are.
+    """The leads that answer within `seconds`; returns a few seconds after the first answer, however many
+    there are.
 
     Raises ConfigError, and NoLeadError while this machine has no network.
     """
@@ -110,9 +111,9 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
-    """host:port at which a lead with this certificate says that invited machines come in.
+    """host:port of the pairing port that a lead with this certificate announces; empty if none is found.
 
-    It is not believed: whoever connects compares certificates. Raises ConfigError.
+    Announcements are not trusted: a client that connects compares certificates. Raises ConfigError.
     """
     with _browsing(JOIN_SERVICE, seconds) as (names, read):
         found = [read(name) for name in names]
@@ -152,7 +153,7 @@ def _browsing(
 def resolve(
     names: Sequence[str], read: Callable[[str], "ServiceInfo | None"], reaches: Callable[[str, int], bool]
 ) -> list[FoundLead]:
-    """The leads with these names, all read at the same time; those without an address are left out."""
+    """Resolve the leads with these names concurrently; those without an address are left out."""
 
     def find(name: str) -> FoundLead | None:
         info = read(name)
@@ -163,9 +164,9 @@ def resolve(
 
 
 def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str | None = None) -> FoundLead:
-    """The lead with the URL `former` if it was found, else the only one (of those with HTTPS).
+    """The lead with the URL `former` if it was found, else the only one.
 
-    Raises NoLeadError, SeveralLeadsError.
+    with_https: only those with HTTPS count. Raises NoLeadError, SeveralLeadsError.
     """
     leads = usable(found, with_https=with_https)
     if known := [each for each in leads if each.url == former]:
@@ -180,7 +181,7 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str 
 
 
 def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[FoundLead]:
-    """All of them, or those with HTTPS; raises NoLeadError if there is none."""
+    """All leads, or only those with HTTPS; raises NoLeadError if there is none."""
     leads = [each for each in found if each.url.startswith("https:") or not with_https]
     if leads:
         return leads
@@ -206,7 +207,7 @@ def own_addresses() -> list[str]:
 
 
 def _outward_address() -> str | None:
-    """Of the default route; nothing is sent."""
+    """The address of the default route; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
@@ -255,7 +256,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
 
 
 def answers(address: str, port: int) -> bool:
-    """True if a server accepts connections there, within a second."""
+    """Whether a server accepts connections there, within a second."""
     try:
         socket.create_connection((address, port), _KNOCK_SECONDS).close()
     except OSError:

@@ -1,4 +1,6 @@
-"""A code that lets one machine join a lead: as what, where it is, how to know it, and a one-time secret."""
+"""A code that lets one machine join a lead: role, addresses, fingerprint of the certificate, and a one-time
+secret.
+"""
 
 import base64
 import binascii
@@ -24,10 +26,10 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """`addresses`: host:port, the likeliest first; none: it is found on the local network.
+    """`addresses`: host:port, the likeliest first; empty: the lead is found on the local network.
 
-    `fingerprint`: of the lead's certificate. `role`: for which the lead has made the secret; it does not
-    believe what the code says of it.
+    `fingerprint`: of the lead's certificate. `role`: for information only; the lead remembers for which role
+    it has made the secret.
     """
 
     role: MemberRole
@@ -36,7 +38,7 @@ class Invitation:
     addresses: tuple[str, ...]
 
     def code(self) -> str:
-        """The code that a person copies: letters, digits, `-` and `_`."""
+        """The code to copy: letters, digits, `-` and `_`."""
         content = self.secret + self.fingerprint + ",".join(self.addresses).encode("ascii")
         prefix = _PREFIXES[self.role]
         data = _checksum(prefix, content) + content
@@ -44,7 +46,7 @@ class Invitation:
 
     @classmethod
     def parse(cls, code: str) -> "Invitation":
-        """The invitation in a code; raises ConfigError."""
+        """Parse a code; raises ConfigError."""
         code = "".join(code.split())
         prefix, digits = code[:_PREFIX_LENGTH], code[_PREFIX_LENGTH:]
         role = _ROLES.get(prefix)
@@ -59,7 +61,7 @@ class Invitation:
 
 
 def _content(prefix: str, digits: str) -> bytes | None:
-    """What the digits of a code say; None if it was not copied as it was."""
+    """The bytes in a code's digits; None if it was not copied correctly."""
     try:
         data = base64.b64decode(digits + "=" * (-len(digits) % 4), b"-_", validate=True)
     except (ValueError, binascii.Error):

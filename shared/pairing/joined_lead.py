@@ -1,7 +1,7 @@
-"""The lead that this machine has joined with a code of `lead invite`: joining it, and remembering it.
+"""The lead that this machine has joined with a code of `lead invite`: joins it, and stores its credentials.
 
-A lead is known by its certificate, whatever its address. The secret of a code is sent only to the machine
-that has it, so nobody in between can use the code.
+A lead is identified by its certificate, whatever its address. The secret of a code is sent only to the
+machine with that certificate, so nobody in between can use the code.
 """
 
 import base64
@@ -50,7 +50,7 @@ class _KeptLead(BaseModel, frozen=True):
 
 
 class _Membership(BaseModel, frozen=True):
-    """What a lead answers to whom it lets in; `name`: what it calls that machine."""
+    """A lead's reply to a machine that has joined; `name`: the lead's name for that machine."""
 
     name: str
     key: str
@@ -58,7 +58,7 @@ class _Membership(BaseModel, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JoinedLead:
-    """`certificate`: the file with the lead's own, which is trusted under any name."""
+    """`certificate`: the file with the lead's own certificate, which is trusted under any host name."""
 
     url: str
     key: SecretStr
@@ -66,7 +66,9 @@ class JoinedLead:
 
     @classmethod
     def find(cls, role: MemberRole, name: str, code: str | None) -> Self | None:
-        """The lead that is joined with `code`, or was before; None: there is none. Raises ConfigError."""
+        """Join a lead with `code`, or return the lead joined before; None: there is none. Raises
+        ConfigError.
+        """
         folder = user_data_path("llama-duo") / "joined" / role
         if code == FORGET:
             for path in (folder / _FILE, folder / _CERTIFICATE):

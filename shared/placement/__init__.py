@@ -1,5 +1,5 @@
-"""Layers, and the experts of a mixture, on the devices that have room for them (--fit).
+"""Places layers, and the experts of a mixture, on the devices that have room for them (--fit).
 
-Plugged in at `place_layers` (`shared.rings`). Without it layers are where --n-gpu-layers says, and
-llama.cpp divides them among devices.
+Plugged in at `place_layers` (`shared.rings`). Without this ring --n-gpu-layers decides, and llama.cpp divides
+the layers among devices.
 """

@@ -1,6 +1,6 @@
-"""Distribution of weights and KV cache over devices: decided from sizes alone.
+"""Distributes weights and KV cache over devices, from sizes alone.
 
-What a graph needs for intermediate results llama.cpp says only once it has planned a placement (`settle`).
+llama.cpp reports the memory for intermediate results only once it has planned a placement (`settle`).
 """
 
 import re
@@ -32,9 +32,9 @@ _MARGIN_SHARE = 8
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """The sizes of what is placed, in bytes.
+    """The sizes to place, in bytes.
 
-    tensors: by name. n_layers: without the output. caches: what each layer keeps of texts.
+    tensors: by name. n_layers: without the output. caches: of each layer.
     """
 
     tensors: Mapping[str, int]
@@ -52,9 +52,10 @@ def settle(
     options: ModelOptions,
     measure: Callable[[Placement], Mapping[str, int]],
 ) -> Placement:
-    """`place` with the memory for intermediate results that `measure` finds for what was chosen.
+    """`place`, repeated until it accounts for the intermediate results that `measure` finds for the chosen
+    placement.
 
-    That changes with the choice, so it may have to choose again; what it has found is never taken for less.
+    That memory changes with the placement, so it may have to choose again; an estimate is never lowered.
     """
     computing: Counter[str] = Counter()
     measured: ModelOptions | None = None
@@ -72,11 +73,11 @@ def settle(
 def place(
     sizes: ModelSizes, devices: Sequence[Device], options: ModelOptions, computing: Mapping[str, int]
 ) -> Placement:
-    """Place a model with these options on these devices, which need `computing` bytes each besides.
+    """Place a model on these devices, which need `computing` bytes each in addition.
 
-    With --n-gpu-layers auto: all layers if they fit; else of a mixture the experts of as few layers as
-    possible go to the CPU, and after those whole layers. Else as asked for, and `problem` says if that
-    cannot be.
+    With --n-gpu-layers auto: all layers if they fit; otherwise, for a mixture, the experts of as few layers
+    as possible go to the CPU, and after those whole layers. With a number: as requested, and `problem` says
+    if that is impossible.
     """
     search = _Search(sizes, devices, options, computing)
     asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
@@ -112,7 +113,7 @@ class _Search:
         self._shares = options.tensor_split or free
 
     def candidates(self) -> Iterator[Placement | None]:
-        """From the best one on; None: it does not fit. The last one fits."""
+        """Yield the candidates, best first; None: it does not fit. The last one fits."""
         n_moved = self._n_with_experts
         yield from (self._fitting(self.n_max, n) for n in range(self._n_cpu_moe, n_moved + 1))
         yield from (self._fitting(n, n_moved) for n in range(self.n_max - 1, 0, -1))
@@ -200,7 +201,7 @@ class _Search:
         return self._rooms[index] - self._computing.get(self._devices[index].name, 0)
 
     def _places(self, n_gpu_layers: int, shares: Sequence[float]) -> list[str]:
-        """Of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
+        """The places of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
         on_cpu = [CPU] * (self.n_max - n_gpu_layers)
         if not n_gpu_layers:
             return on_cpu

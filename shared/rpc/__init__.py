@@ -1,1 +1,1 @@
-"""RPC: llama.cpp's RPC backend."""
+"""The ring for llama.cpp's RPC backend."""

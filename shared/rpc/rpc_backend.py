@@ -1,6 +1,6 @@
-"""llama.cpp's RPC backend: layers of a model on other machines (`lead --rpc`), and serving as one of these.
+"""llama.cpp's RPC backend: layers of a model on other machines (`lead --rpc`), and serving as such a machine.
 
-It exists only where llama.cpp was built with it.
+It exists only in builds of llama.cpp with RPC.
 """
 
 import ctypes
@@ -23,15 +23,15 @@ def is_available() -> bool:
 
 
 def require() -> None:
-    """Raise ConfigError, which says what to do, if llama.cpp was not built with RPC."""
+    """Raise ConfigError with a remedy if llama.cpp was not built with RPC."""
     if not is_available():
         raise ConfigError(HOW_TO_BUILD)
 
 
 def add_workers(addresses: Sequence[str]) -> None:
-    """Let models of this process have layers on these workers (host:port), in this order.
+    """Make these workers (host:port) available to models of this process, in this order.
 
-    llama.cpp ends the process if one does not answer, so ask them first (`shared.rpc.rpc_probe`). Raises
+    llama.cpp ends the process if one does not answer, so probe them first (`shared.rpc.rpc_probe`). Raises
     ModelLoadError for a worker without devices.
     """
     library.start()

@@ -1,4 +1,4 @@
-"""Asks whether a llama.cpp RPC worker is there: the greeting of its protocol, and nothing more.
+"""Checks whether a llama.cpp RPC worker answers, by the greeting of its protocol only.
 
 llama.cpp itself ends the process if a worker does not answer as expected, and waits for ever if it does not
 answer at all.
@@ -23,7 +23,7 @@ _WHY_SILENT = (
 
 
 class WorkerAwayError(AwayError):
-    """A worker cannot be reached now; it may be later."""
+    """A worker cannot be reached now; a retry may succeed later."""
 
 
 class ForeignWorkerError(DuoError):
@@ -33,7 +33,7 @@ class ForeignWorkerError(DuoError):
 def probe(address: str, seconds: float) -> socket.socket:
     """Greet the worker at host:port; raises WorkerAwayError, ForeignWorkerError.
 
-    It serves nobody else until the connection that is returned is closed.
+    The worker serves nobody else until the returned connection is closed.
     """
     deadline = time.monotonic() + seconds
     host, port = split_address(address)

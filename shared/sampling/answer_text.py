@@ -1,4 +1,4 @@
-"""An answer in which calls of tools begin, as `CallGrammars` say."""
+"""The text of an answer in which tool calls may begin, as described by `CallGrammars`."""
 
 import re
 from typing import NamedTuple
@@ -10,14 +10,14 @@ _LONGEST = 1024
 
 
 class BegunCall(NamedTuple):
-    """What has been found: the name of the tool, and what was written after the beginning of its call."""
+    """A call that was found: the name of the tool, and the text after the call's beginning."""
 
     name: str
     rest: bytes
 
 
 class AnswerText:
-    """An answer as far as it is written, piece by piece."""
+    """The answer so far, as a list of pieces."""
 
     def __init__(self, calls: CallGrammars) -> None:
         self._begins, self._follows = (re.compile(each.encode()) for each in (calls.begins, calls.follows))
@@ -52,7 +52,9 @@ class AnswerText:
             del self._text[self._starts[n] :], self._starts[n:]
 
     def begins_with(self, piece: bytes, after: int | None = None) -> BegunCall | None:
-        """The call that the next `piece` would begin; after: where the last one has ended, in bytes."""
+        """The call that the next `piece` would begin, if any; after: the byte offset where the last call has
+        ended.
+        """
         end = len(self._text)
         start = max(after or 0, end - _LONGEST)
         text = bytes(self._text[start:]) + piece

@@ -1,6 +1,6 @@
-"""Records that ask for sampling parameters, made of the one table of them, `SamplingParameters`.
+"""Generates record fields for sampling parameters from their one table, `SamplingParameters`.
 
-The requests of all APIs, the lead's options and the parameters of chat get a field for each of them here.
+The requests of all APIs, the lead's options and chat's parameters get their fields from it.
 """
 
 import functools
@@ -19,7 +19,7 @@ Form = Callable[[str, FieldInfo, Asked], FieldInfo | None]
 
 @functools.cache
 def asked_for() -> Mapping[str, Asked]:
-    """All parameters that can be asked for."""
+    """All parameters that requests or options can set."""
     return {
         name: asked
         for name, field in SamplingParameters.model_fields.items()
@@ -29,9 +29,9 @@ def asked_for() -> Mapping[str, Asked]:
 
 
 def with_sampling_fields(form: Form) -> Callable[[type[T]], type[T]]:
-    """A decorator of models: adds a field for each parameter that can be asked for, made by `form`.
+    """A decorator of models that adds a field, made by `form`, for each parameter that can be set.
 
-    A field that the model itself has is left as it is there.
+    A field that the model itself declares is kept.
     """
 
     def add(model: type[T]) -> type[T]:

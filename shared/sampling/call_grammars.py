@@ -1,4 +1,4 @@
-"""The beginnings of tool calls in an answer that is free otherwise, and the grammar of each call's rest."""
+"""The beginnings of tool calls in an otherwise free answer, and the grammar for the rest of each call."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class CallGrammars:
-    """begins: an expression for a call up to its arguments. follows: for one that follows another at once.
+    """begins: an expression for a call up to its arguments. follows: for a call directly after another.
 
-    is_first: nothing but reasoning comes before a call. reasoning: the texts around reasoning, in which no
-    call begins; empty: none. said: what the answer goes on from. grammars: of all after such a beginning, by
-    the name in it.
+    is_first: only reasoning may come before a call. reasoning: the texts around reasoning, in which no call
+    begins; empty: none. said: the beginning of the answer that is part of the prompt. grammars: for the text
+    after such a beginning, by the name of the tool.
     """
 
     begins: str

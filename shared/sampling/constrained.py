@@ -1,4 +1,4 @@
-"""Choosing a token under a grammar.
+"""Chooses a token under a grammar.
 
 As in llama-server, a token is first chosen without the grammar and used if the grammar allows it. Otherwise
 the choice is repeated among all tokens that the grammar allows, with the same filters and the same noise
@@ -18,23 +18,23 @@ from shared.slot_cache import common_prefix_length
 
 
 class Constraint(Protocol):
-    """A grammar at some place in a text (`shared.sampling.remote_grammar.RemoteGrammar`).
+    """The state of a grammar at some place in a text (`shared.sampling.remote_grammar.RemoteGrammar`).
 
-    `allows` and `allowed` may raise PendingAnswerError: ask the same again later.
+    `allows` and `allowed` may raise PendingAnswerError: call again later with the same arguments.
     """
 
     @property
     def is_ready(self) -> bool:
-        """True if the last question can be asked again without a PendingAnswerError."""
+        """Whether the last call can be repeated without a PendingAnswerError."""
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """True for each of `tokens` that may come next; for all of them after a token that may not."""
+        """For each of `tokens` whether it may come next; all True once the grammar no longer applies."""
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all tokens that may come next, ascending; while the grammar applies."""
+        """The ids of all tokens that may come next, ascending; only while the grammar applies."""
 
     def accept(self, token: int) -> None:
-        """Advance by `token`. If it may not come next, the grammar applies no longer."""
+        """Advance by `token`. If it may not come next, the grammar no longer applies."""
 
     def rollback(self, n: int) -> None:
         """Remove the last `n` accepted tokens."""
@@ -74,7 +74,7 @@ class ConstrainedSampler(Sampler):
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
         """Choose like `Sampler.choose`, among the tokens that the grammar allows.
 
-        If it raises PendingAnswerError, nothing has changed.
+        After a PendingAnswerError nothing has changed.
         """
         token = super().choose(logits, position)
         if self._constraint.allows([token])[0]:

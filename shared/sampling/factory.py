@@ -1,4 +1,4 @@
-"""The sampler for a request's parameters, in the lead and where it is drafted for."""
+"""Makes the sampler for a request's parameters, in the lead and in drafters."""
 
 import functools
 from collections.abc import Callable
@@ -32,8 +32,8 @@ def make_sampler(
     """The sampler of one sequence whose tokens so far are `history`.
 
     like: a sampler with the same parameters, whose text has a common prefix with `history`: its grammar need
-    not read that again. follow: `GrammarServer.follow`; without it grammars are followed in this process,
-    whatever that costs, and a ValueError is raised for one that cannot be compiled.
+    not read that again. follow: `GrammarServer.follow`; without it grammars are followed in this process, at
+    any cost, and a grammar that cannot be compiled raises ValueError.
     """
     end_tokens, filters = vocabulary.end_tokens, None
     if needs_filters(parameters):
@@ -69,9 +69,10 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """The lead's choices with a draft model's logits; without a grammar that cannot be compiled here.
+    """A sampler that makes the lead's choices from a draft model's logits; a grammar that cannot be compiled
+    here is ignored.
 
-    Where no process can follow grammars, drafts break them more often, which the lead notices.
+    Where no process can follow grammars, more drafts violate them and are rejected by the lead.
     """
     if not CAN_FORK:
         parameters = parameters.model_copy(update={"grammar": None, "calls": None})

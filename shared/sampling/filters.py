@@ -1,7 +1,7 @@
-"""llama-server's samplers as filters, in any order: they narrow the candidates and choose none.
+"""llama-server's samplers as filters, in any order: they narrow the candidates but choose none.
 
-llama.cpp's own samplers, with its arithmetic, decide; tokens that certainly have no part in the result are
-removed with numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same.
+llama.cpp's own samplers, with its arithmetic, decide; tokens that cannot affect the result are removed with
+numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same.
 """
 
 import ctypes
@@ -41,7 +41,7 @@ _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
 
 
 class NativeFilters:
-    """The filters of one sequence, of llama.cpp's samplers: a `shared.sampling.sampler.Filters`.
+    """The filters of one sequence, made of llama.cpp's samplers: a `shared.sampling.sampler.Filters`.
 
     Of equal logits, top-k and XTC rank those with the lowest ids first.
     """

@@ -1,8 +1,8 @@
-"""Grammars that apply only to calls of tools in an answer: two kinds of `constrained.Constraint`.
+"""Grammars that apply only to tool calls in an answer: two kinds of `constrained.Constraint`.
 
-Most of an answer is free, and often all of it. `FreeUntilCall` asks nobody until a call begins: it costs a
-search in the last text for each token. From then on `FollowedCalls`, in another process, knows where each
-call ends.
+Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins,
+only a search in the last text for each token. From then on `FollowedCalls`, in another process, knows where
+each call ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,9 +22,9 @@ from shared.sampling.sampler import every_token
 
 
 class FreeUntilCall:
-    """Free until a call begins, then as another constraint says.
+    """Allows every token until a call begins, then behaves as another constraint.
 
-    An error of that makes the rest free: a model can also write calls without it.
+    If that fails, the rest is free: a model can also write calls without it.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class _Call:
 
 
 class FollowedCalls:
-    """Free up to the arguments of each call, and from its end on."""
+    """Constrains the arguments of each call; the text between calls is free."""
 
     def __init__(self, calls: CallGrammars, vocabulary: Vocabulary) -> None:
         self._grammars, self._vocabulary = calls.grammars, vocabulary
@@ -120,7 +120,7 @@ class FollowedCalls:
         return allows
 
     def allowed(self) -> NDArray[np.int32]:
-        """After a token was refused."""
+        """The ids of all allowed tokens; called after a token was refused."""
         if call := self._open():
             return call.grammar.allowed()
         # It begins a call that goes on in a wrong way. What begins one as well is left, or is a part of that.
@@ -185,7 +185,7 @@ class FollowedCalls:
         return None
 
     def _beginning(self, token: int) -> BegunCall | None:
-        """What this token begins."""
+        """The call that this token begins, if any."""
         return self._text.begins_with(self._piece(token), self._begun[-1].end if self._begun else None)
 
     def _begin(self, token: int) -> FollowedGrammar | None:

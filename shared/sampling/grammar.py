@@ -1,7 +1,7 @@
 """Grammars by llguidance: which tokens may come next.
 
 A grammar is written in llguidance's variant of Lark (`lead.grammar` produces it). The limits bound the memory
-and time of every call. A matcher that reaches one fails for good, and so does its sequence.
+and time of every call. A matcher that reaches a limit fails for good, and so does its sequence.
 """
 
 import re
@@ -50,7 +50,7 @@ _INDEXES = weakref.WeakKeyDictionary[Vocabulary, LLTokenizer]()
 
 
 def prepare(vocabulary: Vocabulary) -> LLTokenizer:
-    """The vocabulary, indexed for grammars. The first time that takes about 1 s for 150,000 tokens."""
+    """The vocabulary, indexed for grammars. The first call takes about 1 s for 150,000 tokens."""
     if vocabulary not in _INDEXES:
         # llguidance needs an end token. For a model without one, grammars end with token 0.
         ends = sorted(vocabulary.end_tokens) or [0]
@@ -61,17 +61,17 @@ def prepare(vocabulary: Vocabulary) -> LLTokenizer:
 
 
 def is_prepared(vocabulary: Vocabulary) -> bool:
-    """True if `prepare` returns at once."""
+    """Whether `prepare` returns at once."""
     return vocabulary in _INDEXES
 
 
 def some_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Tokens with these bytes: all the same to a grammar."""
+    """Some tokens with these bytes. Grammars do not care how a text is split."""
     return list(prepare(vocabulary).greedy_tokenize(text))
 
 
 class GrammarMatcher:
-    """A grammar at some place in a text."""
+    """The state of a grammar at some place in a text."""
 
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
         """Raises ValueError with llguidance's message if the grammar cannot be compiled."""
@@ -82,7 +82,7 @@ class GrammarMatcher:
             raise ValueError(_plain(self._matcher.get_error()))
 
     def allows(self, token: int) -> bool:
-        """True if `token` may come next; an end token only where the text may end.
+        """Whether `token` may come next; an end token only where the text may end.
 
         Raises RequestError at a limit, as all methods do.
         """
@@ -103,7 +103,7 @@ class GrammarMatcher:
 
     @property
     def may_end(self) -> bool:
-        """True if the text is one of the grammar."""
+        """Whether the text is complete under the grammar."""
         return bool(self._matcher.is_accepting())
 
     def accept(self, token: int) -> bool:
@@ -135,7 +135,7 @@ class GrammarMatcher:
 
 
 class FollowedGrammar:
-    """A grammar at some place in a text, which may go on after it: a `constrained.Constraint`."""
+    """The state of a grammar, which may be followed by free text: a `constrained.Constraint`."""
 
     def __init__(self, matcher: GrammarMatcher | None, n_beyond: int = 0) -> None:
         """matcher: None: every token may come next.
@@ -148,7 +148,7 @@ class FollowedGrammar:
 
     @property
     def may_end(self) -> bool:
-        """True if the text may end here."""
+        """Whether the text may end here."""
         return self._matcher is None or self._matcher.may_end
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
@@ -175,6 +175,6 @@ class FollowedGrammar:
 
 
 def _plain(message: str) -> str:
-    """What llguidance says, without the lines of a text that clients do not see."""
+    """The message of llguidance, without lines of a text that clients do not see."""
     lines = [line for line in _PLACE.sub("", message).splitlines() if not _QUOTED.match(line)]
     return "\n".join(lines).removeprefix("failed to compile JSON schema: ")[:_LONGEST_MESSAGE].rstrip()

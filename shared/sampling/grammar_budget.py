@@ -1,8 +1,10 @@
-"""Time for choices under grammars: what an engine or a drafter has to know of them."""
+"""The time for choices under grammars, as engines and drafters set it."""
 
 
 class GrammarBudget:
-    """The time to wait for other processes that follow grammars; this one is for where there are none."""
+    """The time to wait for other processes that follow grammars; this implementation is for when there are
+    none.
+    """
 
     def set(self, seconds: float) -> None:
-        """Wait at most `seconds` from now on, for all answers together."""
+        """Allow at most `seconds` from now on, for all answers together."""

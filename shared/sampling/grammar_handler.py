@@ -1,4 +1,4 @@
-"""Following grammars as a kind of task of a sandbox. What that takes is imported with the first grammar."""
+"""Following grammars as a kind of task of a sandbox. Imports what it needs with the first grammar."""
 
 import os
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _NICENESS = 10
 
 @dataclass(frozen=True, slots=True)
 class GrammarProgram:
-    """Following grammars with the vocabulary of `model`, a GGUF: a `shared.sandbox.Program`."""
+    """A `shared.sandbox.Program` that follows grammars with the vocabulary of `model`, a GGUF file."""
 
     model: Path
 
@@ -24,7 +24,7 @@ class GrammarProgram:
 
 
 class GrammarHandler:
-    """A `shared.sandbox.TaskHandler`."""
+    """A `shared.sandbox.TaskHandler` that follows one grammar per task."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
@@ -36,12 +36,12 @@ class GrammarHandler:
         compile_usual(self._vocabulary)
 
     def warm_up(self) -> None:
-        """Touch the memory that a usual grammar needs."""
+        """Touch the memory that a typical grammar needs."""
         os.nice(_NICENESS)
         self.prepare()
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:
-        """Answer questions about one grammar until the other end of `connection` is closed."""
+        """Serve one grammar until the other end of `connection` is closed."""
         from shared.sampling.grammar_worker import follow  # noqa: PLC0415 - as above
 
         follow(connection, limits, self._vocabulary)

@@ -1,8 +1,8 @@
 """A worker that follows grammars, one at a time, for `shared.sampling.remote_grammar`.
 
-A task is one grammar, or those of the calls of an answer. Its first message is pickled: these, and whether a
-grammar that cannot be compiled allows everything. Every other message consists of operations, int32 numbers
-each: (operation, place, n, n arguments). Only the last one, ALLOWS or ALLOWED, is answered: with one byte of
+A task is one grammar, or those of an answer's calls. Its first message is pickled: the grammars, and whether
+one that cannot be compiled allows everything. Every other message consists of operations, int32 numbers each:
+(operation, place, n, n arguments). Only the last operation, ALLOWS or ALLOWED, is answered: with one byte of
 `AnswerKind`, then the answer or an error's text.
 """
 
@@ -30,7 +30,7 @@ _USUAL = 'start: %json {"type": "object", "properties": {"a": {"type": "string"}
 
 
 class Operation(enum.IntEnum):
-    """On a place in a text, which has a number."""
+    """An operation on a place in a text; places are numbered."""
 
     ALLOWS = 1  # tokens; answered with a byte for each: 1 if it may come next
     ALLOWED = 2  # answered with the int32 ids of all tokens that may come next
@@ -48,13 +48,13 @@ class AnswerKind:
 
 
 def compile_usual(vocabulary: Vocabulary) -> None:
-    """Index the vocabulary, and touch the memory that a usual grammar needs."""
+    """Warm up: index the vocabulary, and touch the memory that a typical grammar needs."""
     with contextlib.suppress(ValueError, RequestError):
         GrammarMatcher(_USUAL, vocabulary).allowed()
 
 
 def follow(connection: Connection, limits: WorkerLimits, vocabulary: Vocabulary) -> None:
-    """Answer questions about one grammar until the other end of `connection` is closed."""
+    """Serve one grammar until the other end of `connection` is closed."""
     grammar, is_optional = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the same program
     with limits.time(_COMPILE_SECONDS):
         compiled = _compile(grammar, vocabulary, is_optional=is_optional)

@@ -53,14 +53,14 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
 
 
 def uniform(seed: int, position: int) -> float:
-    """A number in (0, 1) for this position, independent of the noise of its tokens."""
+    """A uniform number in (0, 1) for this position, independent of the noise of its tokens."""
     return _unit(_bits_int(_first_state(seed, position), _NO_TOKEN))
 
 
 def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[np.intp]:
-    """All tokens below `n_tokens`, ascending, whose noise is at least `bound`, and perhaps a few others.
+    """All tokens below `n_tokens`, ascending, whose noise is at least `bound`, and possibly a few others.
 
-    Takes no logarithms: the noise grows with the bits that it is made of, so they are compared with the
+    Takes no logarithms: the noise is monotonic in the bits that it is made of, so these are compared with the
     bits of `bound`.
     """
     share_below = math.exp(-math.exp(min(_SLACK - bound, 99.0)))  # P[g < bound - _SLACK]
@@ -105,7 +105,7 @@ def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=4)
 def _stream(n: int) -> NDArray[np.uint64]:
-    """How far each of the first `n` tokens' states is from that of token 0."""
+    """The distance of each of the first `n` tokens' states from that of token 0."""
     steps = np.arange(n, dtype=np.uint64) * _GOLDEN_U64
     steps.flags.writeable = False
     return steps

@@ -1,4 +1,4 @@
-"""Sampling parameters of clients: names, defaults and limits, each written down here only."""
+"""Sampling parameters of clients: names, defaults and limits, defined only here."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal, Self, get_args
@@ -40,9 +40,9 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 class Asked:
     """A parameter's names in every API, as metadata of its field.
 
-    option: the lead has an option of that name, too. spellings, variables: what else llama-server calls that
-    option. least: of the option, where that is more or less than the parameter's own bound. in_chat: the
-    terminal client has it.
+    option: the lead has an option of that name, too. spellings, variables: further names of that option in
+    llama-server. least: the option's lower bound, if it differs from the parameter's. in_chat: the terminal
+    client has it.
     """
 
     option: bool = True
@@ -55,9 +55,9 @@ class Asked:
 class SamplingParameters(BaseModel):
     """Sampling parameters of a request; names and defaults are llama-server's.
 
-    This is the one table of them: what is `Asked` for becomes a field of the requests of all APIs, an option
-    and a parameter of chat (`shared.sampling.asked_fields`). Drafts follow all of them; a sampler that drafts
-    cannot follow is not in here, and requests that name it are refused.
+    This is their only table: a parameter annotated with `Asked` becomes a field of the requests of all APIs,
+    an option and a parameter of chat (`shared.sampling.asked_fields`). Drafts follow all of them; a sampler
+    that drafts cannot follow is not in here, and requests that name it are refused.
 
     The limits keep every logit finite in 32 bits for any combination. An infinity would turn into a NaN, and
     a NaN leaves no candidate.
@@ -214,7 +214,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def dries(self) -> bool:
-        """True if DRY, the penalty for repeated sequences, is on."""
+        """Whether DRY, the penalty for repeated sequences, is on."""
         return (
             "dry" in self.samplers
             and self.dry_multiplier > 0
@@ -224,22 +224,22 @@ class SamplingParameters(BaseModel):
 
     @property
     def n_remembered(self) -> int:
-        """Previous tokens that the filters need to know."""
+        """The number of previous tokens that the filters need."""
         return max(self.penalties_window if self.penalizes else 0, self.dry_window if self.dries else 0)
 
     @property
     def remembers(self) -> bool:
-        """True if the choice depends on previous tokens by more than the model's logits."""
+        """Whether the choice depends on previous tokens other than through the model's logits."""
         return self.is_constrained or self.n_remembered > 0
 
     @property
     def for_backs(self) -> Self:
-        """The parameters for backs: without grammars of calls, which rarely change a choice, but are long."""
+        """The parameters for backs, without grammars of calls: these rarely change a choice, but are long."""
         return self if self.calls is None else self.model_copy(update={"calls": None})
 
     @property
     def is_constrained(self) -> bool:
-        """True if a grammar may rule out tokens."""
+        """Whether a grammar may rule out tokens."""
         return self.grammar is not None or self.calls is not None
 
     @property

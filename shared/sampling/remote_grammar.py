@@ -1,4 +1,4 @@
-"""Grammars followed by other processes (`grammar_worker`): who asks waits no longer than it wants to."""
+"""Grammars followed by other processes (`grammar_worker`), with a limit on the time to wait for answers."""
 
 import array
 import contextlib
@@ -40,32 +40,32 @@ _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
 class TimeBudget(GrammarBudget):
-    """The time to wait for answers from now on, all together; `left` is in seconds."""
+    """The time to wait for all answers from now on; `left` is in seconds."""
 
     def __init__(self, seconds: float = math.inf, clock: Callable[[], float] = time.perf_counter) -> None:
         self.left = seconds
         self._clock = clock
 
     def set(self, seconds: float) -> None:
-        """Wait at most `seconds` from now on, until this is called again."""
+        """Allow at most `seconds` from now on, until the next call."""
         self.left = seconds
 
     def poll(self, connection: Connection) -> bool:
-        """True if there is something to read, now or before the time is up."""
+        """Whether there is something to read, now or before the time is up."""
         begun = self._clock()
         ready = connection.poll(None if math.isinf(self.left) else max(0.0, self.left))
         self.left -= self._clock() - begun
         return ready
 
     def sleep(self, seconds: float) -> None:
-        """Or until the time is up."""
+        """Sleep for `seconds`, or until the time is up."""
         slept = max(0.0, min(seconds, self.left))
         time.sleep(slept)
         self.left -= slept
 
 
 class GrammarServer(Sandbox):
-    """Has grammars followed by its workers."""
+    """Lets workers in other processes follow grammars."""
 
     def __init__(self, model: Path, budget: TimeBudget, control: socket.socket | None = None) -> None:
         """model: a GGUF with the vocabulary. budget: for the answers to all grammars.
@@ -78,7 +78,8 @@ class GrammarServer(Sandbox):
     def follow(self, grammar: str | CallGrammars, *, is_optional: bool = False) -> "RemoteGrammar":
         """The beginning of a text under `grammar`; returns before that is compiled.
 
-        is_optional: a grammar that this vocabulary cannot express allows everything. Those of calls are.
+        is_optional: a grammar that this vocabulary cannot express allows everything. Those of calls are
+        optional.
         """
         return RemoteGrammar(_Channel(self, pickle.dumps((grammar, is_optional)), self._budget))
 
@@ -219,7 +220,7 @@ def _send_after(earlier: threading.Thread | None, connection: Connection, messag
 class RemoteGrammar:
     """A place in a text under a grammar: a `shared.sampling.constrained.Constraint`.
 
-    A question raises PendingAnswerError if there is no answer in time: ask the same again later. It raises
+    A question raises PendingAnswerError if there is no answer in time: repeat it later. It raises
     RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow any for now.
     """
 
@@ -241,7 +242,7 @@ class RemoteGrammar:
         return True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """True for each of `tokens` that may come next; an end token only where the text may end."""
+        """For each of `tokens` whether it may come next; an end token only where the text may end."""
         return [bool(each) for each in self._ask(Operation.ALLOWS, tokens)]
 
     def allowed(self) -> NDArray[np.int32]:

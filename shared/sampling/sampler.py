@@ -44,13 +44,12 @@ class Filters(Protocol):
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         """(ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
 
-        Several logits are divided by the temperature; a single one may not be. Valid until the next call.
-        If all tokens remain, in ascending order, the ids are `every_token(n_vocab)` itself: the choice is
-        faster then.
+        Several logits are divided by the temperature; a single one may not be. Valid until the next call. If
+        all tokens remain, the ids are `every_token(n_vocab)` itself, which makes the choice faster.
         """
 
     def likeliest(self, logits: NDArray[np.float32]) -> int | None:
-        """The choice at temperature 0; None: it takes `apply` to tell."""
+        """The choice at temperature 0 if the logits alone determine it; None: call `apply`."""
 
     def accept(self, token: int) -> None:
         """Record a token, for penalties."""
@@ -90,7 +89,8 @@ class Sampler:
         return self._choose_from(ids, left, position)
 
     def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:
-        """Up to `n` candidates at absolute `position`, best first; the first one is what `choose` returns.
+        """Up to `n` candidates at absolute `position`, best first; the first one is the token that `choose`
+        returns.
 
         Under the shared noise the runners-up are what a model with slightly different logits would choose.
         """
@@ -128,12 +128,12 @@ class Sampler:
         return left if self._is_greedy else left + gumbel(self._parameters.seed, position, ids)
 
     def accept(self, token: int) -> None:
-        """`token` follows the tokens accepted so far."""
+        """Append `token` to the tokens accepted so far."""
         if self._filters is not None and self._n_remembered:
             self._filters.accept(token)
 
     def rewind(self, history: Sequence[int]) -> None:
-        """Reset the tokens so far to `history`."""
+        """Replace the tokens accepted so far by `history`."""
         if self._filters is None or not self._n_remembered:
             return
         self._filters.reset()
@@ -142,7 +142,7 @@ class Sampler:
 
 
 def needs_filters(parameters: SamplingParameters) -> bool:
-    """False where the choice is the plain argmax of the logits.
+    """Whether the choice may differ from the argmax of the logits.
 
     At temperature 0 top-k, top-p, min-p and top-n-sigma never remove the most likely token; others may.
     """
@@ -207,9 +207,9 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
 
 
 def likeliest(ids: NDArray[np.int32], logits: NDArray[np.floating[Any]]) -> int:
-    """The candidate with the largest logit; of equal logits the lowest id, as in a plain argmax.
+    """The candidate with the largest logit; of equal logits the lowest id, as with a plain argmax.
 
-    The filters may reorder the candidates; then numpy's argmax alone would not do.
+    The filters may reorder the candidates, so numpy's argmax alone would not do.
     """
     if ids is every_token(len(ids)):
         return int(logits.argmax())

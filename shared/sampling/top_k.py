@@ -1,4 +1,4 @@
-"""The k largest of many values, at the cost of reading them once, or twice where they are few.
+"""The k largest of many values, at the cost of reading them once, or twice if they are few.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
 """
@@ -20,8 +20,8 @@ def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None =
     """Indices of the `k` largest values, or of all if there are fewer.
 
     The largest comes first; of equal values the one with the lowest index. values: shape (n,), not modified.
-    A NaN counts as less than every number. offset: where all others are below the largest value plus this,
-    it may be the only one.
+    A NaN counts as less than every number. offset: if all other values are below the largest plus this, only
+    the largest may be returned.
     """
     n = len(values)
     if k <= 0:

@@ -1,4 +1,4 @@
-"""`lead service` and `back service`: the program as a service of systemd, or of launchd on a Mac."""
+"""`lead service` and `back service`: installs the program as a service of systemd, or of launchd on a Mac."""
 
 import json
 import os
@@ -66,7 +66,9 @@ class ServicePlaces:
 def serve_as(
     options: ServiceOptions, settings: type[ProgramSettings], given: Mapping[str, object], facts: ServiceFacts
 ) -> NoReturn:
-    """Do what `options` say, with the values `given` for options of a program; exits with a status."""
+    """Perform the action in `options`, with the values `given` for options of a program; exits with
+    a status.
+    """
     if sys.platform == "win32":
         sys.exit(
             f"{settings.program}: Windows has other services; its Task Scheduler starts programs at boot"

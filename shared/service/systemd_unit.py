@@ -72,7 +72,7 @@ GPU_GROUPS = ("video", "render")
 
 @dataclass(frozen=True, slots=True)
 class ServiceFacts:
-    """The needs of a program as a service. listen: (host, port) of a socket that systemd opens for it."""
+    """Requirements of a program as a service. listen: (host, port) of a socket that systemd opens for it."""
 
     program: str
     stop_seconds: float
@@ -83,10 +83,10 @@ class ServiceFacts:
 
 @dataclass(frozen=True, slots=True)
 class SystemdService:
-    """The content of a service's units. name: of the units. command: the program, then the file of settings.
+    """The content of a service's units. name: of the units.
 
-    credentials: by their names, files that only root may read, of which the service gets copies. environment:
-    variables, in which %d is their folder.
+    command: the program, followed by the settings file. credentials: files by name that only root may read,
+    of which the service gets copies. environment: variables, in which %d is their folder.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The base of each program's settings: command line over environment over file over default.
+"""The base of each program's settings. Command line overrides environment, file and default, in this order.
 
 A settings class has options and groups of options (nested models) as fields. Users see no groups: each option
 is spelled `--n-gpu-layers`, `LEAD_N_GPU_LAYERS` in the environment and `n-gpu-layers` in a TOML file.
@@ -26,10 +26,9 @@ from shared.version import VERSION
 class ProgramSettings(BaseModel):
     """The settings of one program; the docstring of the subclass heads its `--help`.
 
-    program: its name. prefix: of its environment variables.
-    headings: the first option under each heading of `--help`, with the heading, in the order of `--help`.
-    dialect: another program's spellings that are understood, too.
-    defaults: defaults of this program that differ from those of the fields.
+    program: its name. prefix: of its environment variables. headings: the first option under each heading of
+    `--help`, with the heading, in the order of `--help`. dialect: another program's spellings that are
+    accepted, too. defaults: defaults of this program that differ from those of the fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -52,7 +51,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def from_options(cls, **values: Any) -> Self:
-        """From the values of options, wherever they are grouped; raises ValidationError."""
+        """Make settings from values by option, whatever their groups; raises ValidationError."""
         nested: dict[str, Any] = {**cls.defaults, **values}
         for group, field in cls.model_fields.items():
             if fields := _group_fields(field):
@@ -60,7 +59,7 @@ class ProgramSettings(BaseModel):
         return cls.model_validate(nested)
 
     def given(self) -> dict[str, Any]:
-        """The options that were given, by name, as JSON has them; secrets are shown."""
+        """The options that were given, by name, JSON-compatible; secrets are included."""
         found: dict[str, Any] = {}
         for name in self.model_fields_set:
             value = getattr(self, name)
@@ -74,8 +73,8 @@ class ProgramSettings(BaseModel):
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """Read `arguments` (default: those of the process), the environment and the file they name.
 
-        Prints one line per wrong option and exits with status 2, as argparse does. For a variable that seems
-        to be misspelled there is only a warning: it may belong to another program.
+        Prints one line per invalid option and exits with status 2, as argparse does. A variable that seems
+        misspelled only causes a warning: it may belong to another program.
         """
         sources = cls.sources(sys.argv[1:] if arguments is None else arguments)
         for warning in sources.misspelled_variables():
@@ -141,7 +140,7 @@ class FileSettings(ProgramSettings):
 
     @classmethod
     def version(cls) -> str:
-        """The version, with what a report of a bug needs; takes half a second."""
+        """The version, with details for bug reports; takes half a second."""
         from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
 
         return "\n".join([super().version(), *installation()])
@@ -174,9 +173,9 @@ def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
 def explain_invalid(
     error: ValidationError, options: Container[str], origin: Callable[[str], str]
 ) -> Iterator[str]:
-    """A line for each wrong option, without values that may be secrets.
+    """Yield a line for each invalid option, without values that may be secrets.
 
-    origin: where a person finds the value of an option.
+    origin: returns where a person finds the value of an option.
     """
     return (_explain(item, options, origin) for item in error.errors())
 

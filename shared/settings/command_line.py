@@ -1,4 +1,4 @@
-"""A program's command line: spellings of options, headings of `--help`, options that are refused.
+"""A program's command line: spellings of options, headings of `--help`, refused options.
 
 Knows nothing of settings: `shared.settings.sources` adds the options and reads the values.
 """
@@ -61,7 +61,7 @@ class Dialect:
 
     spellings: by our option; those of options that a program lacks are ignored. ignored: options without
     effect here, with the number of their values. refused: options that are errors, with the reason.
-    essential: those of them without which nothing should be run.
+    essential: refused options without which nothing should be run.
     """
 
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
@@ -129,7 +129,7 @@ class OptionParser(argparse.ArgumentParser):
             )
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """The values that are given; exits with status 2 for a wrong command line."""
+        """Parse the command line; exits with status 2 if it is invalid."""
         for option, n_values in self._dialect.ignored.items():
             self._add_hidden(option, _IgnoreOption, nargs=n_values)
         for option, reason in self._dialect.refused.items():
@@ -140,7 +140,7 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
-        """The spelling of the option `setting` in `arguments`; None if it is not there."""
+        """The spelling under which the option `setting` occurs in `arguments`; None if it does not."""
         options = self._settings.get(setting, [])
         typed = (argument.partition("=")[0] for argument in arguments)
         return next((name for name in typed if name in options), None)

@@ -1,4 +1,4 @@
-"""Options to load a model and compute with it, of lead and back, named as in llama-server."""
+"""Options of lead and back to load a model and compute with it, named as in llama-server."""
 
 import re
 from pathlib import Path
@@ -52,14 +52,14 @@ def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class LoraAdapter(BaseModel, frozen=True):
-    """A file, and how strongly it is applied. Whoever loads it tells its content apart (`state_of_files`)."""
+    """An adapter's file, and the scale with which it is applied. `state_of_files` describes its content."""
 
     path: Path
     scale: float = Field(1.0, allow_inf_nan=False)
 
 
 def _read_adapters(value: object) -> object:
-    """Of FILE or FILE:SCALE; raises ValueError."""
+    """Parse FILE or FILE:SCALE; raises ValueError."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
         return value
@@ -271,11 +271,11 @@ class ModelOptions(ComputeOptions):
     )
 
     def on_cpu(self) -> Self:
-        """The options without devices."""
+        """A copy of the options without devices."""
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """The options for `exact`: cells of its own for each slot, which keep whole texts in order."""
+        """A copy for `exact`: cells of its own for each slot, which keep whole texts in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is

@@ -25,7 +25,7 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 
 
 def find_named(value: Path) -> Path:
-    """The model of a name (`named_model`); raises ValueError."""
+    """The path for a built-in model's name (`named_model`), or the path itself; raises ValueError."""
     try:
         return named_model(value)
     except ConfigError as error:
@@ -37,7 +37,7 @@ ModelPath = Annotated[Path, AfterValidator(find_named)]
 
 
 class ModelSource(OptionGroup):
-    """The options of lead and back; if none is set, the built-in demo model is used."""
+    """Options of lead and back for the model; if none is set, the built-in demo model is used."""
 
     model: ModelPath | None = Field(
         None,
@@ -87,10 +87,10 @@ class ModelSource(OptionGroup):
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
     def pending_conversion(self) -> "Conversion | None":
-        """The conversion that `located` would do; None if none. Raises ConfigError."""
+        """The conversion that `located` would do; None if there is nothing to do. Raises ConfigError."""
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
     def fetched(self, model: HubModel, *, with_projector: bool = False) -> Path:
-        """The path of `model` on this machine, downloaded if need be; raises ConfigError."""
+        """The path of `model` on this machine, downloaded if needed; raises ConfigError."""
         token = self.hf_token.get_secret_value() if self.hf_token else None
         return Hub(token, self.offline).fetch(model, with_projector=with_projector)

@@ -1,6 +1,6 @@
-"""Options and groups of them: what a process needs that is given its settings by another one.
+"""Options and groups of them, for a process that gets its settings from another one.
 
-Reading the command line (`base`) imports pydantic-settings and asyncio besides.
+Reading the command line (`base`) also imports pydantic-settings and asyncio.
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ def _reading(words: dict[str, int]) -> BeforeValidator:
 
 
 class AsWritten:
-    """In the annotation of an option: its validator reads the text, which is no JSON."""
+    """An annotation of an option: its validator gets the text as it was written, which is no JSON."""
 
 
 CpuList = Annotated[str, AfterValidator(_check_cpus)]

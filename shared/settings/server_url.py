@@ -9,7 +9,7 @@ _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 
 
 def server_url(value: str) -> str:
-    """Also accept `/v1` at the end, as in the base URL of OpenAI clients; raises ValueError."""
+    """A URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError."""
     try:
         parts = urlsplit(value)
         sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
@@ -23,7 +23,7 @@ def server_url(value: str) -> str:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """host:port; raises ValueError. llama.cpp has IPv4 only."""
+    """Split host:port; raises ValueError. llama.cpp supports only IPv4."""
     host, _, port = address.rpartition(":")
     if not host or ":" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise ValueError(f"{address!r} is not host:port (a name or an IPv4 address)")

@@ -27,7 +27,7 @@ _MISSPELLED = 0.75
 
 
 class OptionSources:
-    """Values by option, as strings or as TOML has them; pydantic-settings reads all but the file."""
+    """Values by option, as strings or TOML values; pydantic-settings reads all sources except the file."""
 
     def __init__(
         self,
@@ -47,7 +47,9 @@ class OptionSources:
         self._file: dict[str, Any] = {}
 
     def read(self) -> dict[str, Any]:
-        """The options that are given anywhere; raises SettingsError, exits with status 2 as argparse does."""
+        """Read the options given in any source; raises SettingsError, exits with status 2 as
+        argparse does.
+        """
         flat = _flat_settings(self.options, self._prefix)
         command_line = self._command_line(flat, list(self._arguments))
         given = {**dict(self._dialect_variables()), **EnvSettingsSource(flat)(), **command_line()}
@@ -72,7 +74,7 @@ class OptionSources:
         )
 
     def origin(self, option: str) -> str:
-        """The place where a person finds the value of `option`."""
+        """Where a person finds the value of `option`: its spelling, variable or file."""
         if spelled := self._parser.given_as(option, self._arguments):
             return spelled
         variables = [f"{self._prefix}{option.upper()}"]
@@ -84,7 +86,7 @@ class OptionSources:
         return f"{self._path}: {key}" if option in self._file else f"--{key}"
 
     def misspelled_variables(self) -> Iterator[str]:
-        """A warning for each variable with our prefix that is not an option."""
+        """Yield a warning for each variable with our prefix that is no option."""
         known = {name.upper() for name in self.options}
         for variable in sorted(name for name, value in os.environ.items() if value):
             name = variable.upper().removeprefix(self._prefix)
@@ -134,7 +136,7 @@ def _undecoded(field: FieldInfo) -> FieldInfo:
 
 
 def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
-    """By option; raises SettingsError."""
+    """The options in the file, by name; raises SettingsError."""
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
@@ -148,7 +150,7 @@ def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
 
 
 def explain_unknown(name: str, known: set[str]) -> str:
-    """A sentence that there is no option of this name, and which was probably meant."""
+    """A sentence that there is no option of this name, with the closest known one."""
     similar = difflib.get_close_matches(name, known, 1)
     hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
     return f"unknown option {name.replace('_', '-')}{hint}"

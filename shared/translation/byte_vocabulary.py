@@ -16,7 +16,7 @@ _STAND_INS = ("\ufffd".encode(), b"?", b" ")
 
 
 class ReadToken(NamedTuple):
-    """A token, and the bytes of a text that it is read for: where the text can be written, its own."""
+    """A token, and the bytes of the text that it was read from; normally they are its own."""
 
     token: int
     data: bytes
@@ -59,26 +59,26 @@ class ByteVocabulary:
         return self._token_of.get(data)
 
     def continuing(self, prefix: bytes) -> tuple[int, int]:
-        """The tokens that begin with `prefix` and go on, as a half-open range of `ranks`."""
+        """The tokens that begin with `prefix` and are longer, as a half-open range of `ranks`."""
         start = bisect_right(self._sorted, prefix)
         after = _successor(prefix)
         return start, bisect_left(self._sorted, after, start) if after else len(self._sorted)
 
     def has_longer(self, prefix: bytes) -> bool:
-        """True if a token begins with `prefix` and goes on."""
+        """Whether a token begins with `prefix` and is longer."""
         start, end = self.continuing(prefix)
         return start < end
 
     def encode(self, data: bytes) -> list[int]:
-        """The tokens that `data` is read as."""
+        """Tokenize `data`."""
         return [token for token, _ in self.read(data)]
 
     def read(self, data: bytes) -> list[ReadToken]:
-        """The tokens that `data` is read as, and which of its bytes each is read for: together all of them.
+        """Tokenize `data`, with the bytes that each token was read from: together all of them.
 
-        A word that the tokenizer changes (a capital letter, an unknown character) is read as what it makes of
-        it: the first token stands for all bytes, the others for none. Invalid UTF-8 (part of a character,
-        say) becomes the longest tokens that fit, and a stand-in for each byte that no token has.
+        For a word that the tokenizer changes (a capital letter, an unknown character) the first resulting
+        token gets all bytes, the others none. Invalid UTF-8 (part of a character, for example) becomes the
+        longest tokens that fit, and a stand-in for each byte that no token has.
         """
         read: list[ReadToken] = []
         for part in _parts(data):

@@ -1,4 +1,6 @@
-"""The draft tokens in a slot of the draft model's memory, their text, and what may follow the last ones."""
+"""The draft tokens in a slot of the draft model's memory, their text, and the probabilities after the last
+ones.
+"""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -15,7 +17,7 @@ _N_NODES = 6
 
 
 class DecodedText:
-    """Offsets are in bytes from the beginning of the text; `base` is that of what was decoded first."""
+    """Offsets are in bytes from the beginning of the text; `base`: the offset of the first decoded token."""
 
     def __init__(self, cache: SlotCache, prefix: Sequence[int]) -> None:
         """prefix: draft tokens before every text (BOS)."""
@@ -40,7 +42,7 @@ class DecodedText:
         return bisect_right(self._ends, offset)
 
     def following(self, n_tokens: int) -> NextTokens | None:
-        """The bytes that follow the first `n_tokens`, if they are still known."""
+        """The probabilities of the next draft token after the first `n_tokens`, if they are still known."""
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
@@ -54,9 +56,9 @@ class DecodedText:
         return path
 
     def add(self, tokens: Sequence[ReadToken], rows: NDArray[np.float32]) -> None:
-        """Draft tokens were decoded; rows: logits after the last ones, shape (n_logits, n_draft_vocab).
+        """Add decoded draft tokens; rows: logits after the last ones, shape (n_logits, n_draft_vocab).
 
-        What follows a token inside a word that was read otherwise than it is written says nothing.
+        Logits after a token inside a word that the tokenizer has changed are discarded.
         """
         n_before = len(self)
         self.cache.add([token for token, _ in tokens])
@@ -75,7 +77,7 @@ class DecodedText:
     def cut(self, n_keep: int) -> list[ReadToken]:
         """Keep the first `n_keep` tokens; returns those of them that must be decoded again.
 
-        There are some if the memory can only go back further.
+        There are such tokens if the memory can only be cut back further.
         """
         wanted = self.tokens[:n_keep]
         self.cache.keep(n_keep)
@@ -83,13 +85,13 @@ class DecodedText:
         return wanted[len(self) :]
 
     def restart(self, base: int) -> None:
-        """Drop everything; the next token to be decoded is the one at offset `base`."""
+        """Drop everything; the next decoded token is at offset `base`."""
         self.cache.keep(0)
         self.base = base
         self._shorten()
 
     def become(self, source: "DecodedText", n_tokens: int) -> None:
-        """The memory of this slot, which was empty, has the first tokens of that of `source` now."""
+        """Take over the first tokens of `source`, whose memory was copied to this slot."""
         if n_tokens:
             self.cache.add(source.cache.tokens[:n_tokens], can_roll_back=False)
         self.base = source.base

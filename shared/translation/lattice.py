@@ -1,14 +1,15 @@
-"""The distribution of the next target token, from what the draft model says along one path of draft tokens.
+"""The distribution of the next target token, from the draft model's distributions along one path of draft
+tokens.
 
-The path begins before the position in question and may go on behind it:
+The path begins before the position in question and may extend beyond it:
 
     text, position at |      … the | ater
     path of draft tokens     … [ the][at]       weights: 1 after " the", P(at) after "at"
     what may follow                  ↳ er, e, …  [at] → er, …
 
-At each node of the path, the draft tokens that leave it stand for the first target token of the bytes that
-they add behind the position. A draft token longer than the target's is split without another pass; a target
-token longer than the draft model's gets its probability from nodes behind the position (look-ahead).
+At each node of the path, each possible next draft token counts for the first target token of the bytes that
+it adds beyond the position. A draft token longer than the target's is split without another pass; a target
+token longer than the draft model's gets its probability from nodes beyond the position (look-ahead).
 """
 
 import math
@@ -27,14 +28,14 @@ _SMALLEST_LOG = -13.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextTokens:
-    """Draft tokens in ascending order and their probabilities; what is hardly possible is left out."""
+    """Draft tokens in ascending order and their probabilities; very unlikely ones are left out."""
 
     ids: NDArray[np.int32]
     probabilities: NDArray[np.float32]
 
     @classmethod
     def of(cls, logits: NDArray[np.float32]) -> Self:
-        """From logits, shape (n_draft_vocab,), which are not kept."""
+        """Compute them from logits, shape (n_draft_vocab,), which are not kept."""
         largest = float(logits.max())
         ids = np.flatnonzero(logits > largest + _SMALLEST_LOG).astype(np.int32)
         weights = np.exp(logits[ids] - largest)
@@ -48,7 +49,7 @@ class NextTokens:
         return 0.0
 
     def in_range(self, ranks: NDArray[np.int32], start: int, end: int) -> "NextTokens":
-        """The tokens with start <= ranks[token] < end; probabilities stay as they are."""
+        """The tokens with start <= ranks[token] < end; probabilities are not rescaled."""
         own = ranks[self.ids]
         return self.where((own >= start) & (own < end))
 
@@ -57,11 +58,11 @@ class NextTokens:
         return NextTokens(self.ids[chosen], self.probabilities[chosen])
 
     def without(self, token: int) -> "NextTokens":
-        """All but one."""
+        """All tokens except one."""
         return self.where(self.ids != token)
 
     def likeliest(self, n: int) -> "NextTokens":
-        """The `n` likeliest, in any order."""
+        """The `n` most likely tokens, in any order."""
         if len(self.ids) <= n:
             return self
         best = np.argpartition(self.probabilities, len(self.ids) - n)[-n:]
@@ -69,7 +70,7 @@ class NextTokens:
 
     @property
     def total(self) -> float:
-        """The probability of all together."""
+        """The sum of the probabilities."""
         return float(self.probabilities.sum())
 
 
@@ -84,9 +85,9 @@ _NO_IDS, _NO_WEIGHTS = np.empty(0, np.int32), np.empty(0, np.float64)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The draft model after some draft tokens.
+    """The draft model's distribution after some draft tokens.
 
-    end: the offset in the text, in bytes, of what follows. following: the next draft token of the path.
+    end: the byte offset in the text of what follows. following: the next draft token of the path.
     """
 
     end: int
@@ -95,10 +96,11 @@ class Node:
 
 
 class Reading(NamedTuple):
-    """A reading that makes a target token likely: the draft token `token` after the path's node `node`.
+    """A way in which a target token may be continued: by the draft token `token` after the path's node
+    `node`.
 
-    data: the text behind the position if that draft token follows. begins_token: whether a draft token
-    begins at the position then.
+    data: the text beyond the position if that draft token follows. begins_token: whether a draft token then
+    begins at the position.
     """
 
     node: int
@@ -108,7 +110,7 @@ class Reading(NamedTuple):
 
 
 class Lattice:
-    """The projection of one path at one position."""
+    """Computes the distribution of the target token at one position from one path of draft tokens."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class Lattice:
         return len(self._path)
 
     def logits(self) -> NDArray[np.float32]:
-        """Logits, shape (n_target_vocab,): finite also for tokens that the draft model does not expect."""
+        """Logits, shape (n_target_vocab,): finite even for tokens that the draft model does not expect."""
         n_target = len(self._projection.target)
         targets = np.concatenate([_NO_IDS, *(part.targets for part in self._parts)])
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])
@@ -151,7 +153,7 @@ class Lattice:
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
-        """The likeliest way to the target token `token`; None if there is none."""
+        """The most likely reading of the target token `token`; None if there is none."""
         best = max(
             (found for part in self._parts if (found := part.best(token))), default=None, key=lambda it: it[0]
         )
@@ -195,9 +197,10 @@ class _Exits:
 
 
 def inside(projection: Projection, following: NextTokens, rest: bytes, begun: int | None) -> NextTokens:
-    """The draft tokens of `following` that begin with `rest` and go on.
+    """The draft tokens of `following` that begin with `rest` and are longer.
 
-    begun: the target token that `rest` begins with, if known: the target would have cut the others otherwise.
+    begun: the target token that `rest` begins with, if known, which rules out tokens that the target would
+    have split differently.
     """
     longer = following.in_range(projection.draft.ranks, *projection.draft.continuing(rest))
     return longer if begun is None else longer.where(projection.whole[longer.ids] == begun)

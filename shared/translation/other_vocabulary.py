@@ -1,4 +1,6 @@
-"""Drafters of a model for texts in another vocabulary."""
+"""The ring's module for the seam `other_vocabulary`: drafters for texts in another vocabulary than the
+model's.
+"""
 
 import logging
 from dataclasses import replace
@@ -40,14 +42,14 @@ class TranslatingMaker(DrafterMaker):
 
 
 def translating_maker(model: Model, vocabulary: Vocabulary, log: logging.Logger) -> TranslatingMaker:
-    """Takes seconds."""
+    """Make a maker of drafters; takes seconds."""
     projection = stored_pair(model.vocabulary, vocabulary)
     log.warning("%s", describe_translation(model.vocabulary, vocabulary, projection))
     return TranslatingMaker(model, vocabulary, projection)
 
 
 def describe_translation(draft: Vocabulary, target: Vocabulary, projection: Projection) -> str:
-    """The translation in words, for the log at the start."""
+    """A sentence about the translation, for the log at the start."""
     return (
         f"translating: {draft.info.name} has another tokenizer than {target.info.name}; "
         f"{100 * projection.share_exact:.0f} % of its tokens are also tokens of that. A draft model with the "

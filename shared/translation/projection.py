@@ -1,4 +1,4 @@
-"""Draft tokens as target tokens: the first target token of what a draft token says.
+"""Maps each draft token to a target token: the first target token of its bytes.
 
 Each draft token counts for one target token, so a projected distribution loses no probability, unlike one
 over the tokens that both vocabularies have (TLI, arXiv 2502.05202).
@@ -19,7 +19,7 @@ _N_REMEMBERED = 1 << 17
 
 
 class Projection:
-    """Bytes → their first target token."""
+    """Maps bytes to their first target token."""
 
     def __init__(
         self, draft: ByteVocabulary, target: ByteVocabulary, whole: NDArray[np.int32] | None = None
@@ -46,7 +46,9 @@ class Projection:
         return found
 
     def has_longer(self, data: bytes, *, only_target: bool) -> bool:
-        """True if a target token begins with `data` and goes on; only_target: one that is no draft token."""
+        """Whether a target token begins with `data` and is longer; only_target: one that is no
+        draft token.
+        """
         if not only_target:
             return self.target.has_longer(data)
         place = bisect_right(self._only_target, data)

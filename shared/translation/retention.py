@@ -1,7 +1,7 @@
-"""The share of its own text that a draft model still drafts when it has to translate.
+"""Measures the share of its own text that a draft model still drafts when it has to translate.
 
-What it writes itself it would draft without a mistake in its own vocabulary: all that is missing is lost by
-the translation.
+In its own vocabulary it would draft its own text without a mistake: whatever is missing is lost by the
+translation.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class Retention(NamedTuple):
 
 
 def measure_retention(model: Model, projection: Projection, prefix: Sequence[int]) -> Retention | None:
-    """Measure at temperature 0 with a text that the model writes; None if that is too short.
+    """Measure with a text that the model writes at temperature 0; None if that is too short.
 
-    prefix: draft tokens before every text. The model's slot 0 is empty, and is empty again afterwards.
+    prefix: draft tokens before every text. The model's slot 0 must be empty, and is left empty.
     """
     text = _PROMPT + _written(model, projection, prefix)
     tokens = projection.target.encode(text)[:-1]  # the last one may be cut off
@@ -45,7 +45,9 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
 
 
 def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> int:
-    """The number of target tokens after the first ones that are drafted, each alone, at temperature 0."""
+    """The number of target tokens after the first `n_first` that are drafted correctly, each alone, at
+    temperature 0.
+    """
     n_right = start = 0
     for end in range(n_first, len(tokens)):
         (rows,) = model.decode([Span(0, start, tokens[start:end], 1)])
@@ -58,7 +60,7 @@ def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> 
 
 
 def _written(model: Model, projection: Projection, prefix: Sequence[int]) -> bytes:
-    """What the draft model itself writes after the prompt."""
+    """The text that the draft model itself writes after the prompt."""
     new = [*prefix, *projection.draft.encode(_PROMPT)]
     data, n_decoded = b"", 0
     for _ in range(_N_DRAFT_TOKENS):

@@ -1,7 +1,7 @@
-"""The projection between two vocabularies, kept on disk: building one takes seconds.
+"""The projection between two vocabularies, cached on disk: building one takes seconds.
 
-One file for each pair in the cache folder: a SHA-256, and the arrays that it is of. A file that cannot be
-read, was damaged, or is not what such a pair has, is built anew.
+One file for each pair in the cache folder: a SHA-256, and the arrays that it covers. A file that cannot be
+read, is damaged, or belongs to another pair is built anew.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ _Arrays = dict[str, NDArray[np.generic]]
 
 
 def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
-    """Like `vocabulary_pair`, but ten times as fast from the second call on."""
+    """As `vocabulary_pair`, but ten times as fast from the second call on."""
     path = _path(draft, target)
     try:
         with np.load(_unsealed(path.read_bytes()), allow_pickle=False) as arrays:
@@ -98,7 +98,10 @@ def _sealed(arrays: _Arrays) -> bytes:
 
 
 def _unsealed(data: bytes) -> io.BytesIO:
-    """What numpy reads. Raises ValueError for a damaged file, for which numpy and zipfile raise anything."""
+    """The content for numpy.
+
+    Raises ValueError for a damaged file, for which numpy and zipfile raise anything.
+    """
     digest, content = data[:_N_DIGEST], data[_N_DIGEST:]
     if hashlib.sha256(content).digest() != digest:
         raise ValueError("the file is damaged")

@@ -98,9 +98,9 @@ class TranslatedSlot:
         self._changed()
 
     def fork(self, source: "TranslatedSlot", n_tokens: int) -> int:
-        """Take over the first target tokens of another; returns how many draft tokens lie within them.
+        """Take over the first target tokens of another slot; returns how many draft tokens lie within them.
 
-        `decoded` is to be filled next (`DecodedText.become`).
+        Fill `decoded` next (`DecodedText.become`).
         """
         self._ends = source._ends[:n_tokens]  # noqa: SLF001 - of the same class
         self._text = source._text[: self._ends[-1]]  # noqa: SLF001 - of the same class
@@ -111,8 +111,8 @@ class TranslatedSlot:
     def plan(self, *, unfinished: bool, n_room: int) -> Feed:
         """The tokens to decode so that the text is covered.
 
-        unfinished: more of the prompt follows, and no distribution is asked for. n_room: how many draft
-        tokens the slot can hold; if there are more, the draft model sees only the end of the text.
+        unfinished: more of the prompt follows, and no distribution is needed. n_room: how many draft tokens
+        the slot can hold; if the text has more, the draft model sees only its end.
         """
         feed = self._feed(unfinished=unfinished)
         for base in self._later_bases(n_room):
@@ -130,12 +130,12 @@ class TranslatedSlot:
         return removed + feed.tokens
 
     def add(self, tokens: Sequence[ReadToken], rows: NDArray[np.float32]) -> None:
-        """Draft tokens were decoded; see `DecodedText.add`."""
+        """Add decoded draft tokens; see `DecodedText.add`."""
         self.decoded.add(tokens, rows)
         self._lattice = None
 
     def lattice(self) -> Lattice:
-        """The lattice of what follows the text, which must be covered."""
+        """The lattice at the end of the text, which must be covered."""
         if self._lattice is None:
             n_last = len(self.decoded) if self._is_covered else self._n_before
             text = bytes(self._text)
@@ -149,8 +149,8 @@ class TranslatedSlot:
     def look_ahead(self, token: int, n_room: int) -> Feed:
         """The tokens to decode to see if the target token `token` is only the beginning of a longer one.
 
-        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens. Where a draft token
-        begins as the target token does, the draft model would have chosen the longer one if it had it.
+        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens. If a draft token begins
+        at the same place, it is settled: the draft model would have chosen the longer token if it had it.
         """
         lattice = self.lattice()
         reading = lattice.best_reading(token)
@@ -174,7 +174,7 @@ class TranslatedSlot:
 
     @property
     def _n_before(self) -> int:
-        """How many of the decoded tokens end at the position or before."""
+        """The number of decoded tokens that end at the position or before."""
         return self.decoded.n_until(self.position)
 
     @property
@@ -286,7 +286,7 @@ class TranslatedSlot:
         return found if found >= 0 else offset
 
     def _later_bases(self, n_room: int) -> Iterator[int]:
-        """Where the text may begin for the draft model when its context is full."""
+        """The offsets at which the text may begin for the draft model when its context is full."""
         yield self.decoded.end_of(len(self.decoded) // 2)
         # No token is shorter than a byte, but a word that is read otherwise may have more tokens than bytes.
         for n_each in (2, 8, 32, 128):

@@ -1,6 +1,6 @@
-"""A draft model that speaks another vocabulary, as a model over the lead's tokens.
+"""A draft model with another vocabulary, as a model over the lead's tokens.
 
-Positions, trims and copies count target tokens. Its memory can be cut back to any length: where the draft
+Positions, trims and copies count target tokens. Its memory can be cut back to any length: if the draft
 model's own cannot, the rest is decoded again.
 """
 
@@ -37,8 +37,8 @@ class TranslatingModel(SlotMemory):
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
         """Logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most 1.
 
-        Needs no pass where the draft model's last tokens said more than was used of them. Raises
-        KvCacheFullError; the slots are as before then.
+        Needs no pass if the logits after the draft model's last tokens also cover the new ones. After a
+        KvCacheFullError the slots are unchanged.
         """
         for span in spans:
             slot = self._slots[span.slot]
@@ -63,10 +63,11 @@ class TranslatingModel(SlotMemory):
         ]
 
     def look_ahead(self, choices: Mapping[int, int]) -> dict[int, NDArray[np.float32]]:
-        """Better logits after the last token of some slots, now that a token would be chosen there.
+        """Corrected logits for slots in which `choices` (slot → token) would be chosen; slots without a
+        correction are left out.
 
-        choices: slot → token. A token that may be the beginning of a longer one of the lead's gives way to
-        that one if the draft model, asked further, goes on so. Slots whose logits stay are left out.
+        A chosen token may be the beginning of a longer token of the lead's. The draft model then decodes
+        further, and if it expects the rest, the longer token is preferred.
         """
         n_room = self._model.n_ctx_slot
         feeds = {index: self._slots[index].look_ahead(token, n_room) for index, token in choices.items()}
@@ -78,7 +79,7 @@ class TranslatingModel(SlotMemory):
         return {index: self._slots[index].lattice().logits() for index in feeds}
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first `n_keep` target tokens. What was decoded is removed when other tokens follow."""
+        """Keep the first `n_keep` target tokens. Decoded tokens are removed only when other tokens follow."""
         self._slots[slot].keep(n_keep)
         if not n_keep:  # its cells are wanted
             self._slots[slot].decoded.restart(0)

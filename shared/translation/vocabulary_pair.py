@@ -30,15 +30,18 @@ def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
 
 
 def added_bos(vocabulary: Vocabulary) -> int | None:
-    """The token that every text begins with; what a model merely calls BOS may be a mark of its chats."""
+    """The token that every text begins with; the token that a model calls BOS may only be a mark of its
+    chats.
+    """
     return vocabulary.bos if vocabulary.adds_bos else None
 
 
 def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMarks, TokenMarks]:
-    """Marks for control tokens of the same text, and for BOS; the ends of a turn all stand for one another.
+    """Equal marks for the control tokens of both vocabularies that mean the same: same text, BOS, or end of a
+    turn.
 
-    Of tokens with the same mark, that comes first which represents them. Tokens without a counterpart have
-    no mark.
+    A mark is a byte string that stands for the token. Of tokens with the same mark, the first one represents
+    them. Tokens without a counterpart have no mark.
     """
     common = sorted(draft.special_tokens.keys() & target.special_tokens.keys())
     of_draft = {draft.special_tokens[text]: _mark(number) for number, text in enumerate(common)}
@@ -63,7 +66,7 @@ def _mark(number: int) -> bytes:
 
 
 def byte_vocabulary(vocabulary: Vocabulary, marks: TokenMarks, literal: dict[int, bytes]) -> ByteVocabulary:
-    """literal: control tokens that stand for their text."""
+    """The byte vocabulary of a model's vocabulary. `literal`: control tokens that stand for their text."""
     pieces = [
         marks.get(token)
         or literal.get(token)
@@ -81,7 +84,7 @@ def _representatives(marks: TokenMarks) -> list[int]:
 
 
 def tokenizer_inside_text(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
-    """Tokenizes what stands in the middle of a text: SentencePiece puts a blank before every text."""
+    """A tokenizer for text in the middle of a text: SentencePiece puts a blank before every text."""
     if not vocabulary.reads_any_text:
         return lambda _text: ()  # then the longest tokens that fit are taken
     encode = partial(vocabulary.encode, add_special=False, parse_special=False)

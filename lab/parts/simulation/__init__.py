@@ -1,1 +1,1 @@
-"""What `bench simulate` asks of `lab.simulation`: cells, contests between policies, checks."""
+"""The simulations of `bench simulate`, on top of `lab.simulation`: cells, comparisons of policies, checks."""

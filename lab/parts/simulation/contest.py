@@ -1,4 +1,6 @@
-"""The same cell under every policy and depth, and under the bound of what drafting can give."""
+"""Simulates the same cell under every policy and depth, and under an upper bound of what drafting
+can give.
+"""
 
 import functools
 import os
@@ -16,7 +18,9 @@ DEPTHS = (1, 2, 3, 4, 5, 6, 8, 12)
 
 
 class Way(NamedTuple):
-    """A policy and its depth; `instant` is the bound: the first back's draft model, free and always done."""
+    """A policy and its depth. `instant`: the upper bound, with the first back's draft model taking
+    no time.
+    """
 
     policy: PolicyName
     depth: int = 0
@@ -32,24 +36,24 @@ FIXED = tuple(Way("fixed", depth) for depth in DEPTHS)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of one cell, by way."""
+    """The simulated outcome of one cell, by way."""
 
     cell: Cell
     outcomes: dict[Way, CellOutcome]
 
     def best(self, ways: Iterable[Way]) -> tuple[Way, float]:
-        """The fastest of those that were run, and its tokens per second."""
+        """The fastest of these ways, and its tokens per second."""
         rates = {way: self.outcomes[way].tokens_per_second for way in ways if way in self.outcomes}
         way = max(rates, key=lambda each: rates[each])
         return way, rates[way]
 
     def speedup(self, *ways: Way) -> float:
-        """The best of them over no drafting."""
+        """The speed of the best of these ways over that of no drafting."""
         return self.best(ways)[1] / self.outcomes[OFF].tokens_per_second
 
 
 class InstantDrafter(LookupDrafter):
-    """Is always done drafting: the bound of what drafting can give."""
+    """A drafter whose drafts are always complete: the upper bound of what drafting can give."""
 
     def __init__(self, skill: DraftSkill, text: Text) -> None:
         self._text = text
@@ -67,7 +71,7 @@ class InstantDrafter(LookupDrafter):
 
 
 def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list[Result]:
-    """Every cell in every way; in `n_jobs` processes (0: one per core)."""
+    """Simulate every cell in every way, in `n_jobs` processes (0: one per core)."""
     races = [(_of(cell, way), way) for cell in cells for way in ways]
     with ProcessPoolExecutor(n_jobs or len(os.sched_getaffinity(0))) as pool:
         outcomes = list(pool.map(_run, races, chunksize=4))

@@ -1,4 +1,4 @@
-"""Cells of hardware that is not here: what they are compared with, and what does not pay."""
+"""Cells for devices that are not available here: references for comparison, and drafts that do not pay."""
 
 from dataclasses import replace
 
@@ -13,7 +13,9 @@ _STOPPED = 30.0
 
 
 def synchronous(hardware: Hardware, token_s: float, acceptance: float) -> float:
-    """Over no drafts, at the best depth: so many tokens drafted in the engine before each step."""
+    """Speed-up over no drafts at the best depth of drafting synchronously: n tokens in the engine before each
+    step.
+    """
     alone = hardware.steps.seconds(1) + HOST.of_step(0, plans=False)
     return max(
         alone
@@ -24,7 +26,7 @@ def synchronous(hardware: Hardware, token_s: float, acceptance: float) -> float:
 
 
 def without_gain(hardware: Hardware, n_tokens: int) -> dict[str, Cell]:
-    """Drafts that hardly pay, or not at all; the lead must be as fast as without."""
+    """Cells with drafts that do not pay; the lead must be as fast as without them."""
     target = Cell(hardware.steps, n_tokens=n_tokens)
     good, first = back(0.004, 0.7), hardware.steps.seconds(1)
     token_s = hardware.draft_1b_s or 0.002
@@ -38,7 +40,7 @@ def without_gain(hardware: Hardware, n_tokens: int) -> dict[str, Cell]:
 
 
 def two_models(hardware: Hardware, acceptance: float, n_tokens: int) -> tuple[Cell, Cell, Cell]:
-    """Backs with two draft models that are as often right: both, and each alone."""
+    """Cells of backs with two draft models that are right equally often: both together, and each alone."""
     target = Cell(hardware.steps, n_tokens=n_tokens)
     one, other = (back(0.010, acceptance, number, is_cpu=False) for number in (0, 1))
     cells = (replace(target, backs=backs) for backs in ((one, other), (one,), (other,)))

@@ -37,7 +37,7 @@ PUBLISHED = (V100, *(each.steps for each in (RTX_4090, RTX_3090_PAIR, M2_ULTRA, 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A target here, a draft model there."""
+    """A target on the lead, and a draft model on another machine."""
 
     name: str
     steps: StepTable
@@ -45,7 +45,9 @@ class Pair:
     acceptance: float
 
     def cell(self, rtt_s: float, n_backs: int, n_tokens: int) -> Cell:
-        """Each back with a draft model of its own: equal ones say the same, so a second one adds nothing."""
+        """A cell in which each back has a draft model of its own: with equal models a second back would add
+        nothing.
+        """
         backs = tuple(BackSpec(self.draft_s, rtt_s, DraftSkill(self.acceptance, i)) for i in range(n_backs))
         return Cell(self.steps, backs, n_tokens=n_tokens)
 
@@ -55,9 +57,9 @@ def _scaled(steps: StepTable, first_ms: float) -> StepTable:
 
 
 def read_table(path: Path) -> StepTable:
-    """A JSON object n → milliseconds, alone or as `step_ms` (as in `GET /v1/speculation`).
+    """Read a JSON object n → milliseconds, alone or as `step_ms` (as in `GET /v1/speculation`).
 
-    Raises ConfigError unless n = 1 is there and all numbers make sense.
+    Raises ConfigError unless n = 1 is present and all numbers are plausible.
     """
     try:
         table = json.loads(path.read_text(encoding="utf-8"))

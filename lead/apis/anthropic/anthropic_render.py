@@ -1,4 +1,4 @@
-"""Answers as Anthropic's messages and their events."""
+"""Renders answers as Anthropic's messages and streaming events."""
 
 import secrets
 from collections.abc import Iterator

@@ -55,21 +55,21 @@ class AnthropicThinking(BaseModel, strict=True):
 
 
 class AnthropicFormat(BaseModel, strict=True):
-    """The form of the text: JSON of a schema."""
+    """The format of the text: JSON of a schema."""
 
     type: Literal["json_schema"]
     definition: dict[str, Any] = Field(alias="schema")
 
 
 class AnthropicOutputConfig(BaseModel, strict=True):
-    """The form of the answer, and how much to reason for it."""
+    """The format of the answer, and how much to reason for it."""
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: AnthropicFormat | None = None
 
 
 class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=True):
-    """The body of a request; without most of it, its tokens can be counted."""
+    """The body of a request. Most fields may be missing when only tokens are counted."""
 
     unused: ClassVar = ANTHROPIC
     own_names: ClassVar = {
@@ -96,7 +96,10 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
     @field_validator("tools", mode="before")
     @classmethod
     def _leave_out_tools_of_servers(cls, tools: object) -> object:
-        """Only Anthropic's servers can run them; agents go on without. An empty list: none is left."""
+        """Drop tools that only Anthropic's servers can run; agents go on without them.
+
+        An empty list: none is left.
+        """
         if tools and isinstance(tools, list):
             return [tool for tool in tools if not _is_of_servers(tool)]
         return None if tools == [] else tools

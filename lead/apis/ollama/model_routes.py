@@ -1,4 +1,4 @@
-"""Ollama's API for its clients: chat, generate, and what they ask about models."""
+"""Ollama's API: chat, generate, and questions about models."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""The records that leads and routers alike send Ollama's clients, and `keep_alive`, which both read."""
+"""Records for Ollama's clients, and the field `keep_alive`, shared by leads and routers."""
 
 import datetime as dt
 import hashlib
@@ -21,13 +21,13 @@ _DURATION = re.compile(rf"-?(?:{_PART.pattern})+")
 
 
 def tagged(name: str) -> str:
-    """Ollama's names have no spaces, and a tag."""
+    """A name as Ollama writes it: without spaces, and with a tag."""
     name = "-".join(name.split())
     return name if ":" in name else name + LATEST
 
 
 def time_text(unix_time: float | None = None) -> str:
-    """A time, or the present, as Go reads it."""
+    """A time as RFC 3339 text, which Go parses; None: now."""
     time = dt.datetime.now(dt.UTC) if unix_time is None else dt.datetime.fromtimestamp(unix_time, dt.UTC)
     return time.isoformat().replace("+00:00", "Z")
 
@@ -46,7 +46,10 @@ def model_details(architecture: str, n_params: str, file_type: str) -> dict[str,
 def model_record(
     name: str, size: int, modified_at: str, identity: object, details: dict[str, Any]
 ) -> dict[str, Any]:
-    """A model's record in `/api/tags`. The digest is one of `identity`: that of a file takes a minute."""
+    """A model's record in `/api/tags`.
+
+    The digest is that of `identity`: hashing the file would take a minute.
+    """
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()
     name = tagged(name)
     same = {"name": name, "model": name}
@@ -54,14 +57,15 @@ def model_record(
 
 
 def running_record(record: dict[str, Any], expires_at: str, n_ctx: int | None) -> dict[str, Any]:
-    """A model's record in `/api/ps`. record: that of `model_record`."""
+    """A model's record in `/api/ps`; `record` as from `model_record`."""
     return record | {"expires_at": expires_at, "size_vram": 0, "context_length": n_ctx}
 
 
 def keep_seconds(value: float | str | None) -> float | None:
-    """Seconds, infinity for ever, None for no change; from seconds or a duration of Go, as in 5m or 1h30m.
+    """Convert `keep_alive` to seconds; infinity: for ever; None: no change.
 
-    Negative values mean for ever, and so do times that no calendar has. Raises RequestError.
+    `value`: seconds, or a duration in Go's notation (5m, 1h30m). Negative values mean for ever, and so do
+    times beyond the calendar. Raises RequestError.
     """
     if value is None or value == "":
         return None

@@ -1,4 +1,4 @@
-"""Answers as Ollama's objects: one for each line of a stream, the last one with figures."""
+"""Renders answers as Ollama's objects: one for each line of a stream, the last one with statistics."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -15,7 +15,7 @@ _NANOSECONDS = 1_000_000_000
 
 
 class OllamaRenderer(Renderer):
-    """`is_chat`: messages; else texts of `/api/generate`. `model`: as the client calls it."""
+    """`is_chat`: write messages, else texts of `/api/generate`. `model`: the name that the client uses."""
 
     media_type: ClassVar = "application/x-ndjson"
     ping: ClassVar = b""  # a client parses every line
@@ -45,7 +45,7 @@ class OllamaRenderer(Renderer):
         return self._head() | fields | _figures(answer.end)
 
     def loaded(self, *, unloads: bool) -> JsonObject:
-        """The answer to a request that only loads or unloads the model."""
+        """The reply to a request that only loads or unloads the model."""
         return self._part(Content("")) | {"done": True, "done_reason": "unload" if unloads else "load"}
 
     def _delta(self, delta: Delta) -> Iterator[SseEvent]:

@@ -55,7 +55,7 @@ class OllamaOptions(SamplingFields, strict=True):
 
 
 class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True):
-    """The fields of both kinds of requests. A stream unless `stream` is false, as in Ollama."""
+    """The fields of both kinds of requests. The answer is streamed unless `stream` is false, as in Ollama."""
 
     unused: ClassVar = OLLAMA
     own_names: ClassVar = {
@@ -76,11 +76,11 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
 
     @property
     def unloads(self) -> bool:
-        """True if a request without a prompt asks to unload the model rather than to load it."""
+        """Whether a request without a prompt asks to unload the model rather than to load it."""
         return self.keep_alive in {0, "0", "0s", "0m"}
 
     def common(self) -> dict[str, Any]:
-        """The fields of a chat request that do not come from messages or a prompt."""
+        """The fields of a chat request that are made neither of messages nor of a prompt."""
         options = self.options
         fields = {
             **options.sampling(),
@@ -98,7 +98,9 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
         return fields | {"private": self.private, "stream": self.stream}
 
     def content(self, text: str, images: list[Any], *, sees: bool) -> str | list[dict[str, Any]]:
-        """What a message shows and says; raises RequestError, in Ollama's words, unless the model `sees`."""
+        """A message's content of text and images; raises RequestError, in Ollama's words, for images unless
+        the model `sees`.
+        """
         if not images:
             return text
         if not sees:
@@ -122,7 +124,9 @@ class OllamaChatRequest(OllamaRequest):
         return self.common() | {"messages": list(self._messages(sees=sees)), "tools": tools or None}
 
     def _messages(self, *, sees: bool) -> Iterator[dict[str, Any]]:
-        """With ids for tool calls, which Ollama has not: results are in the order of the calls."""
+        """The messages, with ids added to tool calls, which Ollama lacks: results are in the order of the
+        calls.
+        """
         n_calls = 0
         waiting: deque[str] = deque()
         for message in self.messages:
@@ -171,7 +175,7 @@ class OllamaGenerateRequest(OllamaRequest):
 
 
 class OllamaModelRequest(NullIsDefault, strict=True):
-    """A request about a model, by its name or, in older clients, its `name`."""
+    """A request about a model, named by `model` or, from older clients, by `name`."""
 
     model: Annotated[str, Field(max_length=1000)] = ""
     name: Annotated[str, Field(max_length=1000)] = ""

@@ -1,4 +1,4 @@
-"""`/v1/responses`. A request is converted to a chat request; nothing is stored."""
+"""The route `/v1/responses`. A request is converted to a chat request; nothing is stored."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Answers as responses of OpenAI's Responses API and their events."""
+"""Renders answers as responses of OpenAI's Responses API and their events."""
 
 import secrets
 import time
@@ -15,7 +15,9 @@ from lead.http.sse import JsonObject, Renderer, SseEvent
 
 
 class ResponsesRenderer(Renderer):
-    """A response is a list of output items; a stream begins with the first text, its events are numbered."""
+    """A response is a list of output items; a stream begins with the first text, and its events are
+    numbered.
+    """
 
     def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:
         self._response = _response(body, request, services)

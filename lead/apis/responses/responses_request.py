@@ -26,7 +26,7 @@ Item = dict[str, Any]
 
 
 class TextOptions(BaseModel, strict=True):
-    """The format of the text: `response_format`'s, with one level less."""
+    """The format of the text: the fields of `response_format`, one level higher."""
 
     format: dict[str, Any] | None = None
 
@@ -38,7 +38,7 @@ class ReasoningOptions(BaseModel, strict=True):
 
 
 class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
-    """The body of a request. Nothing is stored, so there is nothing to continue by id."""
+    """The body of a request. Responses are not stored, so `previous_response_id` is refused."""
 
     unused: ClassVar = RESPONSES
     own_names: ClassVar = {
@@ -98,7 +98,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return chat
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """Namespace and name of each function, by the one name that the model knows it by."""
+        """The namespace and name of each function, by the single name that the model sees."""
         return {
             _flat_name(space, tool.get("name")): {"name": tool.get("name"), "namespace": space}
             for space, tool in self._functions()
@@ -106,11 +106,13 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         }
 
     def usable_tools(self) -> list[dict[str, Any]]:
-        """The tools without those that are left out."""
+        """The tools of type `function` and `namespace`; others are ignored."""
         return [tool for tool in self.tools or () if _type(tool) in {"function", "namespace"}]
 
     def _functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each with its namespace, if any; agents offer other tools beside them, and go on without."""
+        """Yield each function with its namespace, if any. Other tools are skipped: agents go on
+        without them.
+        """
         for tool in self.tools or ():
             space, tools = "", cast("object", [tool])
             if _type(tool) == "namespace":

@@ -1,8 +1,9 @@
-"""Sources: who proposes draft tokens.
+"""Sources of draft tokens.
 
 lookup   in the engine, without a model: free, asked before every step (`lookup`)
-inline   in the engine, with a model or heads of the target: takes its time (`model_drafter`, `mtp_drafter`)
-remote   backs, which send their drafts when they have them (`shared.protocol.Draft`)
+inline   in the engine, with a model or heads of the target: takes its time (`model_drafter`,
+`mtp_drafter`)
+remote   backs, which send drafts when they have them (`shared.protocol.Draft`)
 """
 
 from abc import ABC, abstractmethod
@@ -16,14 +17,14 @@ Continuation = tuple[list[int], list[float]]
 
 
 class LookupDrafter(ABC):
-    """Drafts for one sequence."""
+    """A drafter without a model, for one sequence."""
 
     @abstractmethod
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
         """A draft of at most `max_tokens` to follow the committed `tokens`."""
 
     def close(self, tokens: Sequence[int]) -> None:  # noqa: B027 - most keep nothing
-        """The sequence has ended with the committed `tokens`."""
+        """Called when the sequence has ended with the committed `tokens`."""
 
 
 class InlineDraft(ABC):
@@ -37,24 +38,24 @@ class InlineDraft(ABC):
     @property
     @abstractmethod
     def continuation(self) -> Continuation:
-        """The draft."""
+        """The current draft."""
 
     def place(self, slot: int, context: Sequence[int]) -> None:  # noqa: B027 - most have slots of their own
-        """The target has the sequence in this slot, and sees `context` of it.
+        """Called when the target has the sequence in this slot, and sees `context` of it.
 
-        That is a list that grows with the sequence, and another one after a context shift.
+        The list `context` grows with the sequence; a context shift replaces it.
         """
 
     @abstractmethod
     def leave(self) -> None:
-        """The sequence has left its slot: it has ended, or waits, and is placed in one again."""
+        """Called when the sequence has left its slot: it has ended, or waits to be placed again."""
 
 
 D = TypeVar("D", bound=InlineDraft)
 
 
 class InlineDrafter(Protocol[D]):
-    """Drafts for the sequences that are open, one token of each per call."""
+    """A drafter for the sequences that are open, one token of each per call."""
 
     source: str
     """What its drafts are called."""
@@ -62,14 +63,16 @@ class InlineDrafter(Protocol[D]):
     """The longest draft of a sequence."""
 
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> D:
-        """A sequence begins. `tokens` are its committed ones, now and later: the list only grows."""
+        """Begin a sequence. `tokens` are its committed tokens, now and later: the list only grows."""
 
     def draft(self, drafts: Sequence[D], n_max: int) -> tuple[int, Sequence[D]]:
-        """Go on with `drafts`, which it has opened, in one decode of about `n_max` tokens.
+        """Extend `drafts`, which it has opened, in one decode of about `n_max` tokens.
 
         Returns the number of tokens in the decode, and the drafts that have grown. A draft with many pending
         tokens may need several calls until it grows.
         """
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        """A decode of `n_tokens` took `seconds`; returns whether the next ones will take as long."""
+        """Called when a decode of `n_tokens` took `seconds`; returns whether the next ones will
+        take as long.
+        """

@@ -1,8 +1,8 @@
-"""Sources that need no model and cost nearly nothing: what followed the last tokens in an earlier text.
+"""Sources without a model, at nearly no cost: the tokens that followed the last tokens in an earlier text.
 
-Where text repeats itself (an edited file, a quoted passage) it is its own best draft. "ngram" looks into the
-sequence itself, "prediction" into the text that the client expects (a client that asks for a file with one
-change sends the file: OpenAI's request field `prediction`).
+Where text repeats itself (an edited file, a quoted passage) it is its own best draft. "ngram" searches the
+sequence itself, "prediction" the text that the client expects (a client that asks for a change in a file
+sends the file: OpenAI's request field `prediction`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,9 @@ _MAX_PLACES = 8
 
 
 class Match(NamedTuple):
-    """The `length` tokens before `at` equal the end of the text to continue; what follows begins at `at`."""
+    """The `length` tokens before `at` equal the last tokens of the text to continue; a draft begins
+    at `at`.
+    """
 
     length: int
     at: int
@@ -54,7 +56,10 @@ def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: i
 
 
 def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
-    """Matches before `places` in `text` with the end of `other`, longest first, of equal length the later."""
+    """The matches in `text` with the last tokens of `other`, which end before one of `places`.
+
+    Longest first; of equal length, the later one first.
+    """
     found = [
         Match(length, at)
         for at in places
@@ -64,7 +69,9 @@ def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[in
 
 
 def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
-    """Rises with the match's length and with the share of the matches that propose the same token."""
+    """The confidence in a match: rises with its length, and with the share of matches that propose the same
+    token.
+    """
     if n_matches == 1:
         weight = 1.0
     elif n_agreeing == n_matches:
@@ -76,12 +83,12 @@ def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
 
 
 def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wraps: bool) -> Continuation:
-    """At most `max_tokens` tokens that follow the first of `matches` in `text`.
+    """A draft: at most `max_tokens` tokens that follow the first of `matches` in `text`.
 
     The other matches only change the confidences.
 
     As long as the draft is right, the match grows with it. `wraps`: the text to continue is `text` itself, so
-    the draft continues after its end: repetitions go on.
+    the draft continues past its end, and repetitions go on.
     """
     chosen, *others = matches
     tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
@@ -112,18 +119,20 @@ def _token_at(text: Sequence[int], at: int, i: int, *, wraps: bool) -> int | Non
 
 
 class CopiedPassage:
-    """The passage that drafts are taken from: it goes on even where an index has forgotten the place."""
+    """The passage that drafts are copied from; it is remembered even if an index has forgotten the place."""
 
     def __init__(self) -> None:
         self._at = self._n_tokens = 0
 
     def among(self, places: Sequence[int], n_tokens: int) -> list[int]:
-        """`places`, and the one where the copy goes on, in a text that now has `n_tokens` tokens."""
+        """`places`, and the place where the current copy continues in a text that now has
+        `n_tokens` tokens.
+        """
         here = self._at + n_tokens - self._n_tokens
         return [*places, here] if self._at and here not in places else [*places]
 
     def follow(self, matches: Sequence[Match], n_tokens: int) -> None:
-        """The next draft is taken from the first of `matches`."""
+        """Take the next draft from the first of `matches`."""
         self._at, self._n_tokens = (matches[0].at if matches else 0), n_tokens
 
 
@@ -136,13 +145,13 @@ class NgramDrafter(LookupDrafter):
         self._copy = CopiedPassage()
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Index what is new in `tokens`, in linear time; `draft` does it, too."""
+        """Index the new tokens of `tokens`, in linear time; `draft` calls it, too."""
         self._index.extend(tokens)
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """At most `max_tokens` tokens to follow `tokens`; nothing if their end has not occurred before.
+        """A draft of at most `max_tokens` tokens; empty if the last tokens have not occurred before.
 
-        They continue the longest match, the newest of equally long ones.
+        It continues the longest match, the newest of equally long ones.
         """
         self.extend(tokens)
         places = self._copy.among(self._index.places(tokens), len(tokens))
@@ -163,12 +172,12 @@ class PredictionDrafter(LookupDrafter):
         self._left = 0  # where the answer was last seen to follow the prediction
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """At most `max_tokens` tokens to follow `tokens`; none where the prediction has ended."""
+        """A draft of at most `max_tokens` tokens; empty where the prediction has ended."""
         matches = self._matches(tokens)
         return follow(self._text, matches, max_tokens, wraps=False) if matches else ([], [])
 
     def _matches(self, tokens: Sequence[int]) -> list[Match]:
-        """Where the answer may be in the prediction, the best first."""
+        """Where the answer may be in the prediction, best match first."""
         new = list(tokens[self._n_seen :])
         if new:
             self._n_seen = len(tokens)
@@ -188,7 +197,9 @@ class PredictionDrafter(LookupDrafter):
         return matches
 
     def _places(self, last: Sequence[int]) -> list[int]:
-        """Where the last two tokens end in the prediction: places ahead, nearest first, then the others."""
+        """The places in the prediction after the last two tokens: those ahead first, nearest first, then the
+        others.
+        """
         if len(last) < SHORTEST_MATCH:
             return []
         found = (self._array[:-1] == last[0]) & (self._array[1:] == last[1])

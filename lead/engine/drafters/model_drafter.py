@@ -1,7 +1,7 @@
-"""A draft model in the engine's process: the drafter that backs have, called between two steps.
+"""A draft model in the engine's process: the drafter of backs, called between two steps.
 
-It hears of committed tokens when it is asked to draft, not before: a sequence for which no draft is worth its
-time costs nothing.
+It receives committed tokens only when it is asked to draft: a sequence for which no draft is worth its time
+costs nothing.
 """
 
 import logging
@@ -30,7 +30,7 @@ _MARGIN = 0.95
 
 
 class ModelDraft(InlineDraft):
-    """The state of the `drafter` for a sequence (its `name`), all committed tokens of which are `tokens`."""
+    """The `drafter`'s state for the sequence `name`, whose committed tokens are `tokens`."""
 
     def __init__(
         self, name: str, sampling: SamplingParameters, tokens: Sequence[int], drafter: Drafter
@@ -51,7 +51,9 @@ class ModelDraft(InlineDraft):
 
     @property
     def n_pending_now(self) -> int:
-        """The `n_pending` once the draft is up to date; 0 for a sequence that the drafter has given up."""
+        """The value of `n_pending` after `bring_up_to_date`; 0 for a sequence that the drafter has
+        given up.
+        """
         return self._state.n_pending_after_move if self._state else 0
 
     @property
@@ -61,7 +63,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def is_known(self) -> bool:
-        """True if the drafter was told of the sequence."""
+        """Whether the drafter has received the sequence."""
         return self._n_known > 0
 
     @property
@@ -70,7 +72,7 @@ class ModelDraft(InlineDraft):
         return self._drafter.sequences.get(self.name)
 
     def bring_up_to_date(self) -> None:
-        """Tell the drafter all committed tokens."""
+        """Send the drafter all committed tokens that it does not have."""
         if self.is_known:
             self._extend()
             return
@@ -90,7 +92,7 @@ class ModelDraft(InlineDraft):
 
 
 class ModelDrafter:
-    """An `InlineDrafter`."""
+    """An `InlineDrafter` with a draft model."""
 
     def __init__(
         self, source: str, drafter: Drafter, n_max: int, threads: "ThreadChoice | None" = None
@@ -124,10 +126,10 @@ class ModelDrafter:
 
 
 class ThreadChoice:
-    """Chooses the number of threads with the shorter round of one token: one, or all that the target has.
+    """Chooses the faster number of threads for a round of one token: one, or as many as the target has.
 
-    A small model's step is over before several threads have met at its barriers. Which is faster is learned
-    from the rounds of drafting themselves: it depends on what else the cores do, and while the engine starts,
+    A small model's step is over before several threads have met at its barriers. The faster number is learned
+    from the rounds of drafting themselves: it depends on the load of the cores, and while the engine starts,
     other processes start, too.
     """
 
@@ -141,7 +143,7 @@ class ThreadChoice:
         self._n_tried = 0  # of the trial that goes on
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        """A round with `n_tokens` in its batch took `seconds`; returns False if it belonged to a trial."""
+        """Called when a round of `n_tokens` took `seconds`; returns False if it belonged to a trial."""
         if self._n_tried:
             self._try(seconds if n_tokens == 1 else None)
             return False

@@ -1,7 +1,7 @@
 """An index of where the n-grams of a growing text ended: constant memory, linear time.
 
-For each n-gram the table keeps the two newest places where it, or another of the same hash, ended. It holds
-no tokens: callers must compare. Knows nothing of drafts.
+For each hash of an n-gram the table has the two newest positions where an n-gram with that hash ended. It
+holds no tokens: callers must compare. Knows nothing of drafts.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _MAX_ONE_BY_ONE = 24
 
 
 class SuffixIndex:
-    """Grows with one text. A place is the position after an n-gram's last token, so never 0."""
+    """An index of one growing text. A place is the position after an n-gram's last token, so never 0."""
 
     def __init__(self, n_bits: int = 16) -> None:
         """2**n_bits entries for each order, n_bits ≥ 1: 1 MB in all for 16; only what is used is touched."""
@@ -46,9 +46,9 @@ class SuffixIndex:
         """n-grams that end here or earlier are in the table."""
 
     def extend(self, tokens: Sequence[int], start: int = 0) -> None:
-        """Index what is new in `tokens`, all tokens from position `start` on.
+        """Index the new tokens: `tokens` from position `start` on.
 
-        n-grams that end with the last one are left out, and those that begin before `start`.
+        n-grams that end with the last token are left out, and those that begin before `start`.
         """
         first = max(self.n_indexed - start, 0)
         if len(tokens) - 1 - first > _MAX_ONE_BY_ONE:
@@ -58,9 +58,9 @@ class SuffixIndex:
         self.n_indexed = max(self.n_indexed, start + len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """Places where the end of `tokens` may have occurred before, without repetitions, in no order.
+        """Places where the last tokens of `tokens` may have occurred before, without duplicates, in no order.
 
-        Hashes may collide, so what is there must be compared.
+        Hashes may collide, so callers must compare the tokens there.
         """
         found: dict[int, None] = {}
         for (newest, previous), bucket in zip(self._views, self._buckets(tokens, len(tokens)), strict=False):

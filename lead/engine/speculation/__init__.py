@@ -2,10 +2,10 @@
 
 Start reading at `manager`, which the scheduler and the loop call. Its parts:
 
-    one sequence        drafts: those of each source, and how far it has come
-    what was learned    forecast: how many tokens will be right, and when (arrivals)
-    what is chosen      policy, among what memory allows (batching); inline_drafting: when to draft here
-    what backs are told tuning
-    what was done       speculation_stats
+    one sequence        drafts: of each source, and its progress
+    learned             forecast: how many tokens will be right, and when (arrivals)
+    decided             policy, within what memory allows (batching); inline_drafting: when to draft here
+    sent to backs       tuning
+    counted             speculation_stats
     tuned numbers       constants
 """

@@ -1,4 +1,4 @@
-"""Prediction of when draft tokens of a source arrive: how far away it is, and how fast it drafts."""
+"""Predicts when draft tokens of a source arrive, from its latency and its speed of drafting."""
 
 import logging
 from collections.abc import Iterable
@@ -33,10 +33,10 @@ AT_ONCE = Arrival(0.0, 1, 0.0)
 class FutureDraft(NamedTuple):
     """The tokens that a source may add to its draft of a sequence, and when.
 
-    `probabilities` are those of its `n_drafted` current tokens and of all that may follow. A back adds them
-    at its own pace (`arrival`). What drafts in the engine adds one with each round: the first round decodes
-    `n_pending` tokens of the sequence. `catch_up`: the share of this step, in seconds, in reading what it has
-    missed of the text.
+    `probabilities` are those of its `n_drafted` current tokens and of all that may follow. A back adds tokens
+    at its own pace (`arrival`). An inline drafter adds one with each round: the first round decodes
+    `n_pending` tokens of the sequence. `catch_up`: the part of this step's seconds that goes into reading
+    text the drafter has missed.
     """
 
     probabilities: Probabilities
@@ -48,7 +48,7 @@ class FutureDraft(NamedTuple):
 
 @dataclass(slots=True)
 class _RunningMean:
-    """With the mean deviation, as RFC 6298 computes it; None until the first sample."""
+    """A running mean and mean deviation, as in RFC 6298; None until the first sample."""
 
     value: float | None = None
     deviation: float = 0.0
@@ -79,8 +79,8 @@ class _Timing:
 class Arrivals:
     """The learned times of each back. Times are seconds of one clock.
 
-    What anchors it: each sample is a time between two events. Only gaps between tokens are compared with what
-    is known, and those that seem too long are believed once there are too many of them.
+    Each sample is a time between two events, so errors do not accumulate. Only gaps between tokens are
+    compared with the known value, and gaps that seem too long are believed once there are too many of them.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -89,16 +89,16 @@ class Arrivals:
 
     @property
     def known(self) -> list[str]:
-        """All sources that are connected or have posted."""
+        """All sources that are connected or have posted a draft."""
         return list(self._sources)
 
     @property
     def slowest_first(self) -> float:
-        """Seconds from a commit to a new draft, of the slowest source; 0 before anything is known."""
+        """Seconds from a commit to the next draft of the slowest source; 0 if nothing is known."""
         return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
     def connect(self, sources: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Forget all sources but these, also in the open `sequences`."""
+        """Forget all sources except these, also in the open `sequences`."""
         names = set(sources)
         gone = self._sources.keys() - names
         for source in sorted(gone):
@@ -108,7 +108,7 @@ class Arrivals:
             drafts.disconnect(gone)
 
     def on_draft(self, drafts: Drafts, source: str, base: int, end: int, now: float, *, alive: bool) -> None:
-        """A draft of `source` for positions base … end - 1 arrived, dead or alive.
+        """Record that a draft of `source` for positions base … end - 1 arrived, `alive` or stale.
 
         Stale or repeated drafts do not count as activity, so a back cannot stall the lead by resending.
         """
@@ -131,13 +131,15 @@ class Arrivals:
             last.dead_since = None
 
     def on_parts(self, source: str, waited: float, drafted: float) -> None:
-        """Learn the time of `source` itself from a rejection to its next draft, in seconds."""
+        """Learn the time that `source` itself reports from a rejection to its next draft, in seconds."""
         timing = self._sources.setdefault(source, _Timing())
         timing.waited.learn(waited, self._constants.arrival_gain)
         timing.drafted.learn(drafted, self._constants.arrival_gain)
 
     def expected(self, drafts: Drafts, source: str, now: float) -> Arrival | None:
-        """When more tokens arrive; None if none are expected: the source is silent, finished, or unknown."""
+        """When more tokens will arrive; None if none are expected: the source is silent, finished, or
+        unknown.
+        """
         timing, last = self._sources.get(source), drafts.by_source.get(source)
         if timing is None or last is None:
             return None
@@ -153,7 +155,7 @@ class Arrivals:
                 return self._answer(timing, last, drafts.last_commit, now)
 
     def is_drafting(self, drafts: Drafts, now: float, patience: float) -> bool:
-        """True if a source owes a draft for a sequence and was silent for at most `patience` seconds."""
+        """Whether a source owes a draft for a sequence and was silent for at most `patience` seconds."""
         records = (drafts.by_source.get(source) for source in self._sources)
         return any(now - (each.silent_since if each else drafts.opened_at) <= patience for each in records)
 
@@ -201,7 +203,7 @@ class Arrivals:
         return Arrival(first_in, n_first, timing.token.value or 0.0)
 
     def _is_late(self, mean: _RunningMean, waited: float) -> bool:
-        """So much later than usual that it is not worth waiting; also if nothing is known."""
+        """Whether tokens are so late that waiting does not pay; also True if nothing is known."""
         if mean.value is None:
             return True
         constants = self._constants
@@ -209,7 +211,9 @@ class Arrivals:
         return waited > latest
 
     def _remaining(self, mean: _RunningMean, waited: float) -> float:
-        """How much longer it will take; what is overdue is late by about as much as others were."""
+        """The expected time until arrival; tokens that are overdue are late by about as much as
+        others were.
+        """
         remaining = (mean.value or 0.0) - waited
         return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
 

@@ -1,4 +1,4 @@
-"""The batches that a step with drafts may have.
+"""The possible batches of a step with drafts.
 
 How draft tokens of several sequences share a step depends on the memory of the model: the likeliest tokens
 first, or as in `memory_batching`.
@@ -15,28 +15,29 @@ from shared.step_cost import StepCost
 
 
 class StepWidths:
-    """In how many tokens a step is decoded: here in as many as it has; see `widths`."""
+    """The batch size in which a step is decoded: here the number of its tokens; see `widths`."""
 
     def __init__(self, cost: StepCost) -> None:
         self._cost = cost
 
     def seconds(self, sizes: range) -> list[float]:
-        """What the next step takes with each of these sizes; without drafts it has sizes[0] tokens."""
+        """Seconds of the next step for each of these sizes; without drafts it has sizes[0] tokens."""
         return list(map(self._cost.seconds, sizes))
 
     def width(self, n_tokens: int, n_draft: int) -> int:  # noqa: ARG002 - for others
-        """In how many tokens a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size for a step of `n_tokens`, of which `n_draft` are drafts."""
         return n_tokens
 
     def learn(self, base: int, yields: Sequence[float], rate: float) -> None:
-        """The next step would yield yields[n] tokens with `base` + n tokens; a second is worth `rate`.
+        """Learn that the next step would yield yields[n] tokens if it had `base` + n tokens; `rate`: tokens
+        that a second is worth.
 
-        What the engine takes to draft them is deducted.
+        The yields are net of the engine's time for drafting.
         """
 
 
 class Batching(ABC):
-    """The batches that a step may have, from the one without drafts on: of these `sizes`, in tokens."""
+    """The possible batches of a step, as `sizes` in tokens, from that without drafts on."""
 
     def __init__(self, cost: StepCost | None = None, widths: StepWidths | None = None) -> None:
         """widths: with the same `cost`."""
@@ -45,7 +46,7 @@ class Batching(ABC):
 
     @abstractmethod
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
-        """Up to that of drafts of these lengths; `n_base` tokens are in any case."""
+        """The possible sizes with drafts of up to these lengths; every batch has the `n_base` tokens."""
 
     def seconds(
         self,
@@ -53,20 +54,20 @@ class Batching(ABC):
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
         n_prompt: int,
     ) -> list[float]:
-        """Seconds of a step with each of the sizes, which count `n_prompt` tokens of prompts."""
+        """Seconds of a step with each of the sizes, which include `n_prompt` tokens of prompts."""
         return list(map(self.cost.seconds, sizes)) if n_prompt else self.widths.seconds(sizes)
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
-        """Expected tokens of steps with sizes[0] to sizes[n] tokens, as far as there are drafts for these."""
+        """Expected tokens of steps with sizes[0] to sizes[n] tokens; fewer if there are not enough drafts."""
 
     @abstractmethod
     def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        """Draft tokens of each sequence in a batch of sizes[n] tokens."""
+        """The number of draft tokens of each sequence in a batch of sizes[n] tokens."""
 
 
 class LikeliestFirst(Batching):
-    """Any number of draft tokens for each sequence."""
+    """Batches with any number of draft tokens for each sequence: the likeliest tokens first."""
 
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
         return range(n_base, n_base + min(sum(lengths), MAX_DEPTH) + 1)

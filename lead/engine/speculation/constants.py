@@ -1,4 +1,4 @@
-"""The tuned numbers of speculation, with what each of them trades. `bench simulate` can vary them.
+"""The tuned constants of speculation, and the trade-off of each. `bench simulate` can vary them.
 
 Numbers that only bound memory or guard a division are next to the code that uses them.
 """
@@ -13,7 +13,7 @@ MAX_DEPTH = 32
 
 @dataclass(frozen=True, slots=True)
 class SpeculationConstants(StepCostConstants):
-    """And those of T(n), `shared.step_cost`.
+    """The constants of speculation, and those of T(n) (`shared.step_cost`).
 
     Fields that end in `_decay` are the weight of the past at each new sample: 1 - 1 / memory.
     """

@@ -1,8 +1,8 @@
-"""All that is drafted for one sequence: of each source a tree of tokens, and how far it has come.
+"""All drafts for one sequence: a tree of tokens for each source, and the source's progress.
 
 A draft stays while it agrees with the committed tokens: after a step that accepted its first tokens the rest
-is still a draft; after a rejection a side branch may be. Every source is scored by what is committed, whether
-its draft was verified or not. What drafts are worth, `forecast` says.
+is still a draft; after a rejection a side branch may be. Every source is scored by the committed tokens,
+whether its draft was verified or not. `forecast` estimates the value of drafts.
 """
 
 from collections import defaultdict, deque
@@ -28,9 +28,9 @@ Probabilities = Sequence[float]
 
 
 class DraftToken(NamedTuple):
-    """A proposed token. `confidence`: that it is right if those before it are; None: nothing is known.
+    """A proposed token. `confidence`: the probability that it is right if those before it are; None: unknown.
 
-    It is the source's own in a draft, and the forecast's in what is chosen for a step.
+    In a draft the confidence is the source's own; in the choice for a step it is the forecast's.
     """
 
     token: int
@@ -43,7 +43,9 @@ DraftChain = Sequence[DraftToken]
 
 
 def survival(chain: DraftChain) -> tuple[float, ...]:
-    """The chance of each token of `chain` that it and all before it are right; guesses (None) have none."""
+    """For each token of `chain` the probability that it and all before it are right; 0 for tokens without
+    confidence (guesses).
+    """
     return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
@@ -53,11 +55,11 @@ Learn = Callable[[DraftToken, Agreement, int, bool], None]
 
 
 class DraftTree:
-    """The tokens follow the first `base` committed ones, as `shared.protocol.Draft` says.
+    """A tree of tokens that follow the first `base` committed ones, as in `shared.protocol.Draft`.
 
-    The cursor is at the last committed token as long as the committed tokens are a path in the tree; what may
-    still be accepted is below it. It starts at the root; `follow` moves it. `branch`: what it proposes from
-    the cursor on, the first branch at every fork.
+    The cursor is at the last committed token as long as the committed tokens are a path in the tree; tokens
+    that may still be accepted are below it. It starts at the root; `follow` moves it. `branch`: the tokens
+    proposed from the cursor on, along the first branch at every fork.
     """
 
     __slots__ = ("_children", "_following", "_nodes", "base", "branch", "source")
@@ -89,11 +91,13 @@ class DraftTree:
 
     @property
     def alive(self) -> bool:
-        """True if any of its tokens may still be accepted."""
+        """Whether any of its tokens may still be accepted."""
         return bool(self.branch)
 
     def follow(self, tokens: Sequence[int]) -> DraftChain:
-        """`tokens` were committed; returns what it had proposed for each of them, as far as it did."""
+        """Move the cursor along the committed `tokens`; returns the tokens that the draft had proposed in
+        their place, as far as it reached.
+        """
         if self._children:
             return self._follow_branches(tokens)
         branch, n_right = self.branch, 0
@@ -125,7 +129,7 @@ class DraftTree:
 
 
 class SourceState(Enum):
-    """The state of a source for a sequence, as far as its last draft tells."""
+    """The state of a source for a sequence, judged by its last draft."""
 
     SILENT = "it has sent nothing yet"
     GROWING = "its draft agrees with the text, of which it has seen all; more tokens of it may come"
@@ -137,12 +141,13 @@ class SourceState(Enum):
 class SourceProgress:
     """The progress of a source with a sequence.
 
-    n_scored: up to which position of the text its tokens were compared. n_right: how many were right, in time
-    and too late, since they were last asked for.
+    n_scored: the position of the text up to which its tokens were compared. n_right: the number of right
+    tokens, in time and too late, since the last `pop_right`.
 
-    Its last draft followed `base` tokens and reached to position `end`; that it grew was heard at `grown_at`.
-    `Arrivals` keeps these, of backs only: dead_since: how many tokens were committed when that draft died;
-    None: it is alive. unseen_since: when tokens were committed that it had not seen; None: it has seen all.
+    Its last draft followed `base` tokens and reached to position `end`; it last grew at the time `grown_at`.
+    `Arrivals` writes the rest, for backs only: dead_since: the number of committed tokens when that draft
+    became stale; None: it is alive. unseen_since: when tokens were committed that it has not seen; None: it
+    has seen all.
     """
 
     grown_at: float  # at first, when the sequence began
@@ -205,11 +210,13 @@ class Drafts:
 
     @property
     def n_pending(self) -> int | None:
-        """The tokens that the inline drafter has yet to decode (`InlineDraft.n_pending`)."""
+        """The number of tokens that the inline drafter has yet to decode (`InlineDraft.n_pending`)."""
         return self.inline.n_pending if self.inline else None
 
     def guesses(self, drafted: DraftChain, n: int, source: str) -> DraftChain:
-        """At most `n` tokens that followed the end of `drafted` before: cheap guesses, and often wrong."""
+        """At most `n` tokens that followed the last token of `drafted` earlier: cheap guesses,
+        often wrong.
+        """
         last = drafted[-1].token if drafted else self.tokens[-1]
         return [DraftToken(token, source, None) for token in self._followers.follow(self.tokens, last, n)]
 
@@ -218,10 +225,10 @@ class Drafts:
     def post(self, tree: DraftTree, received_at: float | None = None) -> bool:
         """Store a draft if it is alive; returns whether it is.
 
-        With m = len(tokens) ≥ base it is alive iff tokens[base : m] is a path in the tree that goes on below.
-        It does not replace a draft of its source that knew more committed tokens, or as many and is longer:
-        messages may overtake each other. received_at: what was committed before then was drafted too late;
-        None: nothing was.
+        With m = len(tokens) ≥ base it is alive iff tokens[base : m] is a path in the tree that continues
+        below. It does not replace a draft of the same source that follows more committed tokens, or equally
+        many and is longer: messages may overtake each other. received_at: tokens committed before then were
+        drafted too late; None: no tokens were.
         """
         if tree.base > len(self.tokens):
             return False
@@ -234,26 +241,33 @@ class Drafts:
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """Take a draft of the engine's own, after all committed tokens; without tokens the last one stays."""
+        """Store a draft of the engine's own source, after all committed tokens; without tokens the previous
+        draft stays.
+        """
         if tokens:
             self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
-        """Have those draft again up to `max_tokens` that have less than `enough` left of the last draft."""
+        """Let lookup drafters draft up to `max_tokens` again if less than `enough` of their last draft is
+        left.
+        """
         for source, drafter in self.lookups.items():
             if len(self.branch(source)) < enough:
                 self.post_own(source, *drafter.draft(self.tokens, max_tokens))
 
     @property
     def n_looked_up(self) -> int:
-        """The most committed tokens that a lookup's draft, still alive, has had right."""
+        """The largest number of committed tokens that a lookup's draft, still alive, has had right."""
         lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
         return len(self.tokens) - min(lasting, default=len(self.tokens))
 
     # What is committed
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
-        """`tokens` were committed from position `start` on, which backs hear now. Dead drafts are removed."""
+        """Record that `tokens` were committed from position `start` on, and sent to backs `now`.
+
+        Stale drafts are removed.
+        """
         proposed = [tree.follow(tokens) for tree in self.trees.values()]
         if proposed:
             self._unscored.append(partial(self._score, proposed, start, tokens, None))
@@ -267,9 +281,9 @@ class Drafts:
             self.by_source[source].dead_since = n_committed
 
     def score(self, learn: Learn) -> None:
-        """Tell `learn` of all drafts' tokens that can be compared since the last call.
+        """Call `learn` for all drafts' tokens that can be compared since the last call.
 
-        Each position of a source counts once. It need not be done before the next step.
+        Each position of a source counts once. This need not be done before the next step.
         """
         for score in self._unscored:
             score(learn)
@@ -283,7 +297,9 @@ class Drafts:
         received_at: float | None,
         learn: Learn,
     ) -> None:
-        """What each tree had proposed for tokens that were `committed` from `start` on, as far as it did."""
+        """The tokens that each tree had proposed for those `committed` from `start` on, as far as
+        it reached.
+        """
         for place, token in enumerate(committed):
             here = [each[place] for each in proposed if place < len(each)]
             if not here:  # all have ended, or conflict with what was committed
@@ -303,7 +319,9 @@ class Drafts:
                 learn(drafted, agreement_on(drafted.token, tokens), place, right)
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
-        """By source, how many tokens (in time, too late) `score` has found right since the last call."""
+        """By source, the number of tokens (in time, too late) that `score` found right since the
+        last call.
+        """
         counted = {}
         for source, each in self.by_source.items():
             if any(each.n_right) and source not in except_of:
@@ -317,33 +335,39 @@ class Drafts:
         return self._commits[-1][1]
 
     def reached(self, n_committed: int) -> float | None:
-        """When the sequence had exactly `n_committed` tokens; None if it never had, or too long ago."""
+        """The time when the sequence had exactly `n_committed` tokens; None if it never had, or too
+        long ago.
+        """
         return next((time for n, time in reversed(self._commits) if n == n_committed), None)
 
     def passed(self, n_committed: int) -> float | None:
-        """When the sequence first had more tokens, as far as is remembered; None if it has no more."""
+        """The time when the sequence first had more than `n_committed` tokens, as far as is remembered; None
+        if it has no more.
+        """
         return next((time for n, time in self._commits if n > n_committed), None)
 
     # Who comes and goes
 
     def disconnect(self, sources: Iterable[str]) -> None:
-        """Note that these backs have left, whose drafts may still be right; their names may come again."""
+        """Handle backs that have left: their drafts may still be right, and their names may be used again."""
         for source in sources:
             if record := self.by_source.get(source):
                 self.by_source[source] = SourceProgress(self.opened_at, record.n_scored, record.n_right)
 
     def close(self) -> None:
-        """The sequence has ended with its `tokens`."""
+        """Close the lookup drafters: the sequence has ended with its `tokens`."""
         for drafter in self.lookups.values():
             drafter.close(self.tokens)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless all drafts are alive."""
+        """Raise AssertionError unless all stored drafts are alive."""
         assert all(self.branches), "a dead draft is kept"
 
 
 def agreement_on(token: int, proposed: Sequence[int]) -> Agreement:
-    """`proposed`: one token of each source at this place, `token` among them."""
+    """The agreement on `token` among the tokens that the sources `proposed` for this place, `token`
+    included.
+    """
     if len(proposed) == 1:
         return "single"
     return "agreed" if proposed.count(token) > 1 else "conflicting"

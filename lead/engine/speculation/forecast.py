@@ -1,7 +1,7 @@
 """Forecasts how many draft tokens are right and when more arrive, learned from all drafts and commits.
 
-How likely a token is right: its source's confidence, corrected by the outcomes of such tokens so far. So it
-is known which chain of the drafts of several sources is the best.
+The probability that a token is right is its source's confidence, corrected by the outcomes of similar tokens
+so far. From it follows which chain, among the drafts of all sources, is the best.
 """
 
 import math
@@ -32,10 +32,11 @@ _MAX_PLACES = 16
 class Candidate(NamedTuple):
     """A sequence whose next token is due: the best chain of its `drafts`, and how it may grow.
 
-    At most `n_useful` draft tokens can be committed; `chain` has no more. `n_fed` committed tokens are
-    decoded before the draft: more than one where accepted tokens of a rejected draft are replayed. `awaited`:
-    what backs are about to add. `inline`: what the engine may draft itself; `n_inline` tokens of the chain
-    are. `is_drafting`: some source is drafting for it and has not been silent for long.
+    `n_useful`: the maximal number of draft tokens that can be committed; `chain` has no more. `n_fed`:
+    committed tokens that are decoded before the draft, more than one if accepted tokens of a rejected draft
+    are replayed. `awaited`: tokens that backs are about to add. `inline`: tokens that the engine may draft
+    itself; `n_inline` tokens of the chain are its. `is_drafting`: some source is drafting for the sequence
+    and has not been silent for long.
     """
 
     drafts: Drafts
@@ -79,7 +80,8 @@ class _SourceRecord:
 class Forecast:
     """Estimates how many draft tokens are right. `arrivals`: when tokens of backs arrive.
 
-    What anchors it: counts of outcomes, to which a source's own confidence is added as a few more.
+    The estimates are counts of outcomes, to which a source's own confidence is added like a few more
+    outcomes.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -95,11 +97,11 @@ class Forecast:
 
     @property
     def sources(self) -> list[str]:
-        """The sources whose tokens have been accepted or rejected so far, or that are connected."""
+        """The sources that are connected, or whose tokens have been accepted or rejected so far."""
         return sorted({*self._records, *self.arrivals.known})
 
     def learn(self, drafted: DraftToken, agreement: Agreement, place: int, right: bool) -> None:
-        """Count what came of a proposed token (`drafts.Learn`)."""
+        """Count the outcome of a proposed token (`drafts.Learn`)."""
         record = self._records[drafted.source]
         bin_ = self._bin_of(drafted.confidence)
         record.bins[bin_, None].add(right, self._decay)
@@ -125,14 +127,14 @@ class Forecast:
         return prior
 
     def mean(self, source: str) -> float:
-        """The probability for a token of `source` that has not arrived yet."""
+        """The probability that a token of `source` that has not arrived yet will be right."""
         record = self._records.get(source)
         return self._posterior(record.mean, self._unknown) if record else self._unknown
 
     def upper_mean(self, source: str) -> float:
         """An upper confidence bound of `mean`, for sources that draft only if that seems to pay.
 
-        Otherwise some bad luck would end its drafts, and nothing would show that it was bad luck.
+        With `mean` itself, some bad luck would end a source's drafts for good.
         """
         mean = self.mean(source)
         record = self._records.get(source)
@@ -143,17 +145,18 @@ class Forecast:
     def best(self, drafts: Drafts, min_probability: float = 0.0) -> list[DraftToken]:
         """The chain with the most expected accepted tokens; its parts may come from different sources.
 
-        It ends where the probability that all of it is accepted falls below `min_probability`, and has no
-        more than MAX_DEPTH tokens. Their confidences are the forecast's.
+        It ends where the probability that all of it is accepted falls below `min_probability`, and has at
+        most MAX_DEPTH tokens. The confidences are the forecast's.
         """
         branches = drafts.branches
         return _Merge(self.probability, min_probability).after(branches, 0, 1.0) if branches else []
 
     def outlook(self, drafts: Drafts, source: str) -> tuple[list[float], list[DraftToken]]:
-        """The probabilities of the tokens of `source`, and of those that others propose next, as in `best`.
+        """The probabilities of the tokens of `source`, and of the tokens that others propose after them, as
+        in `best`.
 
-        Each if all before it are accepted. Others count as long as they agree with all tokens before it: they
-        agree with this one, too, or conflict.
+        Each is the probability if all tokens before it are accepted. Others count as long as they agree with
+        all tokens before it.
         """
         own, probabilities = drafts.branch(source), list[float]()
         agreeing = drafts.branches
@@ -174,7 +177,7 @@ class Forecast:
         return probabilities, _Merge(self.probability, 0.0).after(others, len(own), 1.0)
 
     def awaited(self, drafts: Drafts, source: str, n_useful: int, now: float) -> FutureDraft | None:
-        """The tokens that a back is about to add to its draft of a sequence; None: none that are known."""
+        """The tokens that a back is about to add to its draft of a sequence; None: unknown."""
         arrival = self.arrivals.expected(drafts, source, now)
         if arrival is None:
             return None
@@ -190,10 +193,10 @@ class Forecast:
         n_max: int,
         arrival: Arrival = AT_ONCE,
     ) -> FutureDraft:
-        """A source's draft with its next tokens, which are right with probability `mean`, up to `n_max`.
+        """A source's draft and its next tokens up to `n_max`, each right with probability `mean`.
 
-        Where others have proposed a token already, it shows how hard that place is: what makes theirs less
-        likely than usual does so half as much to this source's.
+        Tokens that others have proposed show how hard a place is: the factor that makes theirs less likely
+        than usual lowers this source's probability there half as much.
         """
         own, following = self.outlook(drafts, source)
         del own[n_useful:]
@@ -207,14 +210,16 @@ class Forecast:
         return FutureDraft(tuple(accumulate(own[:n_max], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Forget all backs but these: another one of the same name may be different."""
+        """Forget all backs except these: another one of the same name may be different."""
         known = {*backs, *own}
         for gone in self._records.keys() - known:
             del self._records[gone]
         self.arrivals.connect(backs, sequences)
 
     def describe(self, source: str) -> dict[str, object]:
-        """For `GET /v1/speculation`: right shares by place (None: no tokens) and by confidence, and times."""
+        """A source's record for `GET /v1/speculation`: the share of right tokens by place (None: no tokens)
+        and by confidence, and times.
+        """
         record = self._records.get(source, _SourceRecord())
         n_places = max((place + 1 for place, (n, _) in enumerate(record.by_place) if n), default=0)
         return {
@@ -251,7 +256,9 @@ _Estimate = Callable[[str, float | None, Agreement], float]
 
 
 class _Merge:
-    """Where sources agree their drafts are one; where not, the branch with more expected tokens wins."""
+    """Merges the drafts of several sources: one path where they agree; else the branch with more expected
+    tokens wins.
+    """
 
     def __init__(self, estimate: _Estimate, min_probability: float) -> None:
         self._estimate = estimate

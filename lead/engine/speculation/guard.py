@@ -1,4 +1,4 @@
-"""Pauses speculation where it gains nothing, and tries it again less and less often."""
+"""Pauses speculation that gains nothing, and tries it again at increasing intervals."""
 
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
@@ -9,13 +9,13 @@ _PLAIN_GAIN = 0.1
 
 
 class Guard:
-    """Keeps a balance of what speculation gains, in steps without drafts, and pauses it when that is lost.
+    """Keeps a balance of the gains of speculation, in steps without drafts, and pauses it when the balance is
+    used up.
 
-    What a step yields is what was expected of it: its tokens are that or luck. What it takes is all time
-    since the step before, waits, drafting and the engine's own time among it, over what steps took in
-    pauses. So a loss of 1 % is noticed, in a hundred steps. A trial ends when the balance is down by
-    `guard_loss`, and has shown a gain when it is up by as much. Each pause takes several times as
-    many steps as the one before it.
+    A step's yield counts as its expected number of tokens, since the actual number includes luck. Its cost is
+    all time since the step before (waits, drafting, the engine's own time), relative to steps during pauses.
+    So a loss of 1 % is noticed in a hundred steps. A trial fails when the balance is down by `guard_loss`,
+    and succeeds when it is up by as much. Each pause takes several times as many steps as the one before it.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -33,7 +33,7 @@ class Guard:
         return self.n_left > 0
 
     def reset(self) -> None:
-        """Begin anew: something has changed that decides whether drafts pay."""
+        """Start over, after a change that affects whether drafts pay."""
         self._last_pause = 0
         self.resume()
 
@@ -42,7 +42,8 @@ class Guard:
         self.n_left, self._balance = 0, 0.0
 
     def learn(self, n_sequences: int, n_expected: float, seconds: float, plain_seconds: float) -> None:
-        """A step was expected to yield `n_expected` tokens, and took `seconds` since the one before it.
+        """Record a step that was expected to yield `n_expected` tokens and took `seconds` since the one
+        before it.
 
         plain_seconds: T(n) without drafts.
         """

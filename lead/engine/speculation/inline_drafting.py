@@ -1,7 +1,7 @@
-"""Drafting inside the engine: its cost, the sequences that it is for, and the time until the next look.
+"""Drafting inside the engine: its cost, the sequences to draft for, and when to explore.
 
-An inline drafter takes the engine's own time: every draft token delays the step. Whether it is worth that is
-for the policy to say; here is what it needs to know.
+An inline drafter takes the engine's own time: every draft token delays the step. The policy decides whether
+it is worth that; this module has the figures for the decision.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,10 @@ _UNLIMITED = 1 << 30
 
 
 class InlineDrafting:
-    """Written by the manager. `cost` is T(n) of the drafter: of a round with n tokens in its batch."""
+    """The state of drafting in the engine.
+
+    `cost`: T(n) of the drafter, for a round with n tokens in its batch. Written by the manager.
+    """
 
     def __init__(self, drafter: InlineDrafter[Any], constants: SpeculationConstants = DEFAULTS) -> None:
         self.drafter = drafter
@@ -53,14 +56,17 @@ class InlineDrafting:
             self._answer_length = decay * self._answer_length + (1 - decay) * n_generated
 
     def on_step(self, seconds: float) -> None:
-        """The engine has decoded a step; with waits and drafting it took `seconds`."""
+        """Record a step, which took `seconds` including waits and drafting."""
         self._n_steps += 1
         self._engine_seconds += seconds
 
     # What may be drafted
 
     def offer(self, drafts: Drafts, draft: FutureDraft, n_left: int) -> FutureDraft | None:
-        """`draft` with its price; None: it cannot grow. The sequence may get `n_left` more tokens."""
+        """The tokens that could be added to `draft`, with their price; None: it cannot grow.
+
+        The sequence may get `n_left` more tokens.
+        """
         if self._is_stuck(drafts) or draft.n_drafted == len(draft.probabilities):
             return None
         n_pending = drafts.n_pending
@@ -72,10 +78,11 @@ class InlineDrafting:
         return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
     def exploration(self, sequences: Iterable[Drafts], mean: float, step_seconds: float) -> Drafts | None:
-        """A sequence to draft for although it seems not to pay, to see whether that has changed; or None.
+        """A sequence to draft for although it seems not to pay, to see whether that has changed; None: not
+        now.
 
-        It has to be a small share of the time since the last one, so it comes when catching up is cheap. A
-        token is right with probability `mean`, as far as is known, and a step takes `step_seconds`.
+        Exploration may take only a small share of the time since the last one, so it is done when catching up
+        is cheap. `mean`: the estimated probability that a token is right; `step_seconds`: of a step.
         """
         if self._explored_at is None:
             self._explored_at = self._engine_seconds
@@ -99,7 +106,8 @@ class InlineDrafting:
     def draft(self, order: DraftOrder) -> tuple[int, list[Drafts]]:
         """Draft one round; returns its number of tokens, and the sequences whose drafts have grown.
 
-        A sequence that has not is left alone until the next step, unless it is read `at_once`.
+        A sequence whose draft has not grown is left alone until the next step, unless its text is read
+        `at_once`.
         """
         sequences = order.sequences
         n_max = _UNLIMITED if order.at_once else len(sequences) + _CATCH_UP_CHUNK
@@ -113,7 +121,7 @@ class InlineDrafting:
         return n_tokens, grown
 
     def on_round(self, n_tokens: int, n_drafted: int, seconds: float) -> None:
-        """A round of `n_tokens` took `seconds`, and drafts grew by `n_drafted` tokens."""
+        """Record a round of `n_tokens` that took `seconds` and added `n_drafted` tokens to drafts."""
         self._n_tokens += n_drafted
         self._seconds += seconds
         if n_tokens and self.drafter.on_round(n_tokens, seconds):
@@ -129,7 +137,7 @@ class InlineDrafting:
         }
 
     def _is_stuck(self, sequence: Drafts) -> bool:
-        """Whether it gets no more tokens before the next step."""
+        """Whether a draft gets no more tokens before the next step."""
         return sequence.stuck_at_step == self._n_steps
 
     def _catch_up_seconds(self, n_pending: int) -> float:

@@ -43,7 +43,10 @@ MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 
 
 class DraftRound(NamedTuple):
-    """A decode of `n_tokens` tokens added `n_drafted` tokens to drafts. `rest`: what is still ordered."""
+    """The result of a decode of `n_tokens` tokens that added `n_drafted` tokens to drafts.
+
+    `rest`: the remaining order.
+    """
 
     n_tokens: int
     n_drafted: int
@@ -51,7 +54,7 @@ class DraftRound(NamedTuple):
 
 
 class SpeculationManager:
-    """`now` is always seconds of one monotonic clock."""
+    """The interface of speculation. `now` is always in seconds of one monotonic clock."""
 
     def __init__(
         self,
@@ -101,7 +104,7 @@ class SpeculationManager:
         self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
-        """Forget what was learned of all backs but these; drafts of the others stay.
+        """Forget what was learned of all backs except these; drafts of the others stay.
 
         sequences: all that are open.
         """
@@ -110,7 +113,7 @@ class SpeculationManager:
         self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
     def post_draft(self, target: EngineSequence | None, draft: Draft) -> None:
-        """A back proposes something for `target` (None: it has ended); its draft may be stale."""
+        """Store a draft of a back for `target` (None: the sequence has ended); it may be stale."""
         source = draft.source
         if target is None:
             self._n_stale[source] += 1
@@ -141,7 +144,7 @@ class SpeculationManager:
     # Calls of the scheduler
 
     def open(self, sequence: EngineSequence, now: float) -> None:
-        """A sequence begins; its list of tokens is read from now on."""
+        """Begin a sequence; its list of tokens is read from now on."""
         lookups = self._make_drafters(sequence.request)
         sequence.drafts = Drafts(sequence.id, sequence.text, lookups, now)
         self._own_sources.update(lookups)
@@ -155,7 +158,7 @@ class SpeculationManager:
             self.inline.close(sequence.drafts)
 
     def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> Choice:
-        """The drafts to verify in the slots whose next token is due, or the action to do before.
+        """The drafts to verify in the slots whose next token is due, or the action to do first.
 
         The batch has `n_prompt` tokens of prompts as well.
         """
@@ -170,21 +173,23 @@ class SpeculationManager:
                 return choice
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """The batch size in which a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size in which to decode a step of `n_tokens`, of which `n_draft` are drafts."""
         if self.guard.is_pausing or self._policy_name != "adaptive":
             return n_tokens
         return self._batching.widths.width(n_tokens, n_draft)
 
     def on_commit(self, committed: Verification, now: float) -> None:
-        """Note one sequence's part of a step; the backs receive it at this moment. `count` has to follow."""
+        """Record one sequence's part of a step; the backs receive it at this moment. Call `count`
+        afterwards.
+        """
         drafts = committed.drafts
         drafts.extend(committed.start, committed.tokens, now)
         committed.is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
 
     def count(self, committed: Verification) -> Committed:
-        """Learn from what `on_commit` was told of; the next step need not wait for it.
+        """Learn from the event passed to `on_commit`; the next step need not wait for it.
 
-        Returns the event, with what the backs' drafts had right.
+        Returns the event, completed with the backs' right tokens.
         """
         drafts = committed.drafts
         drafts.score(self.forecast.learn)
@@ -193,7 +198,7 @@ class SpeculationManager:
         return event
 
     def on_step(self, step: StepReport) -> None:
-        """Called after each step, after `count` for each of its sequences."""
+        """Update statistics, T(n) and tuning after each step, after `count` for each of its sequences."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         settled = self.cost.learn_next(step.n_tokens, step.seconds) if step.n_passes == 1 else 0.0
@@ -217,12 +222,12 @@ class SpeculationManager:
     # Calls of the loop
 
     def on_wait(self, seconds: float) -> None:
-        """The engine waited for drafts, because a plan asked for it."""
+        """Record that the engine waited for drafts, as planned."""
         self.stats.wait_seconds += seconds
         self._waited += seconds
 
     def draft(self, order: DraftOrder) -> DraftRound:
-        """Run one round of drafting in the engine; `on_drafted` has to follow."""
+        """Run one round of drafting in the engine; call `on_drafted` afterwards."""
         assert self.inline
         source = self.inline.drafter.source
         n_tokens, grown = self.inline.draft(order)
@@ -299,7 +304,7 @@ class SpeculationManager:
         )
 
     def _awaited(self, drafts: Drafts, n_useful: int, now: float) -> Iterable[FutureDraft]:
-        """What backs are about to add."""
+        """The tokens that backs are about to add."""
         for source in drafts.by_source:
             awaited = self.forecast.awaited(drafts, source, n_useful, now)
             if awaited and not self._is_complete(drafts.branch(source)):

@@ -1,4 +1,4 @@
-"""Batches for models in whose memory the spans of a step have to be equally long, or are replayed."""
+"""Batches for models whose memory needs spans of equal length, or replays accepted tokens."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, repeat, zip_longest
@@ -13,7 +13,8 @@ from shared.step_cost import StepCost
 
 
 class EqualDepths(Batching):
-    """The same depth for all, where llama.cpp would decode spans of different lengths in several passes.
+    """Batches with the same depth for all sequences: llama.cpp would decode spans of different lengths in
+    several passes.
 
     For a sequence with a shorter draft, padding tokens are decoded (`shared.llama.span`).
     """
@@ -32,10 +33,11 @@ class EqualDepths(Batching):
 
 
 class Replaying(EqualDepths):
-    """For recurrent models without rollback, which decode what was accepted of a rejected draft again.
+    """Batches for recurrent models without rollback, which decode the accepted tokens of a rejected draft
+    again.
 
-    Such a model returns to the state before the draft (`shared.llama.slot_parts`). What was accepted is
-    replayed together with the next draft, so a rejection makes the next step wider. Depths are equal, but
+    Such a model returns to the state before the draft (`shared.llama.slot_parts`). The accepted tokens are
+    replayed together with the next draft, so a rejection makes the next step larger. Depths are equal, but
     without padding, which would be a rejected draft token of each sequence: spans may have unequal lengths,
     and llama.cpp decodes them in several passes.
     """
@@ -79,7 +81,7 @@ class Replaying(EqualDepths):
 
 
 def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching:
-    """What suits the memory of the model."""
+    """The kind of batches that fits the memory of the model."""
     cost = cost or StepCost()
     if limits.traits.replays:
         return Replaying(cost)

@@ -1,7 +1,7 @@
-"""Policies choose what comes next: a step that verifies drafts, a wait for more of them, or drafting.
+"""Policies: choose between a step that verifies drafts, a wait for more of them, and drafting.
 
-`Adaptive`, the default, chooses the most expected tokens for the time that they take, over all sequences
-together. `Fixed` and `Sync` are what it is compared with.
+`Adaptive`, the default, maximises the expected tokens per time over all sequences together. `Fixed` and
+`Sync` exist for comparison.
 """
 
 import math
@@ -26,13 +26,13 @@ _MIN_WAIT_S = 0.0005
 
 
 class Verify(NamedTuple):
-    """Decode a step with these drafts, one of each candidate."""
+    """Decode a step with these drafts, one for each candidate."""
 
     drafts: Sequence[DraftChain]
 
 
 class Wait(NamedTuple):
-    """A wait: the policy chooses again when a command has arrived, or after these seconds."""
+    """Wait; choose again when a command has arrived, or after these seconds."""
 
     seconds: float
 
@@ -41,8 +41,8 @@ class DraftOrder(NamedTuple):
     """Draft up to `n_rounds` more tokens of these sequences in the engine, then choose again.
 
     A sequence drops out when the probability that all of its draft is accepted falls below `min_probability`.
-    at_once: what the drafter has missed of a text it reads in one round, however long that takes. A sequence
-    is named by its `Drafts`.
+    at_once: the drafter reads the text it has missed in one round, however long that takes. A sequence is
+    named by its `Drafts`.
     """
 
     sequences: tuple[Drafts, ...]
@@ -57,14 +57,14 @@ _Weighed = tuple[float, Choice]
 
 
 class Policy(Protocol):
-    """Chooses what comes next."""
+    """Chooses the next action."""
 
     def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
-        """The batch of the next step has `n_prompt` tokens of prompts as well."""
+        """Choose the next action. `n_prompt`: tokens of prompts in the batch of the next step."""
 
 
 class Fixed:
-    """Verify up to `depth` tokens if they are there; never wait for those of backs."""
+    """Verify up to `depth` available tokens; never wait for those of backs."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -94,12 +94,12 @@ class Sync:
 
 
 class Adaptive:
-    """A choice is worth (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
+    """Maximises (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
 
-    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. `rate` is what a
-    second is worth: see `_rate`. Waiting is for draft tokens that are on their way; while prompts are being
-    processed there is something better to do. Drafting in the engine is like waiting, but it is known how
-    long it takes.
+    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. `rate` is the value
+    of a second in tokens: see `_rate`. Waiting pays for draft tokens that are on their way; while prompts are
+    being processed there is something better to do. Drafting in the engine is like waiting, but for a known
+    time.
     """
 
     def __init__(
@@ -116,7 +116,9 @@ class Adaptive:
         self._n_steps = 0
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float) -> None:
-        """A step without prompts committed `n_committed` tokens in `seconds`, the wait before it included."""
+        """Record that a step without prompts committed `n_committed` tokens in `seconds`, the wait before it
+        included.
+        """
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))
         self._speedup.learn(n_committed, n_sequences * min(n_plain_steps, _MAX_PLAIN_STEPS))
@@ -283,7 +285,7 @@ class _NextStep(NamedTuple):
         return best
 
     def _worth(self, drafts: Sequence[Probabilities]) -> float:
-        """What the best step is worth with these drafts."""
+        """The value of the best step with these drafts, in tokens."""
         worth: float = max(map(sub, self.batching.expected(drafts, len(self.prices) - 1), self.prices))
         return worth
 
@@ -329,7 +331,7 @@ def _growths(
 
 
 def _longest(candidate: Candidate) -> int:
-    """How many draft tokens it may have after waiting or drafting."""
+    """The maximal number of draft tokens after waiting or drafting."""
     longest = len(candidate.chain)
     for each in (*candidate.awaited, candidate.inline) if candidate.inline else candidate.awaited:
         longest = max(longest, len(each.probabilities))

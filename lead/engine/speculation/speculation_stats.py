@@ -11,8 +11,8 @@ from lead.engine.events import Committed
 class StepReport(NamedTuple):
     """A step with `n_tokens` in its batch took `seconds` and verified drafts of `depths` tokens.
 
-    It committed `n_committed` tokens where `n_expected` were expected; None with prompts in the batch.
-    It took `n_passes` over the weights, and ended at `ended_at`.
+    It committed `n_committed` tokens; `n_expected` were expected (None with prompts in the batch). It took
+    `n_passes` passes over the weights, and ended at `ended_at`.
     """
 
     n_tokens: int
@@ -26,7 +26,7 @@ class StepReport(NamedTuple):
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """Times in seconds. Expected and actual values are of steps without prompts only.
+    """The totals. Times in seconds. Expected and actual values are those of steps without prompts.
 
     Written by the manager.
     """
@@ -47,7 +47,10 @@ class SpeculationStats:
     actual_seconds: float = 0.0
 
     def add_committed(self, committed: Committed, *, covered: bool) -> None:
-        """Count one sequence's part of a step. `covered`: after a rejection a draft of some back was left."""
+        """Count one sequence's part of a step.
+
+        `covered`: after a rejection a draft of some back was still alive.
+        """
         self.n_committed += len(committed.tokens)
         self.n_draft_tokens += committed.n_drafted
         self.n_accepted_tokens += committed.n_accepted
@@ -56,7 +59,7 @@ class SpeculationStats:
             self.n_covered += covered
 
     def add_step(self, step: StepReport, expected_seconds: float, waited: float) -> None:
-        """A step is over; the engine had `waited` for drafts before it."""
+        """Count a step. The engine `waited` this many seconds for drafts before it."""
         if step.n_expected is not None:
             self.expected_tokens += step.n_expected
             self.expected_seconds += expected_seconds + waited

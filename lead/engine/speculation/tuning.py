@@ -15,7 +15,7 @@ _COST_SIZES = 8
 class BackTuning:
     """`n_ahead` and `min_confidence` are the limits for backs; `pop_change` returns them when they change.
 
-    What anchors them: depths, tokens and seconds of the latest steps, and T(n).
+    Computed from depths, tokens and seconds of the latest steps, and T(n).
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -28,7 +28,7 @@ class BackTuning:
         self._is_pausing = False
 
     def reset(self, policy: PolicyName, depth: int) -> None:
-        """The tuning that `policy` asks of backs before anything has been measured."""
+        """Set the limits that `policy` needs before anything has been measured."""
         self._recent_depth = 0.0
         self.min_confidence = 0.0
         match policy:
@@ -44,7 +44,7 @@ class BackTuning:
         self._is_pausing = True
 
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
-        """A step verified drafts of these lengths and committed `n_committed` tokens.
+        """Record a step that verified drafts of these lengths and committed `n_committed` tokens.
 
         It took `seconds`, waits included.
         """
@@ -55,7 +55,8 @@ class BackTuning:
         self._seconds = self._seconds * decay + seconds
 
     def update(self, n_sequences: int, answer_seconds: float, cost: StepCost) -> None:
-        """Ask for the step after the one under way, and for no token that would not be verified.
+        """Set the limits so that backs draft for the step after the current one, and no token that would not
+        be verified.
 
         The depth is increased by the number of tokens that are committed in `answer_seconds`, until the
         slowest back's next draft arrives.

@@ -1,7 +1,8 @@
-"""The batch size of a step, where it matters which one the step before had.
+"""The batch size of a step on devices where a change of it costs time.
 
-Where CUDA records a graph for each width anew, a step of another width costs time, and so does the way back.
-So most steps have a usual width: one with fewer tokens is padded, one with more has to be worth the change.
+Where CUDA records a new graph for each batch size, a step of another size costs time, and so does the way
+back. Therefore most steps have a usual size: smaller ones are padded, larger ones have to be worth the
+change.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ _MAX_PADDING, _MAX_SHARE = 2, 0.9
 
 
 class Widths(StepWidths):
-    """Written by the policy: `learn` is told of each step what it would yield with each number of tokens."""
+    """The usual batch size. The policy calls `learn` before each step with the yield of each size."""
 
     def __init__(
         self, cost: StepCost, constants: SpeculationConstants = DEFAULTS, *, pads: bool = False
@@ -33,24 +34,26 @@ class Widths(StepWidths):
         self._usual = 0  # 0: none
 
     def seconds(self, sizes: range) -> list[float]:
-        """T(n) of the next step for each of these sizes, in the width that it has then.
+        """T(n) of the next step for each of these sizes, in the batch size chosen for it.
 
-        And what it costs to change to that, and back to the usual one. Without drafts it has sizes[0] tokens.
+        Includes the cost of changing to that size, and back to the usual one. Without drafts the step has
+        sizes[0] tokens.
         """
         if not self._cost.settles:
             return super().seconds(sizes)
         return [price for price, _ in self._cheapest(sizes)]
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """The batch size in which a step of `n_tokens` is decoded, `n_draft` of which are drafts."""
+        """The batch size in which to decode a step of `n_tokens`, of which `n_draft` are drafts."""
         if not self._pads or n_tokens > self._max_width:
             return n_tokens
         return self._cheapest(range(n_tokens - n_draft, n_tokens + 1))[-1][1]
 
     def learn(self, base: int, yields: Sequence[float], rate: float) -> None:
-        """The next step would yield yields[n] tokens with `base` + n tokens; a second is worth `rate`.
+        """Learn that the next step would yield yields[n] tokens if it had `base` + n tokens; `rate`: tokens
+        that a second is worth.
 
-        What the engine takes to draft them is deducted.
+        The yields are net of the engine's time for drafting.
         """
         first, second = self._cost.settling
         if not self._pads or not first + second:

@@ -1,4 +1,4 @@
-"""Authentication and authorization: who may use which method and path."""
+"""Authentication and authorization: which principal may use which method and path."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -52,10 +52,10 @@ class Identifies(Protocol):
 class AuthMiddleware:
     """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
 
-    Who comes by the pairing port has to be a member, whatever else the lead allows.
-    It decides by `scope["path"]`, which routing uses too, and not by the route: a new route is protected
-    from the start, and requests without a key cannot find out which paths exist. Handlers find the
-    principal in `request.state.principal`.
+    A request to the pairing port must come from a member, whatever else the lead allows. The decision is made
+    by `scope["path"]`, which routing uses too, and not by the route: a new route is protected from the start,
+    and requests without a key cannot find out which paths exist. Handlers find the principal in
+    `request.state.principal`.
     """
 
     def __init__(self, app: ASGIApp, keys: Keyring, public: frozenset[Route]) -> None:
@@ -84,16 +84,16 @@ class AuthMiddleware:
 
 
 def own_keys(scope: Scope) -> Identifies | None:
-    """The keys of the address where this request came in; None: the lead's own address."""
+    """The keys of the address that received this request; None: the lead's own address."""
     found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
     return found
 
 
 def public_routes(*, with_page: bool) -> frozenset[Route]:
-    """The one list of what is answered without a key; with_page: whether the web UI is served.
+    """The routes that are answered without a key; with_page: whether the web UI is served.
 
-    These requests have no principal. Whoever passes requests on to another process refuses those without one
-    (`without_key`), too.
+    These requests have no principal. A handler that forwards requests to another process must refuse those
+    without one (`without_key`), too.
     """
     return _ROUTES_WITHOUT_KEY | (_ROUTES_OF_THE_PAGE if with_page else frozenset())
 
@@ -103,12 +103,12 @@ def route_of(scope: Scope) -> Route:
 
 
 def has_principal(connection: HTTPConnection) -> bool:
-    """True if the sender of a request is known: by a key, or because nobody needs one."""
+    """Whether the sender of a request is authorized: by a key, or because none is needed."""
     return getattr(connection.state, "principal", None) is not None
 
 
 def without_key() -> ErrorResponse:
-    """The answer to a request that has no right key, and needs one."""
+    """The response to a request that needs a key and has no valid one."""
     return http_error(
         401,
         "Invalid API Key: send one as `Authorization: Bearer KEY` or `x-api-key: KEY`",

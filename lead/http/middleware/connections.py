@@ -1,7 +1,7 @@
 """A limit on open connections, which leaves file descriptors for everything else.
 
-At the limit a new connection takes the place of the one that has waited longest for its client. If all are
-being answered, a new one is told so; only `/health` is answered as ever.
+At the limit a new connection replaces the one that has waited longest for its client. If all connections are
+being answered, the new one gets 503; only `/health` is answered as usual.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Room(enum.Enum):
 
 
 class ConnectionLimit:
-    """Keeps track of the connections that wait for their client, and closes them to make room."""
+    """Tracks the connections that wait for their client, and closes them to make room."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ConnectionLimit:
         self._has_warned = False
 
     def make_room(self, n_connections: int) -> Room:
-        """Close the connections in whose place a new one comes; with it there are `n_connections`."""
+        """Close waiting connections to make room for a new one, with which there are `n_connections`."""
         if (now := self._clock()) - self._counted_at >= _COUNT_SECONDS:
             self._n_others, self._counted_at = self._count() - n_connections, now
         n_over = n_connections - len(self._aborted) + self._n_others - self._max
@@ -73,7 +73,7 @@ class ConnectionLimit:
         return Room.SCARCE if n_over <= _N_OVER else Room.NONE
 
     def wait(self, transport: asyncio.Transport, awaited: object) -> None:
-        """`transport` waits for its client to send something, unless it does so already."""
+        """Mark `transport` as waiting for its client to send something, unless it is already."""
         if self._waiting.get(transport) is not awaited:
             self.stop_waiting(transport)
             self._waiting[transport] = awaited
@@ -101,7 +101,7 @@ class ConnectionLimit:
 
 
 def only_health(app: ASGIApp) -> ASGIApp:
-    """The app of connections beyond the limit: 503 for everything but `/health`, which `app` answers."""
+    """The app for connections beyond the limit: 503 for everything but `/health`, which `app` answers."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in HEALTH and scope.get("method") in {"GET", "HEAD"}:

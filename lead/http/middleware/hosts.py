@@ -1,4 +1,4 @@
-"""Host and Origin headers: which names requests may use, and which web pages may send them.
+"""Host and Origin headers: the host names that requests may use, and the web pages that may send them.
 
 A page that has pointed its own name at this machine (DNS rebinding) sends a Host header with that name.
 """
@@ -40,7 +40,7 @@ _EXPOSED = ("X-Request-Id", "Retry-After")
 
 
 class AllowedOrigins:
-    """The origins whose pages are allowed: some, `localhost` for all pages of this machine, or `*`."""
+    """The origins whose pages are allowed: a list, `localhost` for all pages of this machine, or `*`."""
 
     def __init__(self, origins: Iterable[str] = ()) -> None:
         self._origins = [origin.rstrip("/") for origin in origins]
@@ -55,7 +55,7 @@ class AllowedOrigins:
         return self._pattern is not None and re.fullmatch(self._pattern, origin) is not None
 
     def cors(self) -> Middleware:
-        """The CORS headers for browsers. Keys are sent in headers, so credentials (cookies) stay off."""
+        """The middleware for CORS headers. Keys are sent in headers, so credentials (cookies) stay off."""
         return Middleware(
             CORSMiddleware,
             allow_origins=self._origins,
@@ -69,9 +69,9 @@ class AllowedOrigins:
 class OriginMiddleware:
     """Answers 403 to requests of web pages of other origins, unless these are allowed.
 
-    CORS keeps pages from reading answers, not from sending what needs no permission: any GET, as for an
-    image, or a POST without a body. That is refused where no key protects what is asked for. CORS does not
-    cover WebSockets at all; backs send no origin.
+    CORS keeps pages from reading answers, but not from sending requests that need no permission: any GET, as
+    for an image, or a POST without a body. Those are refused unless the requested route needs a key. CORS
+    does not cover WebSockets at all; backs send no origin.
     """
 
     def __init__(

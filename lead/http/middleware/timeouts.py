@@ -1,4 +1,5 @@
-"""Limits on connections: on their number, and on the time for a request to arrive and a response to be read.
+"""Limits on connections: their number, the time for a request to arrive, and the time for a response to be
+read.
 
 uvicorn has none that fits, so this module subclasses its protocol classes, which have no stable interface:
 pyproject.toml allows only the versions that were tested. A timer starts when waiting starts and not with each
@@ -49,7 +50,7 @@ class ServerConfig(uvicorn.Config):
 
 
 class WriteTimeout:
-    """Aborts a connection whose peer has read nothing for `seconds`. One per connection."""
+    """Aborts a connection whose peer has read nothing for `seconds`. One for each connection."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -58,14 +59,14 @@ class WriteTimeout:
         self._n_unsent = 0
 
     def start(self) -> None:
-        """Start again: the peer has unread data from now on."""
+        """Restart the timer: the peer has unread data from now on."""
         self.cancel()
         self._n_unsent = self._transport.get_write_buffer_size()
         if self._n_unsent:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._check)
 
     def cancel(self) -> None:
-        """Stop: the peer has read enough, or the connection has ended."""
+        """Stop the timer: the peer has read enough, or the connection has ended."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -193,8 +194,8 @@ class HttpProtocol(H11Protocol):
 class WebSocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's WebSocket, with a time limit on a peer that has stopped reading, and limits on its frames.
 
-    It waits for its peer, and can be closed for another connection, until the first message has come, and
-    again while it is being closed.
+    The connection counts as waiting for its peer, and may be closed for another connection, until the first
+    message has arrived, and again while it is being closed.
     """
 
     config: ServerConfig

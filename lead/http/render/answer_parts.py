@@ -1,4 +1,6 @@
-"""Parts of answers that several APIs share: settings, timings, probabilities, and figures of speculation."""
+"""Parts of answers that several APIs share: settings, timings, probabilities, and statistics of
+speculation.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,10 @@ from shared.sampling.parameters import SamplingParameters
 
 
 def timings(stats: AnswerStats) -> dict[str, Any]:
-    """`predicted_ms` begins at the end of the first step, so the rates count the tokens after that step."""
+    """llama-server's `timings`.
+
+    `predicted_ms` begins at the end of the first step, so the rates count the tokens after that step.
+    """
     n_processed = stats.n_prompt - stats.n_cached
     return {
         "cache_n": stats.n_cached,
@@ -33,7 +38,7 @@ def timings(stats: AnswerStats) -> dict[str, Any]:
 
 
 def prompt_progress(progress: PromptProgress) -> dict[str, Any]:
-    """Cached tokens count as processed."""
+    """The progress of reading the prompt; cached tokens count as processed."""
     return {
         "total": progress.n_total,
         "cache": progress.n_cached,
@@ -43,13 +48,13 @@ def prompt_progress(progress: PromptProgress) -> dict[str, Any]:
 
 
 def timings_of_prompt(progress: PromptProgress) -> dict[str, Any]:
-    """`timings` before the first token."""
+    """The `timings` before the first token."""
     n_cached = min(progress.n_cached, progress.n_processed)
     return timings(AnswerStats(progress.n_processed, n_cached, prompt_seconds=progress.seconds))
 
 
 def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
-    """The source that drafted each token (null: not drafted)."""
+    """The source that drafted each token (null: not drafted), and numbers of draft tokens."""
     return {
         "tokens": [
             {"text": token.text, "source": token.source} for update in updates for token in update.tokens
@@ -60,7 +65,9 @@ def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
 
 
 def token_ids(tokens: Sequence[TextToken]) -> list[int]:
-    """Without the rest of a character that was never completed, which has no token of its own."""
+    """The ids of the tokens, without trailing text of an incomplete character, which has no token
+    of its own.
+    """
     return [token.token for token in tokens if token.token >= 0]
 
 
@@ -73,7 +80,7 @@ def _ratio(value: float, by: float) -> float:
 
 
 def spec_decode_metrics(ends: Sequence[AnswerEnd], detail: SpecDecodeDetail) -> dict[str, Any]:
-    """The field `metrics` of an answer, if it has one; like vLLM's null if there are several answers."""
+    """The field `metrics` of an answer, as in vLLM: null if there are several answers."""
     if detail == "none":
         return {}
     whole = _of_one(ends[0].drafts, detail) if len(ends) == 1 else None
@@ -103,7 +110,7 @@ def _of_one(drafts: Sequence[VerifiedDraft], detail: SpecDecodeDetail) -> dict[s
 
 
 def _histogram(drafts: Sequence[VerifiedDraft], longest: int) -> list[int]:
-    """How many steps accepted 0, 1, … `longest` tokens."""
+    """The numbers of steps that accepted 0, 1, … `longest` tokens."""
     counts = [0] * (longest + 1)
     for each in drafts:
         counts[each.n_accepted] += 1
@@ -132,7 +139,7 @@ def token_probabilities(
 
 
 class TextLogprobs:
-    """OpenAI's `logprobs` of a text completion's choice, each token with its place in the text."""
+    """OpenAI's `logprobs` of a text completion's choice, each token with its offset in the text."""
 
     def __init__(self, vocabulary: FrontVocabulary) -> None:
         self._vocabulary = vocabulary
@@ -187,7 +194,7 @@ _ABSENT = {
 
 
 def generation_settings(request: GenerationRequest) -> dict[str, Any]:
-    """All of them, for the client that sent the request."""
+    """All settings of a request, for the client that sent it."""
     first, sampling = request.first, request.first.sampling
     return sampling_settings(sampling, first.max_tokens) | {
         "n_keep": request.n_keep,
@@ -199,7 +206,9 @@ def generation_settings(request: GenerationRequest) -> dict[str, Any]:
 
 
 def public_settings(sampling: SamplingParameters | None, max_tokens: int | None) -> dict[str, Any]:
-    """Without texts sent by clients, since others can read it; without `sampling` only the limit."""
+    """Settings without texts sent by clients, since others can read them; without `sampling` only
+    the limit.
+    """
     if sampling is None:
         return _limit(max_tokens)
     settings = sampling_settings(sampling, max_tokens)
@@ -207,7 +216,7 @@ def public_settings(sampling: SamplingParameters | None, max_tokens: int | None)
 
 
 def sampling_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:
-    """All but the biases of tokens."""
+    """All settings except the biases of tokens."""
     given = sampling.model_dump(mode="json", exclude={"logit_bias"})
     return _ABSENT | given | _limit(max_tokens)
 

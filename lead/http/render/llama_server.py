@@ -1,4 +1,4 @@
-"""Answers in the shape of llama-server's own `POST /completion`."""
+"""Renders answers in the form of llama-server's own `POST /completion`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +65,10 @@ class LlamaServerRenderer(Renderer):
         return results[0] if len(results) == 1 else results
 
     def _parts(self, update: AnswerUpdate) -> list[AnswerUpdate]:
-        """With probabilities llama-server sends one token at a time, and clients count on it."""
+        """The parts of an update.
+
+        With probabilities llama-server sends one token at a time, and clients rely on it.
+        """
         if self._request.first.n_probs is None:
             return [update]
         return [replace(update, tokens=[token]) for token in update.tokens]

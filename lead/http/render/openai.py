@@ -1,4 +1,4 @@
-"""Answers in the shapes of OpenAI's chat completions and text completions.
+"""Renders answers as OpenAI's chat completions and text completions.
 
 With llama-server's additions, and vLLM's `return_token_ids`.
 """
@@ -153,7 +153,7 @@ class _OpenAIRenderer(Renderer):
 
 
 class ChatRenderer(_OpenAIRenderer):
-    """`chat.completion` and its chunks, the role first."""
+    """Renders `chat.completion` and its chunks; the first chunk has the role."""
 
     _last_body: ClassVar[Body] = {"delta": {}}
 

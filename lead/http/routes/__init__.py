@@ -1,1 +1,1 @@
-"""HTTP: what clients and backs speak with the lead."""
+"""The HTTP routes for clients and backs."""

@@ -1,4 +1,4 @@
-"""`/v1/chat/completions`."""
+"""The route `/v1/chat/completions`."""
 
 from typing import Annotated
 

@@ -25,7 +25,7 @@ TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class CompletionRequest(GenerationFields):
-    """A completion request. A prompt is text or token ids; a list of them asks for one answer each."""
+    """A completion request. A prompt is text or token ids; a list of prompts asks for one answer each."""
 
     prompt: str | TokenIds | Annotated[list[str | TokenIds], AtMost(MAX_PROMPTS)]
     echo: bool | None = None
@@ -36,7 +36,7 @@ class CompletionRequest(GenerationFields):
         return bool(self.echo)
 
     def check(self) -> None:
-        """Raise RequestError for what is well-formed but not supported."""
+        """Raise RequestError for values that are well-formed but not supported."""
         super().check()
         if self.suffix:
             raise RequestError("suffix: the model continues a text, it does not fill a gap", "suffix")
@@ -68,14 +68,14 @@ MixedPrompt = Annotated[list[int | str], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class PromptObject(BaseModel, strict=True):
-    """A prompt with what belongs to it; only text is understood."""
+    """A prompt with related data; only text is supported."""
 
     prompt_string: str | MixedPrompt
     multimodal_data: Annotated[list[Any], AtMost(MAX_PROMPT_ELEMENTS)] | None = None
 
 
 class NativeFields(GenerationFields):
-    """The fields of llama-server's own forms."""
+    """The fields of llama-server's own request format."""
 
     unused: ClassVar = NATIVE
 
@@ -87,9 +87,9 @@ class NativeFields(GenerationFields):
 
 
 class NativeRequest(NativeFields):
-    """The body of a request in llama-server's form.
+    """The body of a request in llama-server's format.
 
-    A prompt is text, token ids, or both in turn; a list of such asks for one answer each.
+    A prompt is text, token ids, or both in turn; a list of prompts asks for one answer each.
     """
 
     prompt: (
@@ -125,7 +125,7 @@ async def create_native_completion(
 async def respond_as_llama_server(
     body: NativeFields, request: GenerationRequest, http_request: Request, services: Services
 ) -> Response:
-    """In the form of `/completion`."""
+    """Answer in the format of `/completion`."""
     renderer = LlamaServerRenderer(
         request, services, return_tokens=bool(body.return_tokens), response_fields=body.response_fields
     )

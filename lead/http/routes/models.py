@@ -83,7 +83,7 @@ def _record(services: Services) -> dict[str, Any]:
 
 @router.get("/lora-adapters")
 async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[dict[str, Any]]:
-    """The adapters that are applied to the model (`--lora`), to all requests."""
+    """The LoRA adapters (`--lora`), which are applied to all requests."""
     return [
         {"id": number, "path": str(each.path), "scale": each.scale, "task_name": "", "prompt_prefix": ""}
         for number, each in enumerate(services.settings.compute.lora)

@@ -23,7 +23,7 @@ async def slots(
 ) -> list[dict[str, Any]]:
     """A record of each slot; with `fail_on_no_slot` an error (503) when none is free.
 
-    How others' tokens are chosen is for admins only: with the seed, a client could choose the same ones.
+    The sampling settings of others are for admins only: with the seed, a client could reproduce their tokens.
     """
     if not services.settings.slots:
         raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
@@ -76,7 +76,7 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
 async def loads(
     request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> dict[str, Any]:
-    """The lead's load, as one data-parallel rank; no text, and nothing of single clients."""
+    """The lead's load, as one data-parallel rank; no text, and nothing about single clients."""
     assert services.engine.ready
     load = Occupancy.of(services.sequences, services.engine.ready)
     return {

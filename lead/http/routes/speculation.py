@@ -1,4 +1,4 @@
-"""`/v1/speculation`: for backs as a WebSocket and as POST, for people as a report."""
+"""`/v1/speculation`: a WebSocket and a POST route for backs, and a report for people."""
 
 import asyncio
 import contextlib
@@ -109,7 +109,9 @@ async def exchange(
 
 @router.websocket("/v1/speculation")
 async def follow(socket: WebSocket) -> None:
-    """Hello, welcome, then drafts one way and updates the other until either side ends it."""
+    """Exchange messages with a back: hello, welcome, then drafts one way and updates the other until either
+    side ends it.
+    """
     services: Services | None = socket.app.state.services
     await socket.accept()
     if services is None or services.engine.ready is None:

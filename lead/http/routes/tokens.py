@@ -1,4 +1,6 @@
-"""`POST /tokenize`, `/detokenize` and `/apply-template`: from text to tokens and back, generating nothing."""
+"""`POST /tokenize`, `/detokenize` and `/apply-template`: converts text to tokens and back, generating
+nothing.
+"""
 
 from typing import Annotated
 
@@ -18,7 +20,7 @@ router = APIRouter(route_class=JsonRoute)
 
 
 class TokenizeRequest(NullIsDefault, strict=True):
-    """Text to split."""
+    """The text to split into tokens."""
 
     content: str
     add_special: bool = False
@@ -27,7 +29,7 @@ class TokenizeRequest(NullIsDefault, strict=True):
 
 
 class DetokenizeRequest(BaseModel, strict=True):
-    """Tokens to join."""
+    """The tokens to join."""
 
     tokens: Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
@@ -53,7 +55,7 @@ async def detokenize(
 async def apply_template(
     body: ConversationFields, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
-    """The prompt that `/v1/chat/completions` would make the model continue."""
+    """The prompt that `/v1/chat/completions` would give the model."""
     check_tools(body, services)
     body, images = await with_markers(body, http_request, services)
     conversation = write_conversation(body)
