@@ -79,7 +79,7 @@ async def run(
     begun, start = time.monotonic(), dict[str, float]()
     injector = Injector(site, lambda: time.monotonic() - begun)
 
-    def take(outcome: Outcome) -> None:
+    def take(outcome: Outcome) -> None:  # memory is compared with that after the first tenth
         tally.add(outcome)
         if tally.n_requests == max(1, len(requests) // 10):
             start.update(site.memory())

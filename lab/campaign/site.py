@@ -35,8 +35,8 @@ class Site:
         self._drafts = drafts
         self._stack = AsyncExitStack()
         self._programs = ExitStack()
-        self._taken: psutil.Process | None = None
-        self._n_ready_engines = 0
+        self._taken: psutil.Process | None = None  # the engine that `take_ready_engine` returned last
+        self._n_ready_engines = 0  # logged until then
         self.replacing = False
         """Whether another lead is taking over."""
         self.links: list[Link] = []

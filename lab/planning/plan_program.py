@@ -76,6 +76,7 @@ def plan(settings: PlanSettings) -> PlanReport:
         texts = sample_texts(Vocabulary.load(loads[0].model), settings.conversation.template())
     else:
         texts = [settings.prompt]
+    # measure each pair of models, then forecast each arrangement of each pair
     names = draft_model_names(variants)
     pairs = with_common_steps(
         [measure_pair(*each, cores, sampling, texts) for each in zip(names, loads, strict=True)]

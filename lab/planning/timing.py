@@ -87,6 +87,7 @@ def _with_trial(  # noqa: PLR0917 - what was loaded, and what to do with it
     trial.run([each[: model.n_ctx_slot - n_each] for each in prompts], sampling, n_each, _TRIAL_SECONDS)
     found = {}
     for source, tried in trial.trials.items():
+        # a round takes no less time than its decode, whose T(n) was measured separately
         decode = costs[source].seconds(1)
         rate = AcceptanceRate(tried.n_right, tried.n_positions) if tried.n_positions else None
         token_s = max(tried.token_s, decode)

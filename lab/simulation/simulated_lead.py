@@ -76,10 +76,11 @@ class SimulatedLead:
         self._clock, self._observer, self._texts = clock, observer, texts
         self._steps, self._inline, self._host = steps, inline, host
         self._compute = compute or clock.after
-        self._inbox: list[Draft] = []
+        self._inbox: list[Draft] = []  # drafts that arrive during a step
         self._rng = random.Random(seed)  # noqa: S311 - jitter
-        self._busy = False
-        self._n_backs = self._n_turns = 0
+        self._busy = False  # a step is in progress
+        self._n_backs = 0  # connected
+        self._n_turns = 0  # of the loop; a wait that ends after another turn does nothing
         self._size, self._n_of_size = 0, 0  # of the last steps
         cost = StepCost(constants, settles=bool(steps.settling))
         self._speculation = SpeculationManager(

@@ -32,21 +32,31 @@ class _MaybeCall:
 
 
 class OutputParser:
-    """Splits the text of an answer, as it arrives, into reasoning, content and tool calls."""
+    """Splits the text of an answer, as it arrives, into reasoning, content and tool calls.
+
+    A state machine over the window's text. `_read_step` consumes some of it in the present mode, or returns
+    None if it needs more:
+
+        CONTENT    → REASONING at its start marker, → CALLS at a call's
+        REASONING  → CONTENT or CALLS at its end marker, → _MaybeCall at a call's marker
+        _MaybeCall → REASONING's end if that follows after all, else CALLS at the end of the text
+        CALLS      → CONTENT when the reader of calls has become inactive
+    """
 
     def __init__(self, config: ParserConfig) -> None:
         self._config = config
-        self._reasoning = config.reasoning
-        self._pending: list[Delta] = [Content(config.prefix)] if config.prefix else []
+        self._reasoning = config.reasoning  # markers
+        self._pending: list[Delta] = [Content(config.prefix)] if config.prefix else []  # for the first `push`
         self._window = Window(config.unfinished)
         self._space = ""  # white space that is dropped before a marker
-        self._has_content = False
+        self._has_content = False  # other than white space
         self._calls: AnyCallReader | None = None
         if config.tool_format and (support := call_support()):
             self._calls = support.reader(config.tool_format, config, self._window)
         self._mode: _Mode | _MaybeCall = self._without_reasoning()
         if config.reasoning and config.in_reasoning:
             self._mode = _Mode.REASONING
+        # whether white space at the beginning of the part is dropped
         self._skips_space = self._mode is _Mode.REASONING and not config.continues_reasoning
 
     @property

@@ -125,19 +125,19 @@ class TextKeeper:
         self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
         self._writer = executor(1, "writes texts")  # deletes and looks, too
-        self._saving: _Job[SavedText] | None = None
-        self._reading: list[_Job[None]] = []
-        self._looking: Future[FolderNews] | None = None
-        self._names: set[str] = set()  # of the texts on disk that the engine has known
-        self._left_out: set[StoredText] = set()  # no room for them on disk, until they are used again
-        self._idle_since: float | None = 0.0  # None: somebody is served
-        self._is_settled = True  # what slots hold has been stored since
-        self._has_more = False  # to be written at the next look
-        self._look_at = 0.0
-        self._retry_at = 0.0  # not written before
-        self._has_failed = False  # which is said once
-        self._hurry = threading.Event()  # the engine ends: at no pace
-        self._stop = threading.Event()  # not at all any more
+        self._saving: _Job[SavedText] | None = None  # the write in progress
+        self._reading: list[_Job[None]] = []  # reads in progress
+        self._looking: Future[FolderNews] | None = None  # the look at the folder in progress
+        self._names: set[str] = set()  # texts on disk that the engine knows
+        self._left_out: set[StoredText] = set()  # texts without room on disk, until they are used again
+        self._idle_since: float | None = 0.0  # None: sequences are running
+        self._is_settled = True  # the texts in slots have been stored since the engine became idle
+        self._has_more = False  # there is another text to write
+        self._look_at = 0.0  # time of the next look at the folder
+        self._retry_at = 0.0  # no write before this time, after one that failed
+        self._has_failed = False  # a failed write is logged once
+        self._hurry = threading.Event()  # the engine ends: write at full speed
+        self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
         log.info("cache on disk: %d found in %s", len(self._names), files.folder)
 

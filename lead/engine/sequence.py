@@ -152,7 +152,7 @@ class EngineSequence:
         self.id = request.sequence
         self.request = request
         self.tokens = list(request.tokens)
-        self.context = self.tokens  # what the next token is computed from; shorter after a shift
+        self.context = self.tokens  # the part that the model sees; shorter after a shift
         self.text = list(request.text) if request.images else self.tokens
         self.images = request.images
         self.images_end = request.images[-1].end if request.images else 0
@@ -160,13 +160,13 @@ class EngineSequence:
         self.n_ctx = n_ctx
         self.shift = None if request.n_keep is None else ContextShift(n_ctx, request.n_keep)
         self.checkpoints = checkpoints
-        n, max_tokens = MAX_TEXT_TOKENS, request.max_tokens  # whatever the context takes
+        n, max_tokens = MAX_TEXT_TOKENS, request.max_tokens  # None: until the context is full
         self._n_max = n if max_tokens is None else min(n, self.n_prompt + max_tokens)
         self.number: int | None = None  # sequences are numbered as they first get a slot of this engine
-        self.n_cached = request.n_cached  # tokens that its very first slot held already; None: it had none
-        self.verification: Verification | None = None  # while what was decoded is verified
+        self.n_cached = request.n_cached  # tokens cached in its very first slot; None: it had no slot yet
+        self.verification: Verification | None = None  # of the last step, until it is complete
         self._make_sampler = make_sampler
-        self._sampler: Sampler | None = None
+        self._sampler: Sampler | None = None  # made at its first use
         if self.is_context_full:
             self.shift_context()
 

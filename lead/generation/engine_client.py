@@ -89,11 +89,12 @@ class EngineClient:
         )
         self._log_options = [log_level, *(["json"] if log_json else [])]
         self._clock = clock
-        self._holds_drafts = False  # a sequence has some, until the engine reads again
+        self._holds_drafts = False  # sequences have drafts to send when the engine reads again
         self._connected = SetBacks(names=[])  # the backs, for the next engine process
         self._questions = OpenQuestions(self._send)
-        self._spare = SpareDescriptors(_N_SPARE)  # let a process start although connections have taken all
+        self._spare = SpareDescriptors(_N_SPARE)  # for starting a process when connections use all others
         self.pieces = KnownPieces()
+        """The bytes of tokens, for the front's vocabulary."""
         self.ready: Ready | None = None
         """The engine's last `Ready`."""
         self.has_been_ready = asyncio.Event()

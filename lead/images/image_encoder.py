@@ -123,17 +123,17 @@ class ImageEncoder:
         self._keeper: Keeper[ImageEncoderProcess] = Keeper(
             "the process that reads images", Supervisor(), level=logging.WARNING
         )
-        self._memory = SharedMemory(cache_bytes)
-        self._secret = secrets.token_bytes(16)
-        self._state = _state_of(options)
-        self._first: asyncio.Future[ProjectorReady] | None = None
-        self._kept: OrderedDict[str, _KeptImage] = OrderedDict()
-        self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}
-        self._n_waiting_bytes = 0
-        self._killers: OrderedDict[str, str] = OrderedDict()
-        self._turns = FairLock()
+        self._memory = SharedMemory(cache_bytes)  # of embeddings
+        self._secret = secrets.token_bytes(16)  # makes markers unguessable
+        self._state = _state_of(options)  # of the files and limits: part of the cache's keys
+        self._first: asyncio.Future[ProjectorReady] | None = None  # of the first process that is ready
+        self._kept: OrderedDict[str, _KeptImage] = OrderedDict()  # by key, least recently used first
+        self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}  # by key
+        self._n_waiting_bytes = 0  # of image files
+        self._killers: OrderedDict[str, str] = OrderedDict()  # key → how the process has died of the image
+        self._turns = FairLock()  # the process encodes for clients in turn
         self.n_encoded = 0
-        """Images that were not kept from before."""
+        """Images that were not in the cache."""
 
     async def run(self) -> None:
         """Keep a process running, until cancelled. Raises ModelLoadError if no process can become ready."""
@@ -279,6 +279,7 @@ class ImageEncoder:
 
     def _keep(self, key: str, encoded: Encoded, rows: bytes, n_vocab: int) -> _KeptImage:
         stored = self._store(rows)
+        # in the prompt: the model's tokens around an image, and an identity for each of its rows
         tokens, spans, offset = array("i"), list[ImageSpan](), stored.offset
         for i, chunk in enumerate(encoded.chunks):
             if chunk.n_rows:

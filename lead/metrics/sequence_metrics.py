@@ -18,7 +18,8 @@ class SequenceMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.n_tokens_max = 0
-        self._n_after_first = 0
+        """Tokens of the longest text so far."""
+        self._n_after_first = 0  # generated tokens without those of each answer's first step
 
         def counter(name: str, text: str) -> Counter:
             return Counter(f"llamacpp:{name}", text, registry=registry)

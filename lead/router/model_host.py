@@ -54,7 +54,9 @@ class ModelHost:
         prepares: whether to have a process ready for the next model. clock: seconds.
         """
         self.models: dict[str, ServedModel] = {}
+        """The models that may be requested, by name."""
         self.needs: dict[str, MemoryNeed] = {}
+        """The measured memory of models, by name."""
         self.pool = ModelPool(maximum)
         self.on_change: Callable[[], None] = lambda: None
         """Called when a model has been loaded or has ended."""
@@ -66,11 +68,11 @@ class ModelHost:
         self._measure_need = measure_need
         self._clock = clock
         self._devices: dict[str, int] = {}  # free bytes by name
-        self._processes: dict[str, ModelProcess] = {}
+        self._processes: dict[str, ModelProcess] = {}  # by the name of the model
         self._prepared: ModelProcess | None = None  # started, without a model yet
-        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}  # requests that wait
-        self._tasks: set[asyncio.Future[Any]] = set()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}  # of requests that wait
+        self._tasks: set[asyncio.Future[Any]] = set()  # actions in progress
+        self._alarm: asyncio.TimerHandle | None = None  # when the next idle model is to be unloaded
         self._is_stopping = False
         self.serve(models)
 

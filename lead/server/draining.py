@@ -78,8 +78,8 @@ class DrainingServer(uvicorn.Server):
         self._ending = asyncio.Event()  # set by the first signal
         super().__init__(_config(app, settings))
         self.server_state = _DatedState()
-        self.servers = []  # uvicorn's: it has none
-        self._acceptors: list[Acceptor] = []
+        self.servers = []  # uvicorn's asyncio servers: none, as acceptors take their place
+        self._acceptors: list[Acceptor] = []  # one for each listening socket
         self.accepting = asyncio.Event()
         """Set when connections are accepted."""
         self._settings = settings
@@ -88,8 +88,8 @@ class DrainingServer(uvicorn.Server):
         self._on_drain = on_drain
         self._on_drained = on_drained
         self._app_state = app.state
-        self._is_hurried = False  # by a second signal: running answers are cut
-        self._is_replaced = False  # another lead has the socket
+        self._is_hurried = False  # a second signal has arrived: running answers are cut
+        self._is_replaced = False  # another lead accepts connections on the socket
 
     @property
     def should_exit(self) -> bool:

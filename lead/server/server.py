@@ -138,7 +138,7 @@ class Lead:
         return app
 
     async def _serve(self, address: Address) -> None:
-        # A lead with a router has none: that has them.
+        # 1. Start everything: a lead that is run by a router has no companions, as the router has them.
         companions = [] if self._routed else companions_of(self._site(address))
         if self._settings.own_back.is_wanted:
             self._local_back = LocalBack(
@@ -153,6 +153,7 @@ class Lead:
             )
         running = asyncio.ensure_future(self._run_engine())
         starting = asyncio.ensure_future(self._start(companions))
+        # 2. Serve until a signal; on a socket that others use, only once the model is loaded.
         async with _in_background(self._run_local_back(address)):
             try:
                 if address.is_inherited:
@@ -160,6 +161,7 @@ class Lead:
                 async with _in_background(self._pass_address_on(address)):
                     await self._server.serve(sockets=[address.listener])
             finally:
+                # 3. End everything, the engine last (see `serve`).
                 self._stopping.set()
                 starting.cancel()
                 await end_all(companions)

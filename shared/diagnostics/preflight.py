@@ -129,7 +129,7 @@ def check_memory(
         "context",
         f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
     )
-    if plan.placement is None:
+    if plan.placement is None:  # llama.cpp places layers: nothing to compare
         where = "on RPC workers" if plan.with_workers else "in VRAM"
         report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, which is not checked")
         return plan

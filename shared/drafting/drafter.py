@@ -63,20 +63,20 @@ class Drafter:
         self._model = model
         self._look_ahead = look_ahead
         self._interrupt = interrupt
-        self._under_way: tuple[Work, list[Span]] = (), []  # between `begin` and `finish`
+        self._under_way: tuple[Work, list[Span]] = (), []  # the decode, between `begin` and `finish`
         self._budget = budget or GrammarBudget()
         self._options = options
-        self._tuned: dict[int, DrafterOptions] = {}  # by group
-        self._cost = StepCost()
+        self._tuned: dict[int, DrafterOptions] = {}  # options as each lead has tuned them, by group
+        self._cost = StepCost()  # T(n) of the draft model
         self._make_sampler = make_sampler
         self._end_tokens = end_tokens
         self._slots = SlotPool(
             model, options.n_slots, options.n_model_slots, model.traits, options.prompt_cache
         )
         self.sequences: dict[str, SequenceState] = {}
-        """What is drafted for."""
-        self._cache_is_full = False  # since the last sequence ended; there are no branches then
-        self._logged_full = False
+        """The sequences that are open, by name."""
+        self._cache_is_full = False  # no cells were left; no branches then, until a sequence ends
+        self._logged_full = False  # each of these two is logged once
         self._logged_unusable = False
         self.n_decoded: Counter[int] = Counter()
         """Tokens in the last step, by group."""

@@ -66,6 +66,7 @@ class Model:
         """Load what was planned; raises ModelLoadError. images: None: it reads none."""
         if plan.placement and plan.placement.problem:
             raise ModelLoadError(f"{plan.path}: {plan.placement.problem}")
+        # The order matters: weights and context first, then the parts that share its memory, then sizes.
         self.plan = plan
         self.n_slots, self.traits = plan.context.n_slots, plan.context.traits
         parameters = plan.parameters
@@ -98,16 +99,16 @@ class Model:
         spare = self.n_slots * (1 + context.is_guarded) if plan.prompt_cache.n_part else None
         memory = HostMemory(_pinned(plan.placement), plan.prompt_cache.n_bytes)
         self._positions = positions = Positions(self.n_slots)
-        self._stored = StoredStates(self._context, spare, memory, positions)
+        self._stored = StoredStates(self._context, spare, memory, positions)  # in host memory
         self._padding = Padding()
-        self._parts: list[SlotPart] = [positions, self._stored, self._padding]
+        self._parts: list[SlotPart] = [positions, self._stored, self._padding]  # all that follow edits
         if context.is_guarded:
             n_window, position_of = context.n_window, positions.position_of
             self._parts.append(WindowGuard(self._memory, self.n_slots, n_window, position_of))
-        self._windows = None
+        self._windows = None  # the check, if windows may have lost cells
         if context.checks_windows:
             self._windows = WindowCheck(self._memory, context.n_window, positions.position_of)
-        self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None
+        self._saved = StepCheckpoints(self._memory, self.n_slots, n_states) if n_states else None  # on device
         self._parts += [part for part in (self._windows, self._saved) if part]
 
     def _measure(self, context_parameters: Any) -> None:
@@ -128,7 +129,7 @@ class Model:
         """See `LayoutRules`."""
         self._batch = Batch(self.n_batch, self._positions.position_of)
         self._table_at = (0, 0)  # address and rows of `_last_table`
-        self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)
+        self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)  # view of the last pass's logits
 
     def model_parameters(self) -> Any:
         """A llama_model_params for this model, and for others that are loaded on the same devices."""

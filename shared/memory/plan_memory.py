@@ -80,22 +80,25 @@ def plan_memory(
     needed for a target, where only the last draft is removed. n_reserve: cells of each slot in addition to
     `ctx_size`, for padding. taken: bytes that others will use on each device and the CPU, by name.
     """
+    # 1. Refuse what llama.cpp cannot do.
     files = state_of_files(path, options)
     n_slots = options.parallel if n_slots is None else n_slots
     refuse_several_slots(path, n_slots)
     if options.lora:
         adapters().check_adapters(options.lora, path)
+    # 2. Measure the model without its weights.
     room = _free_room(options, taken or {}, with_workers=with_workers)
     with StoredOutline.open(path, options.on_cpu(), with_heads=with_heads) as outline:
         probe = outline.measured.probe
         used = options if n_step_checkpoints else without_a_wrong_pool(options, probe)
-        # what weights leave decides how the context is used, and that what it takes
+        # 3. The memory left by the weights decides how the context is used, and so how large it is.
         weights = _weights(path, used, outline.measured, with_heads=with_heads)
         n_left = room.left_by(sum(weights.values()))
         traits = choose_traits(probe, used, n_slots, n_left, n_step_checkpoints)
         n_ctx = choose_n_ctx(used, outline.measured.n_ctx_train) + n_reserve * n_slots
         context = ContextNeeds(n_ctx, n_slots, traits, used.kv_unified, probe.n_window)
         refuse_unguarded_slots(path, context)
+        # 4. Place layers on devices, and give what is left to the prompt cache.
         return _plan(Unplaced(path, files, used, context, outline, weights, room, with_heads, with_workers))
 
 

@@ -73,12 +73,12 @@ class SpeculationManager:
         batch_sizes: in which the model decodes; what would be padding is filled with draft tokens.
         """
         batching = batching or LikeliestFirst(StepCost(constants))
-        self.cost = batching.cost
+        self.cost = batching.cost  # T(n)
         self._batching = batching
         self.forecast = Forecast(constants)
         self.stats = SpeculationStats()
         self.tuning = BackTuning(constants)
-        self.inline = InlineDrafting(inline, constants) if inline else None
+        self.inline = InlineDrafting(inline, constants) if inline else None  # None: no drafter in the engine
         self._constants = constants
         self._batch_sizes = batch_sizes
         self._end_tokens = end_tokens
@@ -86,11 +86,11 @@ class SpeculationManager:
         self._own_sources: set[str] = {inline.source} if inline else set()  # that draft in the engine
         self._n_stale: Counter[str] = Counter()  # drafts that came too late, by source, since the last event
         draft_cost = self.inline.cost if self.inline else None
-        self._adaptive = Adaptive(batching, draft_cost, constants)  # outlives another policy
-        self.guard = Guard(constants)
+        self._adaptive = Adaptive(batching, draft_cost, constants)  # kept while another policy is in use
+        self.guard = Guard(constants)  # pauses speculation that does not pay
         self._waited = 0.0  # seconds of waits and drafting since the last step
-        self._ended_at: float | None = None  # the last step, if the engine has been busy since then
-        self._n_measured = self.cost.n_measured  # when it changes, a pause ends
+        self._ended_at: float | None = None  # when the last step ended; None: the engine was idle since then
+        self._n_measured = self.cost.n_measured  # measured n of T(n) so far; when it changes, a pause ends
         self.set_policy(policy, depth)
 
     # Commands of the front
