@@ -114,7 +114,7 @@ class LeadLink:
         """The lead's URL, in the form that `--lead` accepts."""
         return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
 
-    def introduce(self, vocabulary: VocabularyId) -> None:
+    def set_vocabulary(self, vocabulary: VocabularyId) -> None:
         """Set the vocabulary that the next hello names."""
         self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
 

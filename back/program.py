@@ -149,7 +149,7 @@ async def _follow(
             except DuoError as error:
                 raise RefusedError(f"{refusal}; translating is not possible: {error}") from error
             else:
-                link.introduce(new.vocabulary)
+                link.set_vocabulary(new.vocabulary)
                 worker.change_drafter(functools.partial(_replace, setup, new))
                 setup = new
             await asyncio.sleep(next(delays))

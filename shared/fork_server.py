@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from shared.descriptors import raise_limit
 from shared.errors import ModelLoadError
 from shared.exits import end_with_parent_only
-from shared.lifeline import end_with_the_same
+from shared.lifeline import inherit_lifeline
 from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
 _STACK_BYTES = 128 * MEGABYTE
@@ -240,7 +240,7 @@ def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
     try:
         for descriptor in unwanted:
             os.close(descriptor)
-        end_with_the_same()
+        inherit_lifeline()
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it would have clients' texts in it
         work()

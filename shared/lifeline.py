@@ -39,7 +39,7 @@ def end_with(descriptor: int) -> None:
         threading.Thread(target=_wait_for, args=(descriptor,), name="lifeline", daemon=True).start()
 
 
-def end_with_the_same() -> None:
+def inherit_lifeline() -> None:
     """In a forked process: end with the same lifeline as the process that has forked it, if that is known."""
     for descriptor in _inherited[:]:
         end_with(descriptor)

@@ -25,7 +25,7 @@ from lead.engine.loop import Loop
 from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.memory_batching import batching_for
 from lead.engine.target_loading import limits_of
-from lead.exact.target_loader import put_into_force
+from lead.exact.target_loader import enable_exact_mode
 from lead.heads.mtp_drafter import MtpDrafter
 from shared.exact.batch_invariance import RESERVE
 from shared.heads.hidden_sources import NextnStates
@@ -109,7 +109,7 @@ class TrafficRun:
         self._model = _load(traffic, traffic.n_slots, traffic.n_ctx, load_mtp=with_heads, images=memory)
         self._states = NextnStates(self._model) if with_heads else None
         if traffic.exact:
-            put_into_force(self._model)
+            enable_exact_mode(self._model)
             assert self._model.batch_sizes, f"{traffic.model} has no exact mode"
         n_ctx = limits_of(self._model).n_ctx_sequence
         n_cells = self._model.n_ctx if self._model.plan.context.kv_unified else n_ctx

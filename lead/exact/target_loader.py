@@ -90,7 +90,7 @@ def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[ExactMode
 def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, ExactMode]:
     """Raises ModelLoadError where exact mode is required and cannot be had."""
     model = open_target(*options_of_target(options))
-    mode = put_into_force(model)
+    mode = enable_exact_mode(model)
     if options.exact == "on" and not mode.is_on:
         raise ModelLoadError(f"{path}: no --exact here: {mode.reason}")
     if options.exact == "on" or (mode.is_on and (mode.cost or 0.0) <= _MAX_AUTO_COST):
@@ -104,7 +104,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
-def put_into_force(model: Model) -> ExactMode:
+def enable_exact_mode(model: Model) -> ExactMode:
     """Measure batch sizes that are exact, decode once with each, and make `model` use them."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)

@@ -128,7 +128,7 @@ class Vocabulary:
         return cls(load_native(path, parameters, writes_text=writes_text), path)
 
     @functools.cached_property
-    def special(self) -> SpecialTokens:
+    def special_finder(self) -> SpecialTokens:
         """All tokens that are found in text before it is tokenized."""
         found = self._with_attributes(_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_USER_DEFINED)
         return SpecialTokens(self._special_token(token) for token in found)
@@ -190,7 +190,7 @@ class Vocabulary:
         text = text.encode("utf-8", "replace").decode()
         tokens = array("i", before)
         known: dict[str, array[int]] = {}
-        for fragment in self.special.split(text, control=parse_special, breaks=breaks):
+        for fragment in self.special_finder.split(text, control=parse_special, breaks=breaks):
             if isinstance(fragment, int):
                 if fragment != self.bos or not before or tokens != before:
                     tokens.append(fragment)

@@ -41,7 +41,7 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
         )
 
 
-def without_a_wrong_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
+def without_unsafe_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
     """The options, without one pool for recurrent models with windows: there llama.cpp silently reuses cells
     that are still seen.
     """

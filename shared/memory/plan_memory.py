@@ -17,7 +17,7 @@ from shared.memory.context_choice import (
     choose_traits,
     refuse_several_slots,
     refuse_unguarded_slots,
-    without_a_wrong_pool,
+    without_unsafe_pool,
 )
 from shared.memory.stored_outline import MeasuredOutline, StoredOutline
 from shared.memory.texts_kept import size_prompt_cache
@@ -90,7 +90,7 @@ def plan_memory(
     room = _free_room(options, taken or {}, with_workers=with_workers)
     with StoredOutline.open(path, options.on_cpu(), with_heads=with_heads) as outline:
         probe = outline.measured.probe
-        used = options if n_step_checkpoints else without_a_wrong_pool(options, probe)
+        used = options if n_step_checkpoints else without_unsafe_pool(options, probe)
         # 3. The memory left by the weights decides how the context is used, and so how large it is.
         weights = _weights(path, used, outline.measured, with_heads=with_heads)
         n_left = room.left_by(sum(weights.values()))

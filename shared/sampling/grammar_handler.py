@@ -31,9 +31,9 @@ class GrammarHandler:
 
     def prepare(self) -> None:
         """Index the vocabulary."""
-        from shared.sampling.grammar_worker import compile_usual  # noqa: PLC0415 - it needs numpy and llguidance
+        from shared.sampling.grammar_worker import warm_up_grammars  # noqa: PLC0415 - it needs numpy and llguidance
 
-        compile_usual(self._vocabulary)
+        warm_up_grammars(self._vocabulary)
 
     def warm_up(self) -> None:
         """Touch the memory that a typical grammar needs."""

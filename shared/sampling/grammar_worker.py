@@ -47,7 +47,7 @@ class AnswerKind:
     ERROR = b"\x01"
 
 
-def compile_usual(vocabulary: Vocabulary) -> None:
+def warm_up_grammars(vocabulary: Vocabulary) -> None:
     """Warm up: index the vocabulary, and touch the memory that a typical grammar needs."""
     with contextlib.suppress(ValueError, RequestError):
         GrammarMatcher(_USUAL, vocabulary).allowed()

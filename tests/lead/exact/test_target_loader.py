@@ -62,7 +62,7 @@ def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures
 @pytest.fixture
 def measured(monkeypatch):
     """Stands in for measuring."""
-    return lambda found: monkeypatch.setattr(target_loader, "put_into_force", lambda _model: found)
+    return lambda found: monkeypatch.setattr(target_loader, "enable_exact_mode", lambda _model: found)
 
 
 @pytest.fixture
