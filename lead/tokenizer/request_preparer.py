@@ -81,7 +81,9 @@ class RequestPreparer(TokenizerJobs):
         self._problem = problem
         self._indexes_grammars = indexes_grammars
         self._control_texts = ControlTexts(vocabulary.special_finder)
-        self._end_texts = [each.text for each in vocabulary.special_finder.control if vocabulary.is_end(each.id)]
+        self._end_texts = [
+            each.text for each in vocabulary.special_finder.control if vocabulary.is_end(each.id)
+        ]
 
     # Jobs
 
