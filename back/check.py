@@ -6,7 +6,7 @@ from back.model_fit import fitted, plan_draft
 from back.settings import BackSettings
 from shared.diagnostics.preflight import PreflightReport, check_cores, check_memory, read_model
 from shared.errors import ConfigError, ModelLoadError
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.settings.model_source import ModelSource
 
 

@@ -22,7 +22,7 @@ def main() -> None:
     Exits with status 1 if the settings must be changed, with 3 on other failures.
     """
     if sys.argv[1:2] == ["service"]:
-        from back.service.back_service import main as serve  # noqa: PLC0415 - not needed to draft
+        from back.os_service.back_service import main as serve  # noqa: PLC0415 - not needed to draft
 
         serve(sys.argv[2:])
     to_doctor = sys.argv[1:2] == ["doctor"]

@@ -28,7 +28,7 @@ from shared.llama import library
 from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_prompt_cache
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.rate_limit import Backoff
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget

@@ -34,7 +34,7 @@ SUBCOMMANDS = {
     "models": "lead.router.models_program",
     "plan": "lab.planning.plan_program",
     "rpc-worker": "lead.rpc.rpc_worker",
-    "service": "lead.service.lead_service",
+    "service": "lead.os_service.lead_service",
 }
 """Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
 

@@ -25,7 +25,7 @@ from shared.llama.model import Model
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import UnblockedHandler
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.sandbox import NO_GPU
 from tests.real_models import GEMMA3, SMOLLM2, real_model
 from tests.selection import is_proof, selection, shortened

@@ -5,7 +5,7 @@ import random
 import numpy as np
 from gguf import GGUFReader, GGUFValueType, GGUFWriter
 
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.tiny_models import WRITTEN, write_and_close
 
 _BY_TOKEN = {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type"}

@@ -41,23 +41,23 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/placement/test_layer_search.py": ("shared/llama/placement.py",),
     "tests/chat/test_client.py": ("chat/errors.py", "chat/wire.py"),
     "tests/chat/test_repl.py": ("chat/session.py",),
-    "tests/lead/chat/test_parser.py": (
-        "lead/chat/deltas.py",
+    "tests/lead/chat_format/test_parser.py": (
+        "lead/chat_format/deltas.py",
         "lead/tools/call_reader.py",
         "lead/tools/json_stream.py",
     ),
-    "tests/lead/chat/test_template.py": (
-        "lead/chat/jinja.py",
+    "tests/lead/chat_format/test_template.py": (
+        "lead/chat_format/jinja.py",
         "lead/tools/call_support.py",
         "shared/llama/builtin_templates.py",
     ),
-    "tests/lead/chat/test_answer_probes.py": ("lead/chat/probes.py",),
-    "tests/real/test_without_rings.py": ("lead/chat/calls.py", "lead/engine/engine_parts.py"),
+    "tests/lead/chat_format/test_answer_probes.py": ("lead/chat_format/probes.py",),
+    "tests/real/test_without_rings.py": ("lead/chat_format/calls.py", "lead/engine/engine_parts.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),
     "tests/lead/http/test_sse.py": ("lead/http/client_gone.py",),
-    "tests/lead/generation/test_engine_client.py": (
-        "lead/generation/engine_state.py",
+    "tests/lead/engine_client/test_engine_client.py": (
+        "lead/engine_client/engine_state.py",
         "lead/engine/worker.py",
     ),
     "tests/lead/server/test_local_back.py": ("shared/keeper.py",),
@@ -106,7 +106,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/tokenizer/workers.py",
     ),
     "tests/lead/settings/test_lead_settings.py": ("lead/settings/conversation.py",),
-    "tests/shared/service/test_service_program.py": ("lead/service/lead_service.py",),
+    "tests/shared/os_service/test_service_program.py": ("lead/os_service/lead_service.py",),
     "tests/back/test_settings.py": ("shared/settings/server_url.py",),
     "tests/shared/diagnostics/test_preflight.py": (
         "back/check.py",
@@ -124,9 +124,9 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/test_tls.py": ("shared/tls_failures.py",),
     "tests/shared/sampling/test_sampler.py": ("shared/errors.py", "shared/sampling/parameters.py"),
     "tests/shared/convert/test_grow.py": ("shared/convert/gguf_file.py",),
-    "tests/shared/models/test_model_file.py": ("shared/progress.py",),
+    "tests/shared/model_files/test_model_file.py": ("shared/progress.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),
-    "tests/lead/chat/test_request.py": ("lead/chat/request_parts.py",),
+    "tests/lead/chat_format/test_request.py": ("lead/chat_format/request_parts.py",),
 }
 """Modules without a test file of their own, under the test that covers them: parts of what it tests."""
 

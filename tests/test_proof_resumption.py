@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lead.engine.drafters.lookup import NgramDrafter, PredictionDrafter
 from lead.engine.events import BackEvent
-from lead.generation.sequences import Sequences
+from lead.engine_client.sequences import Sequences
 from tests.engine_harness import EngineHarness
 from tests.test_proof_tokens import MEMORIES, ROOMS, SAMPLINGS, requests_for, truth_of, with_predictions
 from tests.toy_engine import make_limits

@@ -8,8 +8,8 @@ import pytest
 
 from lead.router.catalog import find_models
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft
-from shared.models.hub import Hub
+from shared.model_files.builtin import builtin_draft
+from shared.model_files.hub import Hub
 from shared.python_child import python_command
 from tests.conftest import more
 from tests.strange_files import TEMPLATES, StrangeFiles, read_header

@@ -2,7 +2,7 @@ import numpy as np
 
 from shared.llama.span import Span
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 from tests.tiny_models import TinyModel, write_tiny_model
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.python_runs import run_python
 
 INTERRUPT = """

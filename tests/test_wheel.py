@@ -73,14 +73,16 @@ def test_any_other_wheel_is_built_without_them(tmp_path, without_shtab):
 
 
 def test_the_shipped_models_are_found_in_the_wheel(installed):
-    code = "from shared.models.builtin import *; print(builtin_draft()); print(builtin_target())"
+    code = "from shared.model_files.builtin import *; print(builtin_draft()); print(builtin_target())"
     paths = [Path(line) for line in printed(code, installed).splitlines()]
     assert [path.is_file() and path.is_relative_to(installed) for path in paths] == [True, True]
 
 
 def test_the_draft_model_of_smollm2_is_found_in_a_wheel_of_its_own(installed, tmp_path):
     package = unpacked_wheel(ROOT / "models" / "smollm2" / "wheel", tmp_path)
-    code = "import pathlib, shared.models.builtin as b; print(b.named_model(pathlib.Path('smollm2-draft')))"
+    code = (
+        "import pathlib, shared.model_files.builtin as b; print(b.named_model(pathlib.Path('smollm2-draft')))"
+    )
     found = Path(printed(code, installed, package).strip())
     assert found == package / "llama_duo_smollm2" / "smollm2-draft.gguf"
     assert found.is_file()

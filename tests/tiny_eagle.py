@@ -3,7 +3,7 @@
 import gguf
 import numpy as np
 
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.tiny_models import copy_fields, write_and_close
 
 

@@ -23,7 +23,7 @@ import llama_cpp
 import numpy as np
 
 from shared.llama import library
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 
 N_CTX = 512
 WINDOW = 32

@@ -8,7 +8,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.tiny_models import copy_fields, write_and_close
 
 _WIDTH, _HEADS, _FEED_FORWARD, _PATCH = 32, 2, 64, 14

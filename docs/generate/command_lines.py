@@ -15,7 +15,7 @@ from typing import Literal, get_args, get_origin
 import shtab
 from argparse_manpage.manpage import Manpage
 
-from back.service.back_service import BackServiceSettings
+from back.os_service.back_service import BackServiceSettings
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from lab.measuring.bench_settings import BenchSettings
@@ -23,10 +23,10 @@ from lab.planning.plan_settings import PlanSettings
 from lead.convert.convert_program import ConvertSettings
 from lead.disk_cache.cache_program import CacheSettings
 from lead.generate.generate_settings import GenerateSettings
+from lead.os_service.lead_service import LeadServiceSettings
 from lead.pairing.invite import InviteSettings
 from lead.router.models_program import ModelsSettings
 from lead.rpc.rpc_worker import RpcWorkerSettings
-from lead.service.lead_service import LeadServiceSettings
 from lead.settings.lead_settings import LeadSettings
 from shared.settings.base import ProgramSettings
 

@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterator
 
 from docs.generate.blocks import table
-from lead.chat import unused_fields as of
-from lead.chat.unused_fields import Fields, Unused
+from lead.chat_format import unused_fields as of
+from lead.chat_format.unused_fields import Fields, Unused
 
 _WHERE: tuple[tuple[str, Fields, Fields], ...] = (
     ("every API; Ollama's in `options`", of.SAMPLING, {}),

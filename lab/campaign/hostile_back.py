@@ -25,7 +25,7 @@ from lab.campaign.hostile_json import Message, Mutator, written
 from shared.errors import ProtocolError
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.protocol import (
     MAX_BACK_MESSAGE_BYTES,
     MAX_DRAFT_TOKENS,

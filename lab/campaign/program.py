@@ -27,7 +27,7 @@ from lab.measuring.answer import ReceivedAnswer
 from lab.parts import report
 from lab.parts.models import shipped_target
 from shared.convert.gguf_file import Quantization
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 
 _ENGINE_SECONDS = 2.0
 """A step takes milliseconds: an engine that says nothing for so long hangs."""

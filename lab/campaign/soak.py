@@ -36,7 +36,7 @@ from lab.parts import report
 from lab.parts.models import useless_draft
 from lab.parts.processes import Program
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 
 _MAX_CLIENTS = 8
 _PAIRS_PER_CYCLE = 3

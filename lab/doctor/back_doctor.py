@@ -28,7 +28,7 @@ from shared.llama import library
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.translation.retention import N_CONTEXT, Retention, measure_retention
 from shared.translation.stored_pair import stored_pair

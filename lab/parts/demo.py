@@ -23,7 +23,7 @@ from lab.parts.models import grown_smollm2
 from lab.parts.processes import ProgramError, split_cores, start_back, start_lead
 from shared import cpus
 from shared.logs import configure_logging
-from shared.models.builtin import builtin_draft, grown_target, named_model
+from shared.model_files.builtin import builtin_draft, grown_target, named_model
 from shared.progress import Progress, progress_bar
 from shared.python_child import child_command
 

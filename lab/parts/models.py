@@ -22,7 +22,7 @@ from shared.convert.gguf_file import Quantization
 from shared.convert.grow import VERSION, Shape, grow
 from shared.cpus import parse_cpus
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft, builtin_target, grown_target, named_model
+from shared.model_files.builtin import builtin_draft, builtin_target, grown_target, named_model
 from shared.progress import Progress
 from shared.settings.model_options import ModelOptions
 

@@ -7,7 +7,7 @@ build in its cache from an earlier, plain installation.
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 _N_TOKENS = 32

@@ -12,8 +12,8 @@ from lab.planning.plan_report import PlanReport, commands
 from lab.planning.plan_settings import PlanSettings
 from lab.planning.timing import measure_engine, measure_steps, measure_token
 from lab.simulation.cell import Cell
-from lead.chat.request_parts import ChatMessage, TemplateInput
-from lead.chat.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
+from lead.chat_format.request_parts import ChatMessage, TemplateInput
+from lead.chat_format.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
 from lead.diagnostics.check import exit_with_report
 from lead.engine.commands import DRAFT_MODEL
 from lead.engine.draft_loading import has_draft_model

@@ -32,7 +32,7 @@ from shared.llama.remembered import Remembered
 from shared.llama.span import Span, SpanPart
 from shared.llama.start_key import StoredKind, start_key, state_of_files
 from shared.llama.unbound import function
-from shared.models.file_kind import read_beginning
+from shared.model_files.file_kind import read_beginning
 from shared.settings.model_options import DEFAULT_SLOTS, UNQUANTIZED, ModelOptions
 
 log = logging.getLogger("llama")

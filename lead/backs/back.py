@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from lead.backs.draft_limits import BackStats, DraftLimits
-from lead.generation.sequences import Broadcast, LiveSequence, Sequences
+from lead.engine_client.sequences import Broadcast, LiveSequence, Sequences
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, BranchPart, Close, Extend, Hello, LeadMessage, Open, Tune
 from shared.terminal import one_line
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from lead.generation.sequences import LiveSequence
+from lead.engine_client.sequences import LiveSequence
 from shared.errors import ProtocolError
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_DRAFT_TOKENS, Draft
 from shared.rate_limit import Bucket

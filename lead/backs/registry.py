@@ -17,7 +17,7 @@ from lead.backs.draft_limits import BackLimits, BackStats, DraftLimits
 from lead.backs.join_limits import JoinLimits
 from lead.engine.commands import OWN_SOURCES, SetBacks
 from lead.engine.events import Committed
-from lead.generation.sequences import LiveSequence, Sequences
+from lead.engine_client.sequences import LiveSequence, Sequences
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
 

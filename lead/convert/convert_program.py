@@ -10,7 +10,7 @@ from shared.convert.conversion import ConversionType
 from shared.convert.converted_file import read_conversion
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, say
-from shared.models.file_kind import parts_of
+from shared.model_files.file_kind import parts_of
 from shared.progress import progress_bar
 from shared.settings.base import ProgramSettings
 

@@ -36,9 +36,9 @@ from shared.llama.model_info import ModelInfo
 from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
-from shared.models.builtin import grown_path
-from shared.models.file_kind import RANK, is_eagle_file, pooling_of
-from shared.models.projector_file import check_fits
+from shared.model_files.builtin import grown_path
+from shared.model_files.file_kind import RANK, is_eagle_file, pooling_of
+from shared.model_files.projector_file import check_fits
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
 from shared.settings.model_source import ModelSource
 from shared.terminal import size_text

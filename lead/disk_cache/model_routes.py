@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 
-from lead.chat.fields import NullIsDefault
+from lead.chat_format.fields import NullIsDefault
 from lead.disk_cache.act_on_slot import ActOnSlot
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services

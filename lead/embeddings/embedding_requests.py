@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
 
-from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
+from lead.chat_format.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
 from lead.embeddings.encoder_messages import L2
 from lead.tokenizer.jobs import MadePrompt, Prompt
 from shared.errors import RequestError

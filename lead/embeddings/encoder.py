@@ -21,7 +21,7 @@ from shared.llama import devices, library
 from shared.llama.batch import NativeBatch
 from shared.llama.native import llama_cpp
 from shared.llama.vocabulary import Vocabulary, load_native
-from shared.models.file_kind import RANK, pooling_of
+from shared.model_files.file_kind import RANK, pooling_of
 
 _USUAL_CTX = 2048
 """Attention takes memory with the square of a text's length."""

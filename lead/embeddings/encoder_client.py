@@ -11,7 +11,7 @@ from lead.embeddings.encoder_messages import EncodedText, EncoderReady, LoadEnco
 from lead.embeddings.encoder_process import EncoderProcess
 from lead.embeddings.encoder_queue import EncoderQueue, WaitingText
 from lead.engine.events import LoadFailed
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, QueueFullError, UnavailableError
 from shared.keeper import Keeper

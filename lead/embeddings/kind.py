@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from lead.settings.lead_settings import LeadSettings
-from shared.models.file_kind import pooling_of
+from shared.model_files.file_kind import pooling_of
 
 if TYPE_CHECKING:
     from lead.embeddings.vector_lead import RoutedVectors, VectorLead

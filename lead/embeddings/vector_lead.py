@@ -18,7 +18,7 @@ from lead.server.listening import Address, open_address
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
-from shared.models.file_kind import RANK, parts_of, pooling_of
+from shared.model_files.file_kind import RANK, parts_of, pooling_of
 from shared.seams import plugged
 
 log = logging.getLogger("lead")

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import L2, EncodedText, EncoderReady, LoadEncoder
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.http.side_models import SideModel, SideWork, show_side_models
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client

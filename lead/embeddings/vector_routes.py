@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, WebSocket
 from fastapi.responses import JSONResponse, Response
 
 from lead.embeddings.vector_model import VectorModel, models_of
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.http.client_gone import close_socket
 from lead.http.error_responses import error_response, http_error
 from lead.http.middleware.auth import has_principal, without_key

@@ -41,7 +41,7 @@ class Submit(BaseModel, frozen=True):
     """
 
     type: Literal["submit"] = "submit"
-    sequence: str = ""  # named by `lead.generation.sequences`
+    sequence: str = ""  # named by `lead.engine_client.sequences`
     tokens: list[int]
     sampling: SamplingParameters
     max_tokens: int | None = None

@@ -24,7 +24,7 @@ from shared.memory.context_choice import choose_n_ctx
 from shared.memory.model_outline import ModelOutline
 from shared.memory.plan_memory import plan_memory
 from shared.memory.texts_kept import describe_prompt_cache
-from shared.models.file_kind import size_of
+from shared.model_files.file_kind import size_of
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer
 from shared.step_cost import StepCost

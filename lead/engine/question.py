@@ -1,6 +1,6 @@
 """Questions from the front to a running engine, apart from its sequences; each gets one reply.
 
-`lead.generation.engine_client` sends them; the job registered for a question's type in
+`lead.engine_client.engine_client` sends them; the job registered for a question's type in
 `lead.engine.side_jobs` answers it.
 """
 

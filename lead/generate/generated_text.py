@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TextIO
 
-from lead.generation.answer_stats import AnswerStats
-from lead.generation.assembler import TextToken
-from lead.generation.printer import ACCEPTED, RESET
+from lead.engine_client.answer_stats import AnswerStats
+from lead.engine_client.assembler import TextToken
+from lead.engine_client.printer import ACCEPTED, RESET
 from shared.diagnostics.findings import count
 from shared.terminal import sanitize, wants_colour
 

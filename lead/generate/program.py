@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import uvloop
 
 from lead.diagnostics.check import exit_with_report
+from lead.engine_client.assembler import TextToken
 from lead.generate.generate_settings import GenerateSettings
 from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
-from lead.generation.assembler import TextToken
 from lead.http.answers import AnswerEnd, answer_updates
 from lead.http.generation_request import GenerationRequest, generation_request
 from lead.http.schema import GenerationFields

@@ -19,7 +19,7 @@ from shared.heads.hidden_states import HiddenStates
 from shared.heads.mtp_heads import MtpHeads, has_heads, is_heads_file, open_heads
 from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
-from shared.models.file_kind import is_eagle_file
+from shared.model_files.file_kind import is_eagle_file
 from shared.sampling.factory import drafting_sampler
 from shared.sampling.grammar_budget import GrammarBudget
 from shared.sampling.remote_grammar import GrammarServer

@@ -5,13 +5,13 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from lead.chat.deltas import AssistantMessage, Content, Delta
-from lead.chat.parser import OutputParser
+from lead.chat_format.deltas import AssistantMessage, Content, Delta
+from lead.chat_format.parser import OutputParser
 from lead.engine.events import Committed, PromptProgress
-from lead.generation.answer_stats import AnswerStats, VerifiedDraft, current_request, seconds_between
-from lead.generation.assembler import Assembler, TextToken
-from lead.generation.front_vocabulary import FrontVocabulary
-from lead.generation.sequences import Broadcast, LiveSequence
+from lead.engine_client.answer_stats import AnswerStats, VerifiedDraft, current_request, seconds_between
+from lead.engine_client.assembler import Assembler, TextToken
+from lead.engine_client.front_vocabulary import FrontVocabulary
+from lead.engine_client.sequences import Broadcast, LiveSequence
 from lead.http.generation_request import GenerationRequest
 from lead.http.services import Services
 

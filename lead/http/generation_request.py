@@ -9,8 +9,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from lead.chat.output_format import ParserConfig
-from lead.chat.request import ConversationFields
+from lead.chat_format.output_format import ParserConfig
+from lead.chat_format.request import ConversationFields
 from lead.engine.commands import Submit
 from lead.http.client_gone import cancel_on_disconnect
 from lead.http.error_responses import first_invalid

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from fastapi import Request
 
-from lead.chat.request import ConversationFields
-from lead.chat.request_parts import UNSEEN, ChatMessage, ContentPart
+from lead.chat_format.request import ConversationFields
+from lead.chat_format.request_parts import UNSEEN, ChatMessage, ContentPart
 from lead.http.client_gone import cancel_on_disconnect
 from lead.http.json_route import client_of
 from lead.tokenizer.fair_queue import Client

@@ -24,7 +24,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from lead.chat.fields import ConvertedRequest
+from lead.chat_format.fields import ConvertedRequest
 from lead.http.client_gone import ClientGoneError
 from lead.http.error_responses import first_invalid
 from lead.http.fair_lock import FairLock

@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, AtMost, NullIsDefault
-from lead.chat.sampling_fields import SamplingFields
-from lead.chat.unused_fields import OPENAI
-from lead.generation.front_vocabulary import FrontVocabulary
+from lead.chat_format.fields import MAX_MESSAGES, MAX_STOPS, AtMost, NullIsDefault
+from lead.chat_format.sampling_fields import SamplingFields
+from lead.chat_format.unused_fields import OPENAI
+from lead.engine_client.front_vocabulary import FrontVocabulary
 from lead.http.services import Services
 from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names

@@ -8,11 +8,11 @@ from typing import Any
 from fastapi import Request
 
 from lead.backs.registry import Backs
-from lead.chat.answer_memory import AnswerMemory
+from lead.chat_format.answer_memory import AnswerMemory
 from lead.engine.explain import Explain
-from lead.generation.engine_client import EngineClient
-from lead.generation.front_vocabulary import FrontVocabulary
-from lead.generation.sequences import Sequences
+from lead.engine_client.engine_client import EngineClient
+from lead.engine_client.front_vocabulary import FrontVocabulary
+from lead.engine_client.sequences import Sequences
 from lead.http.images import ImageReader
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.pool import TokenizerPool

@@ -17,7 +17,7 @@ from shared.errors import ModelLoadError, RequestError
 from shared.llama import library
 from shared.llama.native import FOLDER, llama_cpp
 from shared.llama.vocabulary import load_native
-from shared.models.projector_file import check_fits
+from shared.model_files.projector_file import check_fits
 from shared.settings.model_options import FlashAttention
 
 _MISSING = (

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from lead.chat.fields import AtMost, NullIsDefault
+from lead.chat_format.fields import AtMost, NullIsDefault
 from lead.http.generation_request import read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.routes.completions import NativeFields, respond_as_llama_server

@@ -10,8 +10,8 @@ from prometheus_client.registry import Collector
 
 from lead.backs.registry import Backs
 from lead.engine.commands import OWN_SOURCES
-from lead.generation.occupancy import Occupancy
-from lead.generation.sequences import Sequences
+from lead.engine_client.occupancy import Occupancy
+from lead.engine_client.sequences import Sequences
 from lead.http.side_models import SideModel
 from lead.metrics.sequence_metrics import SequenceMetrics
 from lead.metrics.side_metrics import CONTENT_TYPE, side_metrics

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
-from lead.generation.occupancy import Occupancy
+from lead.engine_client.occupancy import Occupancy
 from lead.http.services import Services, get_services
 from lead.http.side_models import side_models
 from lead.metrics.side_routes import SWITCHED_OFF

@@ -4,7 +4,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from lead.engine.commands import OWN_SOURCES
 from lead.engine.events import Committed
-from lead.generation.sequences import LiveSequence
+from lead.engine_client.sequences import LiveSequence
 
 N_POSITIONS = 32
 """The deepest draft that is verified; each position is a time series."""

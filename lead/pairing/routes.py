@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import Base64UrlBytes, Field
 from starlette.exceptions import HTTPException
 
-from lead.chat.fields import AtMost, NullIsDefault
+from lead.chat_format.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
 from lead.http.middleware.auth import own_keys
 from lead.pairing.members import INVITATION_SECONDS, NotInvitedError

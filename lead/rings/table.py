@@ -34,7 +34,7 @@ Seams:
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
     target_loader    loads the target (`lead.engine.target_loading`)
     other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
-    call_support     reads and writes calls of tools (`lead.chat.calls`)
+    call_support     reads and writes calls of tools (`lead.chat_format.calls`)
     image_reader     sees images for the model (`lead.server.server`)
     in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
     companions       run beside the server of every lead (`lead.server.site`)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from lead.router.hub_cache import cached_models
 from shared.errors import ConfigError, ModelLoadError
-from shared.models.builtin import packaged_models
-from shared.models.file_kind import check_kind, is_model, pooling_of, read_name, size_of
-from shared.models.hub import Hub
+from shared.model_files.builtin import packaged_models
+from shared.model_files.file_kind import check_kind, is_model, pooling_of, read_name, size_of
+from shared.model_files.hub import Hub
 
 log = logging.getLogger("models")
 

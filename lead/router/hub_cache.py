@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from shared.errors import ConfigError
-from shared.models.file_kind import is_model, parts_of
-from shared.models.hub import Hub
-from shared.models.projector_file import QUANTIZATION, is_projector
+from shared.model_files.file_kind import is_model, parts_of
+from shared.model_files.hub import Hub
+from shared.model_files.projector_file import QUANTIZATION, is_projector
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.vector_models import COMPUTING_BYTES
 from shared.errors import ConfigError
 from shared.keeper import in_thread
-from shared.models.file_kind import pooling_of, size_of
+from shared.model_files.file_kind import pooling_of, size_of
 from shared.python_child import ChildProcess, child_command
 
 PROCESS_BYTES = 300 << 20

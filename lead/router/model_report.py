@@ -10,7 +10,7 @@ from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama.placement import CPU
 from shared.llama.vocabulary import Vocabulary
-from shared.models.file_kind import RANK, parts_of, pooling_of, size_of
+from shared.model_files.file_kind import RANK, parts_of, pooling_of, size_of
 from shared.terminal import one_line, size_text
 from shared.translation.stored_pair import stored_pair
 

@@ -17,7 +17,7 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import SecurityOptions
 from lead.settings.served_models import MODELS_FILE, ServedModels
 from shared.errors import ConfigError
-from shared.models.projector_file import projector_beside
+from shared.model_files.projector_file import projector_beside
 from shared.settings.base import explain_invalid
 from shared.settings.sources import explain_unknown
 

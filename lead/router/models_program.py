@@ -15,9 +15,9 @@ from lead.settings.lead_settings import LeadSettings
 from lead.text_table import listing
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
-from shared.models.file_kind import parts_of, read_beginning, size_of
-from shared.models.hub import Hub, HubModel
-from shared.models.projector_file import projector_beside
+from shared.model_files.file_kind import parts_of, read_beginning, size_of
+from shared.model_files.hub import Hub, HubModel
+from shared.model_files.projector_file import projector_beside
 from shared.settings.base import ProgramSettings
 from shared.terminal import one_line, size_text
 

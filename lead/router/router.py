@@ -20,7 +20,7 @@ from lead.server.listening import open_address
 from lead.server.site import Site, companions_of, end_all
 from lead.settings.lead_settings import LeadSettings
 from shared.free_memory import free_memory
-from shared.models.hub import Hub
+from shared.model_files.hub import Hub
 from shared.seams import plugged
 
 log = logging.getLogger("models")

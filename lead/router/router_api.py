@@ -35,8 +35,8 @@ from lead.router.model_pool import MemorySizes, ModelState, PooledModel
 from lead.router.model_process import ModelProcess
 from lead.router.models_file import ServedModel
 from shared.errors import ConfigError, NotServingError, RequestError, UnavailableError
-from shared.models.file_facts import size_if_known, task_of
-from shared.models.file_kind import read_beginning
+from shared.model_files.file_facts import size_if_known, task_of
+from shared.model_files.file_kind import read_beginning
 
 router = APIRouter(route_class=JsonRoute)
 

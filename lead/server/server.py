@@ -17,10 +17,10 @@ from typing import Any, Protocol
 from fastapi import FastAPI
 
 from lead.backs.registry import Backs
-from lead.generation.engine_client import DraftReports, EngineClient
-from lead.generation.front_vocabulary import FrontVocabulary
-from lead.generation.printer import Printer
-from lead.generation.sequences import Sequences
+from lead.engine_client.engine_client import DraftReports, EngineClient
+from lead.engine_client.front_vocabulary import FrontVocabulary
+from lead.engine_client.printer import Printer
+from lead.engine_client.sequences import Sequences
 from lead.http.application import http_options
 from lead.http.client_gone import cancel
 from lead.http.images import ImageReader

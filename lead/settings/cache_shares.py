@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from lead.settings.lead_settings import LeadSettings
 from shared.free_memory import MEMORY_SHARE
-from shared.models.file_facts import size_if_known
+from shared.model_files.file_facts import size_if_known
 
 _DRAFTING_SHARE = 1 / 8
 """The share of each small model: its tokens take less memory, and are soon read again."""

@@ -6,8 +6,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from lead.engine.load import MtpMode
-from shared.models.builtin import builtin_draft
-from shared.models.file_kind import is_eagle_file
+from shared.model_files.builtin import builtin_draft
+from shared.model_files.file_kind import is_eagle_file
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
 from shared.settings.model_source import HubRepository, ModelPath, ModelSource
 from shared.settings.options import (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from shared.models.projector_file import kind_of
+from shared.model_files.projector_file import kind_of
 from shared.settings.options import OptionGroup
 from shared.terminal import size_text
 

@@ -23,9 +23,9 @@ from shared import cpus
 from shared.errors import ConfigError
 from shared.llama.placement import CPU
 from shared.logs import LogLevel
-from shared.models.builtin import grown_target
-from shared.models.file_facts import size_if_known
-from shared.models.projector_file import projector_beside
+from shared.model_files.builtin import grown_target
+from shared.model_files.file_facts import size_if_known
+from shared.model_files.projector_file import projector_beside
 from shared.progress import progress_bar
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER

@@ -6,8 +6,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from shared.errors import ConfigError
-from shared.models.file_facts import size_if_known
-from shared.models.file_kind import RANK, parts_of, pooling_of
+from shared.model_files.file_facts import size_if_known
+from shared.model_files.file_kind import RANK, parts_of, pooling_of
 from shared.settings.model_options import MAX_CTX, MAX_THREADS
 from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadCount
 

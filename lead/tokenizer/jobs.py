@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from lead.chat.answer_memory import Turn
-from lead.chat.output_format import ParserConfig
-from lead.chat.request import ConversationFields
+from lead.chat_format.answer_memory import Turn
+from lead.chat_format.output_format import ParserConfig
+from lead.chat_format.request import ConversationFields
 from shared.errors import DuoError
 from shared.llama.model_info import ModelInfo
 from shared.protocol import VocabularyId

@@ -14,15 +14,15 @@ from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-from lead.chat.answer_memory import Turn, WrittenAnswer
-from lead.chat.calls import call_support
-from lead.chat.constraint import grammar_for
-from lead.chat.control_texts import ControlTexts, RenderedPrompt, render_prompt
-from lead.chat.output_format import ParserConfig
-from lead.chat.request import ConversationFields
-from lead.chat.request_parts import TemplateInput
-from lead.chat.template import ChatTemplate
-from lead.chat.written_answers import Range, TurnMarks, answers_in, meaning, next_turns
+from lead.chat_format.answer_memory import Turn, WrittenAnswer
+from lead.chat_format.calls import call_support
+from lead.chat_format.constraint import grammar_for
+from lead.chat_format.control_texts import ControlTexts, RenderedPrompt, render_prompt
+from lead.chat_format.output_format import ParserConfig
+from lead.chat_format.request import ConversationFields
+from lead.chat_format.request_parts import TemplateInput
+from lead.chat_format.template import ChatTemplate
+from lead.chat_format.written_answers import Range, TurnMarks, answers_in, meaning, next_turns
 from lead.grammar.gbnf import gbnf_to_lark
 from lead.grammar.json_rules import json_grammar
 from lead.grammar.json_schema import JSON_OBJECT, check_schema

@@ -40,7 +40,7 @@ class TokenizerProgram:
 
     def _load(self) -> Mapping[bytes, TaskHandler]:
         # The front makes the program, and has neither llama.cpp nor Jinja.
-        from lead.chat.template import model_template  # noqa: PLC0415
+        from lead.chat_format.template import model_template  # noqa: PLC0415
         from lead.tokenizer.request_preparer import RequestPreparer  # noqa: PLC0415
         from shared.llama.vocabulary import Vocabulary  # noqa: PLC0415
         from shared.sampling.grammar_handler import GrammarHandler  # noqa: PLC0415

@@ -22,8 +22,8 @@ class CallBeginnings(NamedTuple):
 def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings | None:
     """The beginnings of calls of tools with these names; None if the end of a call cannot be recognised.
 
-    They match what `lead.chat.parser` takes for a call: the last text of `starts`, and all of the head after
-    it, with a tool's name. A start alone occurs in ordinary text, too.
+    They match what `lead.chat_format.parser` takes for a call: the last text of `starts`, and all of the head
+    after it, with a tool's name. A start alone occurs in ordinary text, too.
     """
     if calls.is_generic or not (calls.arguments is None or calls.tail.strip()):
         return None

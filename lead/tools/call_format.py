@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lead.chat.markers import MARKER
+from lead.chat_format.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"

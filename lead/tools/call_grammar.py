@@ -4,10 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lead.chat.constraint import GrammarWriter
-from lead.chat.output_format import ReasoningMarkers
-from lead.chat.request import ConversationFields
-from lead.chat.request_parts import Tool
+from lead.chat_format.constraint import GrammarWriter
+from lead.chat_format.output_format import ReasoningMarkers
+from lead.chat_format.request import ConversationFields
+from lead.chat_format.request_parts import Tool
 from lead.grammar.json_schema import check_schema
 from lead.grammar.lark import check_size
 from lead.settings.limits import RequestLimits

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lead.chat.markers import BEGUN, MARKER, shared_beginning, whole
-from lead.chat.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
+from lead.chat_format.markers import BEGUN, MARKER, shared_beginning, whole
+from lead.chat_format.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
 from lead.tools.call_format import ID, NAME, NUMBER, CallFormat, TaggedArguments
 from lead.tools.notation import spellings
 

@@ -9,9 +9,9 @@ import re
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from lead.chat.deltas import Content, Delta, ToolCallArguments, ToolCallStart
-from lead.chat.markers import MARKER, MAX_SPACE_CHARACTERS, Window, partial_marker_length
-from lead.chat.output_format import ParserConfig
+from lead.chat_format.deltas import Content, Delta, ToolCallArguments, ToolCallStart
+from lead.chat_format.markers import MARKER, MAX_SPACE_CHARACTERS, Window, partial_marker_length
+from lead.chat_format.output_format import ParserConfig
 from lead.tools.call_format import CallFormat
 from lead.tools.json_stream import ResponseStream, ValueScanner
 from lead.tools.tagged_reader import TaggedReader

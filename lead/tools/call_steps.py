@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from lead.chat.fitting import (
+from lead.chat_format.fitting import (
     Step,
     TemplateMessage,
     TemplateMessages,

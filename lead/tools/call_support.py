@@ -1,10 +1,10 @@
-"""The ring's implementation of tool calls, which the core uses through `lead.chat.calls`."""
+"""The ring's implementation of tool calls, which the core uses through `lead.chat_format.calls`."""
 
 import json
 from dataclasses import replace
 
-from lead.chat.calls import Tools
-from lead.chat.probes import Render
+from lead.chat_format.calls import Tools
+from lead.chat_format.probes import Render
 from lead.tools.argument_types import argument_types
 from lead.tools.call_format import CallFormat
 from lead.tools.call_grammar import call_grammars as grammars

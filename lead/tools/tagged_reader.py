@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from lead.chat.markers import partial_marker_length
+from lead.chat_format.markers import partial_marker_length
 from lead.tools.argument_types import ANY_TYPE, STRING, Types, kinds_of
 from lead.tools.call_format import CallFormat, TaggedArguments
 from lead.tools.json_stream import decode

@@ -2,7 +2,7 @@
 # Two draft models for the shipped target that have other tokenizers, in the current folder: a byte-level BPE of
 # 2048 entries, and one of 8192 with another pre-tokenization. For measurements: python -m bench acceptance FILES, at dbf6226.
 #   python3 -m venv venv && venv/bin/pip install -r requirements.txt
-#   PYTHON=venv/bin/python ./other_tokenizers.sh /path/to/shared/models/draft-f16.gguf
+#   PYTHON=venv/bin/python ./other_tokenizers.sh /path/to/shared/model_files/draft-f16.gguf
 # They begin with the weights of the shipped draft model and learn the new tokens from dialogues; MINUTES bounds that.
 # The merges come from other dialogues than those of the shipped tokenizer.
 set -eu

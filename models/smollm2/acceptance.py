@@ -22,13 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.parts import report
-from lead.chat.request_parts import ChatMessage, TemplateInput
-from lead.chat.template import model_template
+from lead.chat_format.request_parts import ChatMessage, TemplateInput
+from lead.chat_format.template import model_template
 from shared.errors import ConfigError
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_draft, builtin_target, named_model
+from shared.model_files.builtin import builtin_draft, builtin_target, named_model
 from shared.sampling.factory import make_sampler
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions

@@ -11,8 +11,8 @@ from shared.cached_files import CacheFolder, make_cache_folder, remove_abandoned
 from shared.convert import gpt2, llama2c
 from shared.convert.conversion import Conversion
 from shared.errors import ModelLoadError
-from shared.models.file_kind import GGUF_MAGIC
-from shared.models.model_file import read_magic
+from shared.model_files.file_kind import GGUF_MAGIC
+from shared.model_files.model_file import read_magic
 from shared.progress import progress_bar
 
 log = logging.getLogger("model")

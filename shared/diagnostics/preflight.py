@@ -17,7 +17,7 @@ from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
 from shared.llama.placement import CPU, Placement
 from shared.llama.vocabulary import Vocabulary
-from shared.models.file_kind import parts_of
+from shared.model_files.file_kind import parts_of
 from shared.settings.model_source import ModelSource
 from shared.terminal import one_line, size_text
 

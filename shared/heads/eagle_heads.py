@@ -24,7 +24,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
 from shared.llama.vocabulary import metadata
-from shared.models.file_kind import EAGLE
+from shared.model_files.file_kind import EAGLE
 
 _OWN = {"token_embd.weight", "output.weight"}
 

@@ -22,7 +22,7 @@ from shared.llama.memory_size import graph_bytes, read_sizes
 from shared.llama.model import Model
 from shared.llama.native import llama_cpp, llama_cpp_ext
 from shared.llama.native_parameters import context_parameters
-from shared.models.file_kind import parts_of, read_beginning
+from shared.model_files.file_kind import parts_of, read_beginning
 
 _HEAD_TENSOR = ".nextn.eh_proj.weight"
 _FIRST_LAYER = "blk.0.attn_norm.weight"

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shared.llama.gguf_metadata import unquantized_tensors
-from shared.models.file_kind import parts_of
+from shared.model_files.file_kind import parts_of
 
 log = logging.getLogger("llama")
 

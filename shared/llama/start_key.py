@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from shared import cpus
 from shared.errors import ModelLoadError
 from shared.llama import devices, library
-from shared.models.file_kind import parts_of
+from shared.model_files.file_kind import parts_of
 from shared.settings.model_options import ModelOptions
 
 

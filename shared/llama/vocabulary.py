@@ -20,7 +20,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.model_info import ModelInfo
 from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
-from shared.models.file_kind import (
+from shared.model_files.file_kind import (
     POOLING_TYPES,
     check_kind,
     check_metadata,

@@ -8,7 +8,7 @@ from typing import Any
 from shared.errors import ModelLoadError
 from shared.llama import library
 from shared.llama.native import llama_cpp
-from shared.models.file_kind import read_beginning
+from shared.model_files.file_kind import read_beginning
 from shared.settings.model_options import LoraAdapter
 
 _FAILED = "failed to apply lora adapter: "

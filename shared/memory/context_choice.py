@@ -9,7 +9,7 @@ from shared.free_memory import MEMORY_SHARE
 from shared.llama.memory_plan import ContextNeeds
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.memory.model_outline import MemoryProbe
-from shared.models.file_kind import read_beginning
+from shared.model_files.file_kind import read_beginning
 from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})

@@ -21,7 +21,7 @@ from shared.memory.context_choice import (
 )
 from shared.memory.stored_outline import MeasuredOutline, StoredOutline
 from shared.memory.texts_kept import size_prompt_cache
-from shared.models.file_kind import parts_of
+from shared.model_files.file_kind import parts_of
 from shared.rings import RINGS, adapters
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from shared.errors import ConfigError
-from shared.models.builtin import named_model
-from shared.models.hub import Hub, HubModel
-from shared.models.model_file import loadable, pending_conversion
+from shared.model_files.builtin import named_model
+from shared.model_files.hub import Hub, HubModel
+from shared.model_files.model_file import loadable, pending_conversion
 from shared.settings.options import OptionError, OptionGroup
 
-if TYPE_CHECKING:  # see `shared.models.model_file`
+if TYPE_CHECKING:  # see `shared.model_files.model_file`
     from shared.convert.conversion import Conversion
 
 

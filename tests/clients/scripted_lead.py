@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lead import cli
 from lead.engine import target_loading, worker
-from lead.generation import engine_process
+from lead.engine_client import engine_process
 from shared.lifeline import end_with, lifeline
 
 SCRIPT = "LLAMA_DUO_TEST_SCRIPT"

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from lab.parts.processes import Program, start_lead
-from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat_format.request_parts import ChatMessage, TemplateInput
 from lead.settings.conversation import ConversationOptions
 from tests.clients.agents import AGENTS, ANSWER, has_passed
 from tests.clients.scripted_lead import SCRIPT, STEP_SECONDS
-from tests.lead.chat.cases import source, template, tool
+from tests.lead.chat_format.cases import source, template, tool
 from tests.tiny_models import TinyModel, write_tiny_model
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]

@@ -5,7 +5,7 @@ import importlib
 import pydantic
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from tests.lead.apis.anthropic.test_model_routes import ADD
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from tests.lead.http.routes.test_chat_tools import ADD, CALL, HERMES
 
 ASK = {"model": "any", "messages": [{"role": "user", "content": "Hello"}]}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES
 
 pytestmark = pytest.mark.downloads

@@ -13,10 +13,10 @@ import pytest
 
 from lab.parts.processes import start_back, start_lead
 from lead.server.server import _END_SECONDS as END_SECONDS
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from tests.real.client import ask_until_accepted, chat, post
 from tests.real.processes import BACK, LEAD, READY, engine_of
-from tests.shared.service.machine import Machine
+from tests.shared.os_service.machine import Machine
 
 SMG = Path(__file__).parents[2] / "deploy/fleet/llama-duo-smg.service"
 SERVICES = ["lead", "back"]

@@ -9,7 +9,7 @@ from lead.engine.target_loading import load_target
 from shared.errors import ModelLoadError
 from shared.llama import devices, remembered
 from shared.llama.placement import Device
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 pytestmark = pytest.mark.gpu

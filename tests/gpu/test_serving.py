@@ -9,7 +9,7 @@ import pytest
 
 from lab.parts.processes import ProgramError, start_lead
 from shared.llama import devices
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.sandbox import NO_GPU
 from tests.python_runs import run_python
 from tests.real.client import CHAT, ask, chat, connect, get, stream

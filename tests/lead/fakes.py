@@ -7,13 +7,13 @@ import hashlib
 from array import array
 
 from lead.backs.registry import Backs
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.engine.events import Committed, Finished, Ready, Started
 from lead.engine.explain import Explain, Explained
-from lead.generation.engine_state import EngineState
-from lead.generation.front_vocabulary import FrontVocabulary
-from lead.generation.sequences import Sequences
+from lead.engine_client.engine_state import EngineState
+from lead.engine_client.front_vocabulary import FrontVocabulary
+from lead.engine_client.sequences import Sequences
 from lead.http.images import EncodedImage
 from lead.http.json_route import BodyReader
 from lead.http.services import Services
@@ -25,7 +25,7 @@ from lead.tokenizer.jobs import TokenizerJobs, decode, encode
 from lead.tokenizer.request_preparer import RequestPreparer
 from shared.errors import RequestError
 from shared.image_span import ImageSpan, row_identities
-from tests.lead.chat.cases import source
+from tests.lead.chat_format.cases import source
 
 N_CTX = 128
 

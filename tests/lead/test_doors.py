@@ -23,7 +23,7 @@ from lead.router.router import Router
 from lead.server.app import create_app
 from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.next_hop import passed_on
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import ADMINS, CLIENTS, EVERYBODY, KEYS, MAY, bearer, keyring

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from lab.parts.processes import start_lead
-from tests.lead.chat.cases import source
+from tests.lead.chat_format.cases import source
 from tests.real.client import CHAT
 from tests.tiny_models import TinyModel, write_tiny_model
 

@@ -7,7 +7,7 @@ import pytest
 
 from lab.parts.processes import start_lead
 from tests.clients import scripted_lead
-from tests.lead.chat.cases import source, template
+from tests.lead.chat_format.cases import source, template
 from tests.real.client import post
 from tests.real.processes import LEAD
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from lab.parts.processes import Program, start_lead
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.real.client import TIMEOUT_S, ask, get, stream
 from tests.real.processes import LEAD, READY, back_of, engine_of, tokenizer_of
 

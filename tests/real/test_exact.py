@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from lab.parts.processes import start_lead
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.real.client import chat, get, planner, post
 from tests.real.processes import LEAD, back_of, engine_of
 

@@ -9,7 +9,7 @@ import pytest
 from docs.generate.pages import BY_HAND, TINY_BACK
 from lab.parts.processes import Program, start_lead
 from shared.convert.grow import Shape, grow
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.real.client import ask, ask_until_accepted, backs
 from tests.real.processes import LEAD
 

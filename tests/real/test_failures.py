@@ -9,7 +9,7 @@ import pytest
 
 from lab.parts.processes import Program, free_port, start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
 from tests.real.client import ENDLESS, TIMEOUT_S, ask_until_accepted, connect, stream
 from tests.real.processes import BACK, LEAD, back_of, engine_of

@@ -14,7 +14,7 @@ import pytest
 
 from lab.parts.processes import Program, free_port, start_lead
 from shared.convert.grow import Shape, grow
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.real.client import chat, connect, post, stream, text_of
 from tests.real.processes import LEAD, kill
 from tests.routers import haproxy, smg_python, start_haproxy, start_smg

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from tests.conftest import more
 from tests.real.processes import F32_CACHE
 from tests.shared.convert import gpt2_reference as gpt2

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from lab.parts.processes import Program, free_port
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.python_runs import run_python
 from tests.real.client import TIMEOUT_S
 from tests.real.processes import BACK, READY

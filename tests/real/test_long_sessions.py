@@ -10,7 +10,7 @@ import pytest
 
 from lab.parts.processes import start_lead
 from tests.clients import scripted_lead
-from tests.lead.chat.cases import source
+from tests.lead.chat_format.cases import source
 from tests.tiny_models import TinyModel, write_tiny_model
 
 pytestmark = pytest.mark.real

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from lab.parts.processes import Program
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.real.processes import BACK, READY, run_to_end
 
 pytestmark = pytest.mark.real

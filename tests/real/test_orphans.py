@@ -17,7 +17,7 @@ import pytest
 
 from lab.parts.processes import Program, start_back, start_lead
 from shared.llama.native import FOLDER
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.minilm import tiny_bert
 from tests.real.client import ask, stream
 from tests.real.processes import BACK, LEAD

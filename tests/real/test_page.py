@@ -9,7 +9,7 @@ import pytest
 
 from lab.parts.processes import free_port, start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.pairing.joined_lead import JoinedLead
 from tests.real.processes import BACK, LEAD, back_of, kill
 

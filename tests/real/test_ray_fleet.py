@@ -23,7 +23,7 @@ from lab.parts.processes import free_port
 from lead.settings.keys import Role
 from lead.settings.limits import RequestLimits
 from shared.convert.grow import Shape, grow
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.lead.http.middleware.test_auth import KEYS, bearer
 from tests.lead.test_doors import REQUESTS, who_may
 from tests.real.client import TIMEOUT_S, chat, connect, get, post, stream, text_of

@@ -9,7 +9,7 @@ import pytest
 
 from lab.parts.processes import Program, start_back, start_lead
 from shared import cpus
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.python_runs import run_python
 from tests.real.client import ask
 from tests.real.processes import BACK, LEAD

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.parts.processes import start_back, start_lead
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from tests.real.client import TIMEOUT_S, ask_until_accepted, chat, post
 from tests.real.processes import BACK, LEAD
 

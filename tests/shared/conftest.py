@@ -3,8 +3,8 @@ import pytest
 from back.settings import BackComputeOptions, BackSettings
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_draft
-from tests.shared.models.gguf_copies import without_vocabulary
+from shared.model_files.builtin import builtin_draft
+from tests.shared.model_files.gguf_copies import without_vocabulary
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from shared.python_child import ChildProcess, child_command, program_command, py
 ROOT = Path(__file__).parent.parent.parent
 PLACES = {
     "shared/python_child.py",
-    "shared/service/service_program.py",  # in the folder of which the programs are
+    "shared/os_service/service_program.py",  # in the folder of which the programs are
 }
 
 

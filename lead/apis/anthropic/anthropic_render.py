@@ -3,8 +3,15 @@
 import secrets
 from collections.abc import Iterator
 
-from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
-from lead.generation.answer_stats import AnswerStats
+from lead.chat_format.deltas import (
+    AssistantMessage,
+    Content,
+    Delta,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallStart,
+)
+from lead.engine_client.answer_stats import AnswerStats
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest

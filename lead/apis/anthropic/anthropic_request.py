@@ -7,10 +7,17 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, field_validator
 
-from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest, NullIsDefault
-from lead.chat.request_parts import NO_TOOLS
-from lead.chat.sampling_fields import SamplingFields
-from lead.chat.unused_fields import ANTHROPIC, warn_left_out
+from lead.chat_format.fields import (
+    MAX_MESSAGES,
+    MAX_STOPS,
+    MAX_TOOLS,
+    AtMost,
+    ConvertedRequest,
+    NullIsDefault,
+)
+from lead.chat_format.request_parts import NO_TOOLS
+from lead.chat_format.sampling_fields import SamplingFields
+from lead.chat_format.unused_fields import ANTHROPIC, warn_left_out
 from shared.errors import RequestError
 
 # Claude Code begins the system prompt with such a line. It says nothing to a model, and `cch` changes with

@@ -10,7 +10,7 @@ from lead.apis.ollama.ollama_records import FOREVER, VERSION, running_record, ta
 from lead.apis.ollama.ollama_render import OllamaRenderer
 from lead.apis.ollama.ollama_request import OllamaChatRequest, OllamaGenerateRequest, OllamaModelRequest
 from lead.apis.ollama.shown_models import listed, running_sides, shown, shown_side
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.http.generation_request import as_chat, read_chat_request, read_text_request, validated
 from lead.http.json_route import JsonRoute, convert
 from lead.http.routes.completions import CompletionRequest

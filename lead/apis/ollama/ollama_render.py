@@ -6,7 +6,7 @@ from typing import ClassVar
 from pydantic_core import to_json
 
 from lead.apis.ollama.ollama_records import time_text
-from lead.chat.deltas import Content, Delta, Reasoning, ToolCall, ToolCallArguments, ToolCallStart
+from lead.chat_format.deltas import Content, Delta, Reasoning, ToolCall, ToolCallArguments, ToolCallStart
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.sse import JsonObject, Renderer, SseEvent

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import (
+from lead.chat_format.fields import (
     MAX_MESSAGES,
     MAX_STOPS,
     MAX_TOOLS,
@@ -16,9 +16,9 @@ from lead.chat.fields import (
     NullIsDefault,
     RequestFields,
 )
-from lead.chat.request_parts import Tool
-from lead.chat.sampling_fields import SamplingFields
-from lead.chat.unused_fields import OLLAMA, OLLAMA_OPTIONS
+from lead.chat_format.request_parts import Tool
+from lead.chat_format.sampling_fields import SamplingFields
+from lead.chat_format.unused_fields import OLLAMA, OLLAMA_OPTIONS
 from shared.errors import RequestError
 from shared.sampling.asked_fields import asked_for
 

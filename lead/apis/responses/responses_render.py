@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from lead.apis.responses.responses_request import ResponsesRequest
-from lead.chat.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat_format.deltas import Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.error_responses import error_body
 from lead.http.generation_request import GenerationRequest

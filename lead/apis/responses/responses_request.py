@@ -7,10 +7,10 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
-from lead.chat.request_parts import NO_TOOLS
-from lead.chat.sampling_fields import SamplingFields
-from lead.chat.unused_fields import RESPONSES, warn_left_out
+from lead.chat_format.fields import MAX_MESSAGES, MAX_STOPS, MAX_TOOLS, AtMost, ConvertedRequest
+from lead.chat_format.request_parts import NO_TOOLS
+from lead.chat_format.sampling_fields import SamplingFields
+from lead.chat_format.unused_fields import RESPONSES, warn_left_out
 from lead.settings.conversation import ReasoningFormat
 from shared.errors import RequestError
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lead.generation.answer_stats import RequestStats, current_request
+from lead.engine_client.answer_stats import RequestStats, current_request
 from lead.http.error_responses import error_response
 
 log = logging.getLogger("lead.requests")

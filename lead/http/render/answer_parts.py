@@ -7,9 +7,9 @@ from typing import Any
 
 from lead.engine.events import PromptProgress
 from lead.engine.speculation.constants import MAX_DEPTH
-from lead.generation.answer_stats import AnswerStats, VerifiedDraft
-from lead.generation.assembler import TextToken
-from lead.generation.front_vocabulary import FrontVocabulary
+from lead.engine_client.answer_stats import AnswerStats, VerifiedDraft
+from lead.engine_client.assembler import TextToken
+from lead.engine_client.front_vocabulary import FrontVocabulary
 from lead.http.answers import AnswerEnd, AnswerUpdate
 from lead.http.generation_request import GenerationRequest
 from lead.settings.choices import SpecDecodeDetail

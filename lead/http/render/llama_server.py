@@ -7,7 +7,7 @@ from typing import Any
 
 from lead.engine.context_shift import ContextShift
 from lead.engine.events import PromptProgress
-from lead.generation.assembler import TextToken
+from lead.engine_client.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import GenerationRequest
 from lead.http.render.answer_parts import (

@@ -10,10 +10,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
-from lead.chat.deltas import AssistantMessage, Content, Delta, Reasoning, ToolCallArguments, ToolCallStart
+from lead.chat_format.deltas import (
+    AssistantMessage,
+    Content,
+    Delta,
+    Reasoning,
+    ToolCallArguments,
+    ToolCallStart,
+)
 from lead.engine.commands import OWN_SOURCES
-from lead.generation.answer_stats import SourceStats
-from lead.generation.assembler import TextToken
+from lead.engine_client.answer_stats import SourceStats
+from lead.engine_client.assembler import TextToken
 from lead.http.answers import AnswerEnd, AnswerUpdate, WholeAnswer
 from lead.http.generation_request import ChatRequest, GenerationRequest
 from lead.http.render.answer_parts import (

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 
-from lead.chat.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost
-from lead.chat.unused_fields import NATIVE
+from lead.chat_format.fields import MAX_PROMPT_ELEMENTS, MAX_PROMPTS, AtMost
+from lead.chat_format.unused_fields import NATIVE
 from lead.http.generation_request import GenerationRequest, read_text_request
 from lead.http.json_route import JsonRoute
 from lead.http.render.llama_server import LlamaServerRenderer

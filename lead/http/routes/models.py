@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse, Response
 
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.http.error_responses import error_response, http_error
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services, get_services

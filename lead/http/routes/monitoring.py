@@ -6,8 +6,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Request
 
 from lead.engine.events import Ready
-from lead.generation.occupancy import Occupancy
-from lead.generation.sequences import LiveSequence, Sequences
+from lead.engine_client.occupancy import Occupancy
+from lead.engine_client.sequences import LiveSequence, Sequences
 from lead.http.render.answer_parts import public_settings
 from lead.http.services import Services, get_ready_services
 from lead.settings.keys import Role

@@ -11,7 +11,7 @@ from starlette.requests import HTTPConnection
 
 from lead.backs.back import Back
 from lead.backs.registry import Backs
-from lead.chat.fields import NullIsDefault
+from lead.chat_format.fields import NullIsDefault
 from lead.engine.commands import PolicyName
 from lead.engine.speculation.constants import MAX_DEPTH
 from lead.http.client_gone import cancel_on_disconnect, close_socket

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from pydantic import BaseModel
 
-from lead.chat.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
-from lead.chat.request import ConversationFields
+from lead.chat_format.fields import MAX_PROMPT_ELEMENTS, AtMost, NullIsDefault
+from lead.chat_format.request import ConversationFields
 from lead.http.generation_request import check_tools, prepare
 from lead.http.images import with_markers, without_markers
 from lead.http.json_route import JsonRoute

@@ -10,7 +10,7 @@ from back.translation.vocabulary_download import lead_vocabulary
 from shared.errors import ConfigError
 from shared.llama.gguf_metadata import content_digest, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 
 
 @pytest.fixture

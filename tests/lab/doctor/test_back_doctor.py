@@ -15,7 +15,7 @@ from lab.parts.processes import free_port
 from shared.errors import ProtocolError
 from shared.llama import library
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.protocol import Refused, Tune
 from tests.back.linking import HELLO
 from tests.certificates import make_certificate

@@ -14,7 +14,7 @@ from lead.engine.load import Load, LoadDraft
 from shared import cpus
 from shared.convert.grow import Shape, grow
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 from tests.tiny_eagle import write_tiny_eagle
 

@@ -63,7 +63,7 @@ def test_what_was_named_for_a_back_drafts_too_and_the_demo_has_its_own(arguments
 
 def test_a_name_that_is_not_installed_is_refused_wherever_it_stands(complaint, monkeypatch):
     packaged = {"pair": ("no_such_package", "pair.gguf", "ask Ann")}
-    monkeypatch.setattr("shared.models.builtin._PACKAGED", packaged)
+    monkeypatch.setattr("shared.model_files.builtin._PACKAGED", packaged)
     assert "ask Ann" in complaint(read, "--draft-model", "a.gguf", "--draft-model", "pair")
 
 

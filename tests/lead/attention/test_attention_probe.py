@@ -5,7 +5,7 @@ import pytest
 
 from lead.attention import attention_probe
 from lead.attention.attention_probe import AttentionShape, AttentionTimes, choose_flash_attention, measure
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(threads=1, parallel=4, n_gpu_layers=0)

@@ -3,7 +3,7 @@
 from lead.backs.registry import Backs
 from lead.engine.commands import Submit
 from lead.engine.events import Committed, Started
-from lead.generation.sequences import Sequences
+from lead.engine_client.sequences import Sequences
 from lead.settings.limits import RequestLimits
 from shared.protocol import Hello, VocabularyId
 from shared.sampling.parameters import SamplingParameters

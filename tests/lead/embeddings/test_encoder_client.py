@@ -11,7 +11,7 @@ import pytest
 
 from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import EncodedText, LoadEncoder
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, NotServingError
 

@@ -8,7 +8,7 @@ import pytest
 
 from lead.embeddings.encoder_messages import EncoderReady, LoadEncoder, Together
 from lead.embeddings.vector_model import VectorModel, VectorModels
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.jobs import PreparedRequest
 from shared.errors import RequestError

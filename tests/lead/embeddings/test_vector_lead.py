@@ -11,7 +11,7 @@ from lead.embeddings.kind import kind
 from lead.embeddings.vector_lead import VectorLead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
-from shared.models.hub import Hub
+from shared.model_files.hub import Hub
 from shared.protocol import Refused
 
 

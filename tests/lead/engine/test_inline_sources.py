@@ -6,7 +6,7 @@ from lead.engine import inline_sources
 from lead.engine.inline_sources import planned_source
 from lead.engine.load import Load
 from shared.errors import ModelLoadError
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 

@@ -10,7 +10,7 @@ from lead.engine.target_loading import limits_of, load_target, options_of_target
 from shared.errors import ModelLoadError
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 OPTIONS = ModelOptions(ctx_size=512, parallel=2, threads=1)

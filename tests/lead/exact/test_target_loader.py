@@ -14,7 +14,7 @@ from shared.exact.batch_invariance import InvariantSizes
 from shared.llama import remembered
 from shared.llama.model import Model
 from shared.llama.start_key import state_of_files
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 FOUND = ExactMode(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)

@@ -4,9 +4,9 @@ import io
 
 import pytest
 
+from lead.engine_client.answer_stats import AnswerStats
+from lead.engine_client.assembler import TextToken
 from lead.generate.generated_text import GeneratedText, TextOutput, compare, report
-from lead.generation.answer_stats import AnswerStats
-from lead.generation.assembler import TextToken
 
 
 def outcome(text="one two", seconds=2.0, **stats):

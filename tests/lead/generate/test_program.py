@@ -5,7 +5,7 @@ import pytest
 from lead.generate import program
 from lead.generate.generate_settings import GenerateSettings
 from shared.errors import ContextExceededError
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 
 REFUSALS = {
     "no file": (("--model", "missing.gguf"), "is not there"),

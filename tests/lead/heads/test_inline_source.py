@@ -23,7 +23,7 @@ from shared.heads.mtp_span import MtpSpan
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.sampling.factory import make_sampler
 from shared.sampling.grammar_budget import GrammarBudget
 from tests.conftest import more

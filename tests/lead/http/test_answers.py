@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from lead.chat.deltas import Content
+from lead.chat_format.deltas import Content
 from lead.engine.events import Committed, Started
-from lead.generation.answer_stats import RequestStats, current_request
+from lead.engine_client.answer_stats import RequestStats, current_request
 from lead.http.answers import answer_updates, whole_answers
 from lead.http.generation_request import GenerationRequest
 from shared.errors import QueueFullError

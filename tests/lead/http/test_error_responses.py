@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.http.error_responses import error_response
 from lead.http.middleware.connections import only_health
 from lead.server.app import create_app

@@ -29,7 +29,7 @@ async def submitted(lead, client, **fields):
     return lead.engine.submitted
 
 
-SAMPLING = [  # each reaches the engine: tests/lead/chat/test_sampling_fields.py
+SAMPLING = [  # each reaches the engine: tests/lead/chat_format/test_sampling_fields.py
     ("dry_base", 0.5, 1.75),
     ("dry_sequence_breakers", ["\n", "x"], ("\n", "x")),
     ("samplers", ["top_k", "typical_p", "min-p", "temperature"], ("top_k", "typ_p", "min_p", "temperature")),

@@ -34,7 +34,7 @@ ASKED_FOR = {
 ELSEWHERE = {
     *("max_body_bytes", "header_seconds", "body_seconds", "write_seconds"),  # tests/lead/http/middleware
     *("max_backs", "max_draft", "max_drafts_per_second", "max_draft_bytes_per_second"),  # tests/lead/backs
-    "max_queue",  # tests/lead/generation/test_engine_client.py
+    "max_queue",  # tests/lead/engine_client/test_engine_client.py
     "ping_seconds",  # tests/lead/server/test_server.py
     "prepare_seconds",  # tests/lead/tokenizer
 }

@@ -4,7 +4,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lead.engine.events import Committed, Finished, Started
-from lead.generation.occupancy import Occupancy
+from lead.engine_client.occupancy import Occupancy
 from lead.metrics.exporter import MAX_NAMES, OTHERS, MetricsExporter
 from shared.protocol import Draft
 from tests.lead.serving import hello

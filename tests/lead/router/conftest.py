@@ -15,7 +15,7 @@ from lead.router.router_api import RouterServices
 from lead.settings.keys import Keyring
 from tests.lead.router.fakes import FakeProcess, running_house
 from tests.lead.serving import app_served
-from tests.shared.models.hub_server import cache, server  # noqa: F401 - fixtures
+from tests.shared.model_files.hub_server import cache, server  # noqa: F401 - fixtures
 
 
 def echo():

@@ -8,7 +8,7 @@ import pytest
 from lead.router.catalog import FOLDER, HUB, find_models
 from lead.router.hub_cache import CachedModel
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.minilm import tiny_bert
 
 

@@ -3,8 +3,8 @@
 import sys
 
 from lead.router.hub_cache import cached_models, remove_model
-from shared.models.hub import Hub
-from tests.shared.models.hub_server import REPOSITORY, SPLIT, fetch
+from shared.model_files.hub import Hub
+from tests.shared.model_files.hub_server import REPOSITORY, SPLIT, fetch
 
 
 def cached(cache):

@@ -6,8 +6,8 @@ import pytest
 
 from lead.router import catalog, models_program
 from lead.router.hub_cache import CachedModel
-from shared.models.builtin import builtin_draft, builtin_target
-from shared.models.hub import Hub
+from shared.model_files.builtin import builtin_draft, builtin_target
+from shared.model_files.hub import Hub
 from tests.tiny_projectors import write_tiny_projector
 
 

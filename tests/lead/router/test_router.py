@@ -10,7 +10,7 @@ import pytest
 
 from lead.router.router import Router
 from lead.settings.lead_settings import LeadSettings
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.lead.http.middleware.asgi import asgi_request
 
 

@@ -127,7 +127,7 @@ async def test_an_end_leaves_no_trace_in_the_log(midway, caplog, n_signals):
 async def test_a_connection_that_takes_nothing_is_cut(lead, serve, monkeypatch, caplog):
     monkeypatch.setattr("lead.server.draining._ABORT_SECONDS", 0.0)
     # so that the answer hangs
-    monkeypatch.setattr("lead.generation.sequences.Sequences.fail_all", lambda *_: None)
+    monkeypatch.setattr("lead.engine_client.sequences.Sequences.fail_all", lambda *_: None)
     lead.engine.hold()
     served = serve(drain_seconds=LONG)
     _, writer = await served.post(stream=True)

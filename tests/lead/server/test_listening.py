@@ -15,7 +15,7 @@ import pytest
 from lead.server import listening
 from lead.server.listening import Predecessor, activated_socket, hand_over
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from lead.server import local_back as module
 from lead.server.local_back import LocalBack, back_command, back_environment, local_url
 from lead.settings.lead_settings import LeadSettings
 from shared.keeper import Child
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.sandbox import NO_GPU
 
 SCRIPT = """

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lead.settings.lead_settings import LeadSettings
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 
 
 def settings(*arguments):

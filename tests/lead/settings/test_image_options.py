@@ -2,7 +2,7 @@ import pytest
 
 from lead.settings.image_options import ImageOptions
 from lead.settings.lead_settings import LeadSettings
-from shared.models.hub import Hub
+from shared.model_files.hub import Hub
 
 
 def test_images_take_memory_for_the_projector_and_for_what_is_kept(tmp_path):

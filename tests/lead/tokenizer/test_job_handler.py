@@ -14,7 +14,7 @@ from lead.tokenizer.jobs import FieldTexts, GrammarsNeededError, TokenizerJobs, 
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from lead.tokenizer.workers import WorkerDiedError, Workers
 from shared.errors import ConfigError, ModelLoadError, ServerError
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.sandbox import FOLLOW, JOBS
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from lead.chat.request import ConversationFields
+from lead.chat_format.request import ConversationFields
 from lead.tokenizer.jobs import JobLimits, read_conversation, write_conversation
 
 CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"x": 1.5}}}

@@ -5,14 +5,14 @@ from array import array
 
 import pytest
 
-from lead.chat.control_texts import RenderedPrompt
-from lead.chat.request import ConversationFields
-from lead.chat.template import ChatTemplate
+from lead.chat_format.control_texts import RenderedPrompt
+from lead.chat_format.request import ConversationFields
+from lead.chat_format.template import ChatTemplate
 from lead.settings.conversation import ConversationOptions
 from lead.settings.limits import RequestLimits
 from lead.tokenizer.jobs import KnownTurn, write_conversation
 from lead.tokenizer.request_preparer import PromptTokens, RequestPreparer
-from tests.lead.chat.cases import source
+from tests.lead.chat_format.cases import source
 
 INSTRUCTIONS = "Answer in verse. " * 40
 QUESTION = "Why is the sky blue?"

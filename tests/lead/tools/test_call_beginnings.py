@@ -4,7 +4,7 @@ import pytest
 
 from lead.tools.call_beginnings import call_beginnings
 from lead.tools.known_formats import GENERIC
-from tests.lead.chat.cases import formats, template
+from tests.lead.chat_format.cases import formats, template
 
 FORMATS = {name: each for name, each in formats().items() if not each.is_generic}
 NAMES = ("add", "addition")

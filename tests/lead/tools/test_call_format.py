@@ -3,13 +3,13 @@ import random
 
 import pytest
 
-from lead.chat.deltas import AssistantMessage
-from lead.chat.output_format import ParserConfig
-from lead.chat.parser import OutputParser
-from lead.chat.request_parts import ChatMessage, TemplateInput
+from lead.chat_format.deltas import AssistantMessage
+from lead.chat_format.output_format import ParserConfig
+from lead.chat_format.parser import OutputParser
+from lead.chat_format.request_parts import ChatMessage, TemplateInput
 from lead.tools.argument_types import argument_types
 from lead.tools.call_format import NAME, NUMBER, CallFormat
-from tests.lead.chat.cases import formats, load, template
+from tests.lead.chat_format.cases import formats, load, template
 
 NATIVE = [name for name in load("templates.toml") if not template(name).tool_format.is_generic]
 UNESCAPED = {

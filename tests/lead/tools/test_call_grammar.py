@@ -1,12 +1,12 @@
 import pytest
 
-from lead.chat.output_format import ReasoningMarkers
+from lead.chat_format.output_format import ReasoningMarkers
 from lead.grammar.lark import check_grammar
 from lead.settings.limits import RequestLimits
 from lead.tools.call_grammar import call_grammars
 from shared.errors import RequestError
 from shared.sampling.followed_calls import FollowedCalls
-from tests.lead.chat.cases import asked, formats, template, typed_tool, with_tools
+from tests.lead.chat_format.cases import asked, formats, template, typed_tool, with_tools
 
 THINK = ReasoningMarkers("<think>", "</think>")
 HERMES = template("Qwen-Qwen2.5-7B-Instruct").tool_format

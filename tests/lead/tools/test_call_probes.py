@@ -1,6 +1,6 @@
 from lead.tools.call_format import NAME
 from lead.tools.call_probes import derive_call_format
-from tests.lead.chat.cases import load, template
+from tests.lead.chat_format.cases import load, template
 
 
 def writer(write_call, before="", between="", after="<end>", *, several=True):

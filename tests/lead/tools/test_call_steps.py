@@ -1,4 +1,4 @@
-from lead.chat.fitting import applied, fitting_steps
+from lead.chat_format.fitting import applied, fitting_steps
 from lead.tools.call_steps import object_arguments, simple_tools, steps
 from lead.tools.known_formats import GENERIC
 

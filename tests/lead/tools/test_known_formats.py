@@ -2,7 +2,7 @@ import pytest
 
 from lead.tools.call_format import NAME, CallFormat
 from lead.tools.known_formats import GENERIC, completed, format_without_calls
-from tests.lead.chat.cases import load, template
+from tests.lead.chat_format.cases import load, template
 
 
 def test_a_template_without_any_sign_of_tools_is_generic():

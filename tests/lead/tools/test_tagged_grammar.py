@@ -4,16 +4,16 @@ import random
 import jsonschema
 import pytest
 
-from lead.chat.constraint import grammar_for
-from lead.chat.deltas import AssistantMessage
-from lead.chat.output_format import ParserConfig
-from lead.chat.parser import OutputParser
-from lead.chat.request import ConversationFields
+from lead.chat_format.constraint import grammar_for
+from lead.chat_format.deltas import AssistantMessage
+from lead.chat_format.output_format import ParserConfig
+from lead.chat_format.parser import OutputParser
+from lead.chat_format.request import ConversationFields
 from lead.grammar.json_schema import check_schema
 from lead.settings.limits import RequestLimits
 from lead.tools.argument_types import argument_types
 from shared.sampling.grammar import GrammarMatcher
-from tests.lead.chat.cases import formats
+from tests.lead.chat_format.cases import formats
 
 TAGGED = {name: own for name, own in formats().items() if own.arguments}
 STRINGS = [

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lead.tools.tagged_reader import TaggedReader, tagged_value
-from tests.lead.chat.cases import template
+from tests.lead.chat_format.cases import template
 
 STRING = frozenset({"string"})
 XML = template("Qwen3-Coder").tool_format

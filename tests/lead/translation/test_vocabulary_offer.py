@@ -8,7 +8,7 @@ from lead.translation import vocabulary_offer as module
 from lead.translation.vocabulary_offer import VocabularyOffer
 from shared.errors import UnavailableError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from shared.convert.converted_file import converted, read_conversion
 from shared.errors import ModelLoadError
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.shared.convert.conftest import small_llama
 from tests.shared.convert.llama2c_reference import version_0
 

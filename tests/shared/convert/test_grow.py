@@ -14,9 +14,9 @@ from gguf import GGUFReader, GGUFValueType, GGUFWriter
 from shared.convert.gguf_file import Quantization
 from shared.convert.grow import Shape, grow, main
 from shared.errors import ConfigError
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from tests.shared.convert.conftest import load, logits
-from tests.shared.models.gguf_copies import with_tensor
+from tests.shared.model_files.gguf_copies import with_tensor
 from tests.tiny_models import write_and_close
 
 OLD = Shape(width=128, n_layers=2, n_heads=4, n_feed_forward=256)

@@ -19,8 +19,8 @@ from shared.exact.batch_invariance import RESERVE
 from shared.llama import devices, library
 from shared.llama.placement import CPU, Device, Placement
 from shared.memory.plan_memory import plan_memory
-from shared.models import builtin
-from shared.models.builtin import builtin_target
+from shared.model_files import builtin
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     checkpoint,

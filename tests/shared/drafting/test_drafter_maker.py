@@ -8,7 +8,7 @@ from back.program import setup_for
 from shared.drafting.drafter_maker import drafter_maker
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.shuffled_model import write_shuffled
 
 

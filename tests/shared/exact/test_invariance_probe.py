@@ -7,7 +7,7 @@ from shared.exact.batch_invariance import RESERVE, InvariantSizes
 from shared.exact.invariance_probe import SizeReport, estimate_sizes, measure_sizes, rehearse
 from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 

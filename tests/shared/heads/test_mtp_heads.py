@@ -9,7 +9,7 @@ from shared.heads.mtp_span import MtpSpan
 from shared.llama.span import Span
 from tests.shared.heads.conftest import rows, rows_in_company
 from tests.shared.llama.conftest import OF_THREE, TEXT
-from tests.shared.models.gguf_copies import without_tensors
+from tests.shared.model_files.gguf_copies import without_tensors
 from tests.tiny_models import WITH_HEADS, TinyModel, write_tiny_model
 
 

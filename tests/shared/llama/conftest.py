@@ -3,7 +3,7 @@ import pytest
 from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 OF_THREE = ModelOptions(ctx_size=512, parallel=3, batch_size=64, ubatch_size=64, threads=1)

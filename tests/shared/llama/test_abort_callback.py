@@ -4,7 +4,7 @@ import pytest
 
 from shared.errors import DecodeAbortedError
 from shared.llama.span import Span
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.settings.model_options import ModelOptions
 
 

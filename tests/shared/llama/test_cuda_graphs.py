@@ -5,7 +5,7 @@ import os
 import pytest
 
 from shared.llama.cuda_graphs import switch_off_if_wrong
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.tiny_models import TinyModel, write_tiny_model
 
 HOPPER = "  Device 0: NVIDIA H200, compute capability 9.0, VMM: yes, VRAM: 143155 MiB"

@@ -5,7 +5,7 @@ import pytest
 from shared.errors import ConfigError
 from shared.llama.gguf_metadata import tensor_names, write_vocabulary_file
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 
 
 def test_the_vocabulary_is_the_same_and_the_weights_are_gone(tmp_path):

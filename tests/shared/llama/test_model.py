@@ -13,7 +13,7 @@ from shared.llama.model import Model
 from shared.llama.native_parameters import context_parameters
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 
 TEXT = [30, 40, 50, 60, 70, 80]

@@ -3,8 +3,8 @@ from gguf import GGUFWriter, TokenType
 
 from shared.errors import ModelLoadError
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
-from tests.shared.models.gguf_copies import without_tensors
+from shared.model_files.builtin import builtin_draft, builtin_target
+from tests.shared.model_files.gguf_copies import without_tensors
 from tests.tiny_models import TinyModel, write_and_close, write_metadata
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from shared.llama.gguf_metadata import tensor_sizes
 from shared.memory.plan_memory import plan_memory
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 from tests.tiny_models import WINDOW
 

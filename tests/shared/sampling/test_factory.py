@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft
+from shared.model_files.builtin import builtin_draft
 from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.factory import drafting_sampler
 from shared.sampling.parameters import SamplingParameters

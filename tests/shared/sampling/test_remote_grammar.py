@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from shared.errors import PendingAnswerError, RequestError, UnavailableError
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.sampling import remote_grammar
 from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
 from shared.sampling.remote_grammar import GrammarServer, TimeBudget

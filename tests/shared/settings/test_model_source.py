@@ -9,8 +9,8 @@ from back.settings import BackSettings
 from lead.cli import main as lead
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ModelLoadError
-from shared.models import builtin
-from shared.models.hub import Hub, HubModel
+from shared.model_files import builtin
+from shared.model_files.hub import Hub, HubModel
 from tests.shared.convert.conftest import checkpoint, conversion_cache, tokenizer  # noqa: F401 - fixtures
 from tests.tiny_models import write_and_close
 

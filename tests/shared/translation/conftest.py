@@ -2,7 +2,7 @@ import pytest
 
 from shared.convert.converted_file import read_conversion
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from tests.shared.convert import gpt2_reference, llama2c_reference
 from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 

@@ -3,7 +3,7 @@
 import pytest
 
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_draft, builtin_target
+from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.settings.model_options import ModelOptions
 from shared.translation.projection import Projection
 from shared.translation.retention import N_CONTEXT, measure_retention, n_followed

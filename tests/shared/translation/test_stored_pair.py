@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from shared.llama.vocabulary import Vocabulary
-from shared.models.builtin import builtin_target
+from shared.model_files.builtin import builtin_target
 from shared.translation import stored_pair as module
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import vocabulary_pair

@@ -4,8 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from lead.apis.anthropic.anthropic_request import MessagesRequest
-from lead.chat.request import ConversationFields
-from lead.chat.unused_fields import warn_left_out
+from lead.chat_format.request import ConversationFields
+from lead.chat_format.unused_fields import warn_left_out
 from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 

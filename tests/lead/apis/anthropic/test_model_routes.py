@@ -3,7 +3,7 @@ import re
 
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from tests.lead.http.event_streams import events
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from lead.chat.template import ChatTemplate
-from lead.generation.engine_state import EngineState
+from lead.chat_format.template import ChatTemplate
+from lead.engine_client.engine_state import EngineState
 from tests.lead.http.routes.test_chat_tools import CALL, HERMES, THINKS
 
 pytestmark = pytest.mark.usefixtures("room")

@@ -1,9 +1,9 @@
 import pytest
 
 from lead.apis.responses.responses_request import ResponsesRequest
-from lead.chat.fields import MAX_MESSAGES
-from lead.chat.request import ConversationFields
-from lead.chat.unused_fields import warn_left_out
+from lead.chat_format.fields import MAX_MESSAGES
+from lead.chat_format.request import ConversationFields
+from lead.chat_format.unused_fields import warn_left_out
 from lead.settings.conversation import ConversationOptions
 from shared.errors import RequestError
 

@@ -4,7 +4,7 @@ import pytest
 
 from lead.engine.events import PromptProgress, TokenProbabilities
 from lead.engine.speculation.constants import MAX_DEPTH
-from lead.generation.answer_stats import AnswerStats, VerifiedDraft
+from lead.engine_client.answer_stats import AnswerStats, VerifiedDraft
 from lead.http.answers import AnswerEnd
 from lead.http.render.answer_parts import spec_decode_metrics, timings
 from tests.lead.http.event_streams import events

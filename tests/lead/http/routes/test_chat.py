@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from lead.http import generation_request
 from lead.settings.conversation import ConversationOptions
 from tests.lead.fakes import N_CTX

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from tests.lead.http.event_streams import events
 
 pytestmark = pytest.mark.usefixtures("room")

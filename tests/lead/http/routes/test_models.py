@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from lead.engine.events import Exactness
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from shared.llama import library
 
 

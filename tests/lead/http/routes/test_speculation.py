@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from lead.backs import join_limits
 from lead.engine.events import Committed, Started
 from lead.engine.explain import Explain
-from lead.generation.engine_state import EngineState
+from lead.engine_client.engine_state import EngineState
 from lead.http.routes import speculation
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role

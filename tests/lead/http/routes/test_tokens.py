@@ -1,6 +1,6 @@
 import pytest
 
-from lead.chat.template import ChatTemplate
+from lead.chat_format.template import ChatTemplate
 from lead.http.generation_request import _say_that_bos_is_read_once
 from shared.llama.vocabulary import Vocabulary
 from tests.shared.llama.test_vocabulary import WITH_BOS, write_vocabulary

@@ -1,0 +1,124 @@
+"""Interface for tool calls. A ring plugs in the code that reads and writes them (`call_support`)."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from lead.chat_format.deltas import Delta
+from lead.chat_format.fitting import Step
+from lead.chat_format.markers import Window
+from lead.chat_format.probes import Render
+from lead.rings.table import RINGS
+from shared.sampling.call_grammars import CallGrammars
+from shared.seams import plugged
+
+if TYPE_CHECKING:
+    from lead.chat_format.constraint import GrammarWriter
+    from lead.chat_format.output_format import ParserConfig, ReasoningMarkers
+    from lead.chat_format.request import ConversationFields
+    from lead.settings.limits import RequestLimits
+
+Tools = Sequence[Mapping[str, Any]]
+"""In OpenAI's format."""
+
+
+class AnyCallFormat(Protocol):
+    """The format of a model's tool calls. Plain data, which is pickled with each request."""
+
+    @property
+    def around_content(self) -> tuple[str, str]:
+        """The texts before and after JSON content in a format where every answer is JSON; else two empty
+        texts.
+        """
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The texts that may begin a call."""
+
+    def markers(self) -> tuple[str, ...]:
+        """All texts that may contain control tokens."""
+
+
+class AnyCallReader(Protocol):
+    """Reads tool calls in an answer, while `active`; afterwards `rejected` has text that turned out to be
+    content.
+    """
+
+    n_calls: int
+    rejected: str
+
+    @property
+    def active(self) -> bool: ...
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The texts that may begin a call."""
+
+    @property
+    def begins_with_object(self) -> bool:
+        """Whether an answer that begins with a JSON object may be a call."""
+
+    def begin_answer(self) -> None:
+        """Reset at the beginning of an answer, or after its reasoning."""
+
+    def begin(self, marker: str, space: str = "") -> None:
+        """Start reading a call after `marker`, which follows white space `space`; without a marker, a JSON
+        object follows.
+        """
+
+    def read(self) -> list[Delta] | None:
+        """Read some of the window's text; None if more text is needed."""
+
+    def finish(self, *, is_cut: bool) -> list[Delta]:
+        """The remaining deltas at the end of the text. is_cut: the model would have gone on."""
+
+
+class CallSupport(Protocol):
+    """The interface of the module that a ring plugs in."""
+
+    def derive(
+        self, render: Render, unfinished: str, source: str, *, lists_tools: bool
+    ) -> tuple[AnyCallFormat, bool]:
+        """The format of calls, and whether the template takes the arguments of calls as objects."""
+
+    def instructions(self, calls: AnyCallFormat, tools: Tools, *, must_call: bool) -> str:
+        """A description of the tools for templates that do not list them; else empty."""
+
+    def steps(self, calls: AnyCallFormat) -> list[Step]:
+        """Conversions that bring messages with calls into a form that a template accepts."""
+
+    def simple_tools(self, tools: Tools) -> Tools:
+        """The tools with argument types reduced to those that all templates know."""
+
+    def argument_types(self, parameters: object) -> Mapping[str, frozenset[str]]:
+        """The JSON types of a tool's arguments by their names."""
+
+    def reader(self, calls: AnyCallFormat, config: "ParserConfig", window: Window) -> AnyCallReader:
+        """A reader of the calls in the answer in `window`."""
+
+    def rule(self, calls: AnyCallFormat, request: "ConversationFields", writer: "GrammarWriter") -> str:
+        """A grammar expression for calls of a request's tools; raises RequestError."""
+
+    def grammars(
+        self,
+        calls: AnyCallFormat,
+        request: "ConversationFields",
+        reasoning: "ReasoningMarkers | None",
+        *,
+        said: str,
+        limits: "RequestLimits",
+        special_tokens: Mapping[str, int],
+        check_grammar: Callable[[str], None],
+    ) -> tuple[CallGrammars | None, list[str]]:
+        """The grammars that apply once an optional call has begun (None: calls are not constrained), and
+        warnings.
+
+        A warning says why a tool has no grammar of its arguments; for a `strict` tool the error of
+        `check_grammar` is raised instead. `said`: the beginning of the answer that is part of the prompt.
+        """
+
+
+@functools.cache
+def call_support() -> CallSupport | None:
+    """The plugged-in support for tool calls; None without that ring: then no tools are called."""
+    return cast("CallSupport | None", next(plugged(RINGS, "call_support"), None))

@@ -1,0 +1,75 @@
+"""The grammar of an answer: JSON of a schema, a tool call, or either."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from lead.chat_format.calls import AnyCallFormat, call_support
+from lead.chat_format.output_format import ReasoningMarkers
+from lead.chat_format.request import ConversationFields
+from lead.grammar.json_rules import JsonRules
+from lead.grammar.lark import lark_grammar, spelled, text_up_to
+
+CheckSchema = Callable[[object, str], Mapping[str, Any]]
+"""Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
+
+
+def grammar_for(
+    request: ConversationFields,
+    tool_format: AnyCallFormat | None,
+    reasoning: ReasoningMarkers | None,
+    *,
+    in_reasoning: bool,
+    check: CheckSchema,
+    special_tokens: Mapping[str, int],
+) -> str | None:
+    """The grammar of the answer if the client did not send one; None if any text is allowed.
+
+    `reasoning`: markers of reasoning that may come first; `in_reasoning`: the prompt has already begun it.
+    """
+    around = tool_format.around_content if tool_format else ("", "")
+    writer = GrammarWriter(check, special_tokens)
+    ways = []
+    if not request.must_call and (request.content_schema is not None or around[0]):
+        ways.append(writer.content(request, around))
+    if tool_format and request.usable_tools and (ways or request.must_call) and (support := call_support()):
+        ways.append(support.rule(tool_format, request, writer))
+    if not ways:
+        return None
+    body = " | ".join(ways)
+    if reasoning is not None:
+        body = f"{writer.reasoning(reasoning, in_reasoning=in_reasoning)} ({body})"
+    return writer.grammar(body)
+
+
+class GrammarWriter:
+    """Collects grammar rules. A marker may be written as the special token of that text, or letter
+    by letter.
+    """
+
+    def __init__(self, check: CheckSchema, special_tokens: Mapping[str, int]) -> None:
+        self.check = check
+        self.special_tokens = special_tokens
+        self.rules: list[str] = []
+        self._json_rules = JsonRules(self.rules)
+
+    def grammar(self, body: str) -> str:
+        return lark_grammar([f"start: {body}", *self.rules])
+
+    def content(self, request: ConversationFields, around: tuple[str, str]) -> str:
+        schema = {"type": "string"} if request.content_schema is None else request.content_schema
+        name = self.json(schema, request.schema_field)
+        return " ".join(filter(None, (self.text(around[0]), name, self.text(around[1]))))
+
+    def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
+        """An expression for reasoning: text up to the first end marker, that marker, and the white space
+        after it.
+        """
+        ends = text_up_to(markers.end, "text_to_end_marker", self.rules, self.special_tokens)
+        self.rules.append(f"reasoning: ({ends}) /[ \\n]*/")
+        return "reasoning" if in_reasoning else f"({self.text(markers.start)} reasoning)?"
+
+    def text(self, text: str) -> str:
+        return spelled(text, self.special_tokens) if text else ""
+
+    def json(self, schema: object, field: str) -> str:
+        return self._json_rules.of(self.check(schema, field))

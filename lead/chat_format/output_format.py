@@ -1,0 +1,109 @@
+"""The format of a model's answers and the settings of their parser; `lead.chat_format.answer_probes` derives
+the format.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lead.chat_format.calls import AnyCallFormat
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningMarkers:
+    """The texts around reasoning, as the template writes them, with white space.
+
+    turn, content: follow `closing`, before the content; without reasoning only `content` is written. field:
+    the message's field from which the template takes its reasoning; "content" if it is a part of the content.
+    interleaved: reasoning may also follow content.
+    """
+
+    opening: str
+    closing: str
+    turn: str = ""
+    content: str = ""
+    field: str = "reasoning_content"
+    interleaved: bool = False
+
+    @property
+    def start(self) -> str:
+        """The opening marker without white space, except a blank before a plain word."""
+        return self.opening.strip() if self.opening.lstrip()[:1] in "<[" else self.opening.rstrip()
+
+    @property
+    def end(self) -> str:
+        return self.closing.strip()
+
+    def is_open(self, prompt: str) -> bool:
+        """Whether `prompt` ends inside reasoning that the template began."""
+        return prompt.rstrip().endswith(self.start)
+
+    def split_own(self, content: str) -> tuple[str, str, str] | None:
+        """Split content that begins with reasoning in markers: the reasoning, its end marker if present, and
+        the rest; None if it does not.
+        """
+        text, start = content.lstrip(), self.start.lstrip()
+        return text.removeprefix(start).partition(self.end) if text.startswith(start) else None
+
+    def unopened(self, prompt: str) -> str:
+        """`prompt` without reasoning that the template has begun, or left empty, at its end."""
+        start, end = re.escape(self.start), re.escape(self.end)
+        return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
+
+    def resume(self, prompt: str, reasoning: str, content: str) -> str:
+        """The text to append to `prompt` so that the model continues after `reasoning` and `content`."""
+        opened = self.is_open(prompt)
+        if not reasoning and not opened:
+            return self.content + content
+        begun = reasoning if opened else self.opening + reasoning
+        return f"{begun}{self.closing}{self.turn}{self.content}{content}" if content else begun
+
+
+def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
+    """Content with a part for reasoning, in the form of Mistral's API."""
+    return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerFormat:
+    """The format of a model's answers.
+
+    reasoning: None if the model does not reason. ignored: markers without meaning anywhere in an answer.
+    unfinished: the beginning of a marker at the end of prompts, which the answer completes (Functionary 3.2).
+    """
+
+    reasoning: ReasoningMarkers | None = None
+    ignored: tuple[str, ...] = ()
+    unfinished: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ParserConfig:
+    """The settings of an answer's parser.
+
+    reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
+    client began if continues_reasoning. tool_format: None: calls are not parsed. tools: the names of the
+    offered tools; types: of their arguments. one_call: ignore all calls but the first. used_ids: ids of
+    earlier calls, which must not be reused. prefix: content that the prompt contains and the client should
+    receive, too. unfinished: the beginning of a marker that the prompt contains. special_tokens: control
+    tokens whose text the parser has to see.
+    """
+
+    reasoning: ReasoningMarkers | None = None
+    in_reasoning: bool = False
+    continues_reasoning: bool = False
+    tool_format: AnyCallFormat | None = None
+    types: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict)
+    ignored_markers: tuple[str, ...] = ()
+    tools: frozenset[str] = frozenset()
+    one_call: bool = False
+    used_ids: frozenset[str] = frozenset()
+    prefix: str = ""
+    unfinished: str = ""
+    special_tokens: frozenset[int] = frozenset()
+
+    def markers(self) -> set[str]:
+        """All texts whose control tokens the parser has to see."""
+        markers = set(self.ignored_markers)
+        markers |= {self.reasoning.start, self.reasoning.end} if self.reasoning else set()
+        return markers | set(self.tool_format.markers() if self.tool_format else ())

@@ -1,0 +1,47 @@
+"""The sampling fields of requests in all APIs, made from `SamplingParameters`."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic.fields import FieldInfo
+
+from lead.chat_format.fields import AtMost, RequestFields
+from lead.chat_format.unused_fields import SAMPLING
+from shared.sampling.asked_fields import asked_for, with_sampling_fields
+from shared.sampling.parameters import Asked
+
+LogitBias = float | Literal[False]
+_MAX_BIASES = 1 << 16
+"""The most that --max-logit-bias can allow."""
+_MAX_SAMPLERS = 64
+_MAX_BREAKERS = 64
+
+
+def _optional(_name: str, field: FieldInfo, _asked: Asked) -> FieldInfo:
+    """The type alone: the parameter's range is checked once the defaults are known."""
+    optional: Any = field.annotation
+    return FieldInfo(annotation=optional | None, default=None, description=field.description)
+
+
+@with_sampling_fields(_optional)
+class SamplingFields(RequestFields, strict=True):
+    """Fields with the lead's default if absent or null.
+
+    Declared here are those that requests write differently from the parameters; all others are generated from
+    the parameters.
+    """
+
+    unused: ClassVar = SAMPLING
+
+    seed: int | None = None
+    dry_sequence_breakers: Annotated[list[str], AtMost(_MAX_BREAKERS)] | None = None
+    samplers: str | Annotated[list[str], AtMost(_MAX_SAMPLERS)] | None = None
+    logit_bias: (
+        Annotated[dict[str, LogitBias], AtMost(_MAX_BIASES)]
+        | Annotated[list[Annotated[list[int | str | LogitBias], AtMost(2)]], AtMost(_MAX_BIASES)]
+        | None
+    ) = None
+    grammar: str | None = None
+
+    def sampling(self) -> dict[str, Any]:
+        """The sampling fields present in the request, by name, with their original values."""
+        return {name: value for name in asked_for() if (value := getattr(self, name)) is not None}

@@ -1,0 +1,119 @@
+"""The tokens of the model's own answers, for the prompts of later turns.
+
+A client sends an answer back as a message, and the chat template writes it again: with other white space,
+other JSON, or in other tokens than the model chose. A cache could then not be reused beyond that point.
+Therefore the tokens of answers are stored, and a later prompt uses them where the template writes text with
+the same meaning.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from lead.chat_format.answer_memory import Digests, Turn, WrittenAnswer
+from lead.chat_format.control_texts import RenderedPrompt
+from lead.chat_format.deltas import AssistantMessage
+from lead.chat_format.output_format import ParserConfig
+from lead.chat_format.parser import OutputParser
+from lead.chat_format.request_parts import ChatMessage, FunctionCallParam, TemplateInput, ToolCallParam
+
+_MAX_PARTS = 2
+_CALL_ID = "call00001"
+"""Mistral's templates require nine letters and digits."""
+
+Range = tuple[int, int]
+"""From a position of a prompt up to another one."""
+MeansSame = Callable[[Sequence[Range]], bool]
+"""Whether these parts of a prompt, together, mean the same as the answer of the turn before."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnMarks:
+    """ends: the texts of tokens that end an answer. calls: the texts with which calls begin."""
+
+    ends: Sequence[str]
+    calls: Sequence[str] = ()
+
+
+def answers_in(
+    prompt: RenderedPrompt, last: Turn | None, marks: TurnMarks, means_same: MeansSame
+) -> tuple[tuple[WrittenAnswer, ...], int]:
+    """The answers in a prompt, and how many of them are taken from the previous turn's prompt."""
+    if last is None:
+        return (), 0
+    digests = Digests(prompt.text)
+    known = tuple(itertools.takewhile(lambda each: digests.of(each.end) == each.digest, last.answers))
+    if len(known) < len(last.answers) or digests.of(last.n_characters) != last.digest:
+        return known, len(known)
+    start = last.n_characters
+    for parts in _answers_from(start, prompt, marks):
+        if means_same(parts):
+            end = parts[-1][1]
+            return (*known, WrittenAnswer(start, end, digests.of(end), last.tokens)), len(known)
+    return known, len(known)
+
+
+def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Iterator[list[Range]]:
+    """What may be the answer from `start` on, in its parts: up to an end, or further if another part follows.
+
+    A part of its own are calls, where the template does not write them beside content.
+    """
+    text, parts = prompt.text, list[Range]()
+    before = max((text.rfind(each, 0, start) for each in marks.ends), default=-1)
+    begins = text[before:start] if before >= 0 else ""
+    for _ in range(_MAX_PARTS):
+        end, mark = min(
+            ((at, each) for each in marks.ends if (at := prompt.find(each, start)) >= 0), default=(start, "")
+        )
+        if end == start:
+            return
+        parts.append((start, end))
+        yield parts
+        start = end + len(begins if begins and text.startswith(begins, end) else mark)
+        if not text[start:].lstrip().startswith(tuple(marks.calls)):
+            return
+
+
+class Meaning(NamedTuple):
+    """An answer reduced to what matters for comparison. calls: names and arguments."""
+
+    content: str
+    reasoning: str
+    calls: Sequence[tuple[str, str]]
+
+
+def meaning(config: ParserConfig, text: str) -> Meaning:
+    """Parse a whole answer into content, reasoning and calls."""
+    parser = OutputParser(config)
+    message = AssistantMessage.of([*parser.push(text), *parser.finish()])
+    calls = [(call.name, _canonical(call.arguments)) for call in message.calls]
+    return Meaning(message.content.strip(), message.reasoning.strip(), calls)
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def next_turns(conversation: TemplateInput, *, reasons: bool) -> Iterator[list[ChatMessage]]:
+    """Yield the messages with a sample answer and a next message: of the user, or the result of a call.
+
+    Rendered, they show how a chat template writes earlier messages in later turns. `reasons`: the model
+    reasons; as not every client sends reasoning back, there is a variant without it.
+    """
+    messages = list(conversation.messages[:-1] if conversation.continues else conversation.messages)
+    answer = ChatMessage(role="assistant", content="@", reasoning_content="@" if reasons else None)
+    next_message = ChatMessage(role="user", content="@")
+    yield [*messages, answer, next_message]
+    if conversation.tools:
+        name = conversation.tools[0]["function"]["name"]
+        call = ToolCallParam(id=_CALL_ID, function=FunctionCallParam(name=name))
+        answer = answer.model_copy(update={"content": "", "tool_calls": [call]})
+        next_message = ChatMessage(role="tool", content="@", tool_call_id=_CALL_ID)
+        yield [*messages, answer, next_message]
+    if reasons:
+        yield [*messages, answer.model_copy(update={"reasoning_content": None}), next_message]

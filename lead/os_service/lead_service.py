@@ -1,0 +1,54 @@
+"""`lead service`: installs a lead with the given options to run at every start of the machine."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pydantic import Field
+from pydantic_settings import CliToggleFlag
+
+from lead.settings.lead_settings import LeadSettings
+from shared.os_service.service_program import ServiceOptions, serve_as
+from shared.os_service.systemd_unit import ServiceFacts
+
+_END_SECONDS = 45.0
+"""After the drain; the lead itself ends at most 30 s later."""
+_MAX_FILES = 16_384
+"""As many as the lead uses: an idle connection is closed for a new one beyond that (`shared.descriptors`)."""
+
+
+class LeadServiceSettings(LeadSettings):
+    """Run the lead as a service: now, after failures and after the machine has started.
+
+        lead service install --model 70B.gguf --host 0.0.0.0 --keys-file keys
+        sudo /opt/llama-duo/bin/lead service install --system --model /srv/70B.gguf
+        lead service status
+        lead service remove
+
+    All options of `lead` apply, and so do its variables and --config: they are written to a file that only
+    its owner can read. `install` again replaces them all.
+    """
+
+    program = "lead service"
+    headings: ClassVar = {"action": "service", **LeadSettings.headings}
+
+    service: ServiceOptions = ServiceOptions()
+    socket: CliToggleFlag[bool] = Field(
+        False,
+        description="let systemd open --host and --port, which stay open while the lead is replaced: who "
+        "connects meanwhile waits",
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Install, remove or show the service. Exits with status 1 and a message on failure."""
+    settings = LeadServiceSettings.from_command_line(arguments)
+    given = LeadServiceSettings.sources(arguments).read()
+    given.pop("socket", None)
+    facts = ServiceFacts(
+        "lead",
+        settings.drain_notice_seconds + settings.drain_seconds + _END_SECONDS,
+        _MAX_FILES,
+        has_engine=True,
+        listen=(settings.host, settings.port) if settings.socket else None,
+    )
+    serve_as(settings.service, LeadServiceSettings, given, facts)

