@@ -64,7 +64,6 @@ def test_a_byte_that_no_token_has_is_read_as_a_stand_in():
         (longest_first([b"a", b"?"]), b"ba", None),
         (ByteVocabulary(LOWER, lowercase), b"Bad", None),
     ],
-    ids=str,
 )
 def test_the_first_token_of_what_can_be_begun(vocabulary, data, token):
     assert vocabulary.first(data) == token
