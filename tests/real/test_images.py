@@ -3,7 +3,6 @@
 import base64
 import os
 import signal
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -13,7 +12,7 @@ from lab.parts.processes import Program, start_lead
 from shared.llama.native import FOLDER
 from tests.image_files import hostile, png
 from tests.real.client import CHAT, PROMPT, TIMEOUT_S, ask, chat, stream
-from tests.real.processes import LEAD, back_of, encoder_of, engine_of, kill
+from tests.real.processes import LEAD, back_of, encoder_of, engine_of
 from tests.tiny_projectors import write_tiny_projector
 
 pytestmark = [
@@ -59,13 +58,6 @@ def act(url, action):
     assert done.status_code == 200, done.text
 
 
-def wait_for_texts(folder):
-    until = time.monotonic() + TIMEOUT_S
-    while not list(folder.rglob("*.text")):
-        assert time.monotonic() < until, "no text on disk"
-        time.sleep(0.01)
-
-
 @pytest.fixture(scope="module", params=["gemma3", "qwen2vl"])
 def options(request, tiny_sight):
     """Those of a lead of each kind."""
@@ -109,17 +101,14 @@ def test_an_answer_about_pictures_goes_on_with_the_same_text_when_its_engine_is_
     assert text_of(post(url, question)) == whole
 
 
-def test_a_conversation_about_pictures_has_the_same_text_after_a_crash(options, tmp_path):
+def test_a_conversation_about_pictures_goes_on_from_disk(options, tmp_path):
     question, folder = asked(*PICTURES, text=LONG), ("--cache-disk", str(tmp_path))
     first, url = start_lead(*options, *folder)
     with first:
         whole = text_of(post(url, question))
-        wait_for_texts(tmp_path)
-        kill(first)
     second, url = start_lead(*options, *folder)
     with second:
-        again = post(url, question)
-    assert text_of(again) == whole
+        assert reused(post(url, question)) == (whole, True)
     assert not any(PICTURES[0] in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
