@@ -210,10 +210,9 @@ def test_the_page_chooses_a_model(folder, browser):
     with router(folder) as (_, url), browser.new_page() as page:
         page.set_default_timeout(1000 * ENOUGH)
         page.goto(url)
-        page.get_by_text("3 models").wait_for()
-        page.get_by_role("button", name="Settings").click()
         page.get_by_label("Model", exact=True).select_option("green")
-        page.get_by_label("Most tokens").fill("4")
+        page.get_by_role("button", name="Settings").click()
+        page.get_by_label("Maximum tokens").fill("4")
         page.get_by_role("button", name="Use these").click()
         page.get_by_label("Your question").fill("Hi")
         page.keyboard.press("Enter")

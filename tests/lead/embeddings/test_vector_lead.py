@@ -93,6 +93,6 @@ async def test_it_ends_with_a_sentence_if_its_file_cannot_be_loaded(bert, tmp_pa
 
 
 def test_a_model_of_the_hub_is_looked_at_before_it_is_served(bert, monkeypatch):
-    monkeypatch.setattr(Hub, "fetch", lambda _hub, _model: bert)
+    monkeypatch.setattr(Hub, "fetch", lambda _hub, _model, **_options: bert)
     program = cli.serving(LeadSettings.from_options(hf_repo="user/repo", port=0, log_level="error"))
     assert isinstance(program, VectorLead)
