@@ -101,7 +101,7 @@ def _served(
         if not isinstance(value, bool):
             raise ConfigError(f"{where} {_dashed(key)}: true or false, not {value!r}")
     options |= of_lead
-    for key in _NAMES_A_MODEL:
+    for key in _NAMES_A_MODEL:  # another model is named as clients name it
         if isinstance(value := options.get(key), str) and value in known:
             options[key] = str(known[value].path)
     listed = None if options.keys() & {"model", "hf_repo"} else known[name].path
