@@ -66,9 +66,10 @@ class Serving(Protocol):
 
 
 def serving(settings: LeadSettings, routed: object = None) -> Serving:
-    """A lead with one model, or what a ring makes of these settings; raises ConfigError.
+    """Make the program to run: a router or a lead for embeddings if the settings ask for one, else a lead.
 
-    routed: as for `lead.server.server.Lead`.
+    Downloads or converts the model if necessary. routed: what the router gives a lead that serves one of its
+    models. Raises ConfigError.
     """
     if settings.source.hf_repo:  # what serves it depends on its file
         settings = settings.model_copy(update={"source": settings.source.located()})

@@ -131,9 +131,9 @@ class SlotCache:
 
     `keep` removes more than requested if the model's memory cannot be cut back so precisely. `saved` and
     `checkpoints`: earlier states of the slot, on the device and in host memory, by their number of tokens.
-    n_prefill: the number of first tokens that were decoded as a prompt. cuts: lengths up to which later
-    prompts may be equal. loading: the slot is getting its first `n_loading` tokens, over several steps if
-    they are many.
+    n_prefill: the number of first tokens that were decoded as a prompt. cuts: lengths at which prompts of
+    later turns may depart from this text. loading: the slot is getting its first `n_loading` tokens, over
+    several steps if they are many.
     """
 
     index: int

@@ -360,7 +360,7 @@ class FakeTarget(Target):
         n_skipped = image.start - self._positions.position_of(span.slot, image.start)
         if first == 0:
             self.n_images += 1
-            self._positions.read(span.slot, image)
+            self._positions.add_image(span.slot, image)
         return n_skipped
 
     def _row(self, text_hash):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from lead.chat_format.markers import MARKER, shared_beginning, whole
+from lead.chat_format.markers import MARKER, common_prefix, whole
 from lead.chat_format.output_format import AnswerFormat, ReasoningMarkers, with_thinking
 from lead.chat_format.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
 
@@ -70,7 +70,7 @@ class _AnswerProbes:
         self._prompts = self._rendered(opened=True)
         self._answers = self._rendered(ANSWERED)
         past = self._rendered(ANSWERED, ASKED, ANSWERED)
-        header = whole(shared_beginning(*self._prompts, *self._answers, *self._shown, *past))
+        header = whole(common_prefix(*self._prompts, *self._answers, *self._shown, *past))
         self._unfinished = found[0] if (found := _UNFINISHED.search(header)) else ""
         self._header = header.removesuffix(self._unfinished)
 

@@ -79,7 +79,11 @@ class CallSupport(Protocol):
     def derive(
         self, render: Render, unfinished: str, source: str, *, lists_tools: bool
     ) -> tuple[AnyCallFormat, bool]:
-        """The format of calls, and whether the template takes the arguments of calls as objects."""
+        """The format of calls, and whether the template takes their arguments as objects (else as JSON text).
+
+        unfinished: text at the end of prompts that is part of the answer. source: the template's.
+        lists_tools: the template lists the tools.
+        """
 
     def instructions(self, calls: AnyCallFormat, tools: Tools, *, must_call: bool) -> str:
         """A description of the tools for templates that do not list them; else empty."""
@@ -110,11 +114,11 @@ class CallSupport(Protocol):
         special_tokens: Mapping[str, int],
         check_grammar: Callable[[str], None],
     ) -> tuple[CallGrammars | None, list[str]]:
-        """The grammars that apply once an optional call has begun (None: calls are not constrained), and
-        warnings.
+        """The grammars of calls that the model may make or leave out, and warnings.
 
-        A warning says why a tool has no grammar of its arguments; for a `strict` tool the error of
-        `check_grammar` is raised instead. `said`: the beginning of the answer that is part of the prompt.
+        A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool
+        has no grammar of its arguments; for a `strict` tool that raises RequestError, or what `check_grammar`
+        raises. `said`: the beginning of the answer that is part of the prompt.
         """
 
 

@@ -42,8 +42,10 @@ def grammar_for(
 
 
 class GrammarWriter:
-    """Collects grammar rules. A marker may be written as the special token of that text, or letter
-    by letter.
+    """Collects the rules of a Lark grammar; the methods return expressions that refer to them.
+
+    Where a marker is the text of a special token, the answer may have that token, or the marker in other
+    tokens.
     """
 
     def __init__(self, check: CheckSchema, special_tokens: Mapping[str, int]) -> None:

@@ -13,7 +13,7 @@ BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 """The beginning of one at the end of a text."""
 
 
-def shared_beginning(*texts: str) -> str:
+def common_prefix(*texts: str) -> str:
     """The longest common prefix of the texts."""
     shortest = min(texts, key=len, default="")
     characters = enumerate(zip(*texts, strict=False))

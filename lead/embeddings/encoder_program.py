@@ -31,7 +31,10 @@ class _FrontPipe:
 
 
 def main() -> None:
-    """Run until the front closes its end, or the model cannot be loaded."""
+    """Load the model that the front names first, then answer each batch, until the front closes the pipe.
+
+    If the model cannot be loaded, sends `LoadFailed` and ends.
+    """
     configure_logging(cast(LogLevel, sys.argv[2]), as_json=sys.argv[3:] == ["json"])
     pipe = _FrontPipe(Connection(int(sys.argv[1])))
     try:

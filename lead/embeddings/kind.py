@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 def kind(settings: LeadSettings, routed: "RoutedVectors | None") -> "VectorLead | None":
-    """Make such a lead if the settings ask for one, else None. Raises ConfigError."""
+    """The lead for a --model that computes embeddings or ranks texts; None for other models.
+
+    routed: if a router serves it. Raises ConfigError.
+    """
     path = settings.source.model
     if path is None or not path.is_file() or pooling_of(path) is None:
         return None

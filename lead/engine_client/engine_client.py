@@ -45,7 +45,10 @@ _N_SPARE = 8
 
 
 class DraftReports(Protocol):
-    """Receives the fate of backs' drafts (`lead.backs.registry.Backs`)."""
+    """Receives what the engine says about backs' drafts: how long they should be, and which came too late.
+
+    See `lead.backs.registry.Backs`.
+    """
 
     def tune(self, tune: Tune) -> None: ...
 

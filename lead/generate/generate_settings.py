@@ -25,8 +25,8 @@ class GenerateSettings(LeadSettings):
         lead generate --model 8B.gguf --back 1B.gguf --compare --temp 0 --file prompt.txt
         git diff | lead generate --model gpt2/ --prompt -
 
-    The text goes to standard output, all else to standard error. On a terminal, tokens that the draft model
-    predicted are in color. All options of `lead` apply, except for those of its network; each can also be set
+    The text goes to standard output, all else to standard error. On a terminal, draft tokens that were
+    accepted are in color. All options of `lead` apply, except for those of its network; each can also be set
     by the lead's environment variables.
     """
 

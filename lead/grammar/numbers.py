@@ -20,9 +20,10 @@ def decimal_of(value: object) -> Decimal | None:
 
 
 def number_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """A Lark expression for the numbers from `lower` to `upper` (None: no bound), without exponents.
+    """A Lark expression for the numbers from `lower` to `upper` (None: no bound); empty if there are none.
 
-    over: they are more than `lower`. under: they are less than `upper`. Empty if there are no such numbers.
+    over, under: `lower` and `upper` themselves are excluded, as by JSON Schema's exclusiveMinimum and
+    exclusiveMaximum. Numbers may have an exponent only if there is no bound at all.
     """
     if lower is None and upper is None:
         return f"/{ANY_NUMBER}/"

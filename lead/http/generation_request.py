@@ -50,10 +50,11 @@ T = TypeVar("T", bound=BaseModel)
 class GenerationRequest:
     """Submissions for each of the `n` answers to each prompt, and options for presenting the answers.
 
-    The answers to a prompt differ only in their seeds: seed, seed + 1, … `gbnf` and `n_keep` are as the
-    client sent them. private: not sent to backs. `parser` is None if all text is content. `prompt_texts`: the
-    texts to show, one for each prompt, if requested. remember: a function to call with the tokens of each
-    answer. images: those of the prompt, kept until generation ends.
+    The answers to a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client sent
+    it. n_keep: the client's, else that of --keep; -1: the whole prompt. private: not sent to backs. `parser`
+    is None if all text is content. `prompt_texts`: the texts to show, one for each prompt, if requested.
+    remember: a function to call with the tokens of each answer. images: those of the prompt, kept until
+    generation ends.
     """
 
     submissions: list[Submit]

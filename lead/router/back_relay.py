@@ -55,8 +55,10 @@ class BackRelay:
         self._moving: set[asyncio.Future[None]] = set()
 
     def model_for(self, connection: HTTPConnection) -> str | None:
-        """The model for a back that uses plain HTTP and sends no vocabulary: the peer's last one, or the
-        best. None: there is none.
+        """The name of the model for a back that uses plain HTTP, and so says no vocabulary.
+
+        It is the one that a back with the same key and address was last connected with, if that is still
+        loaded, else the loaded one with the fewest backs. None: none that backs can draft for is loaded.
         """
         name = self._of_peers.get(_peer(connection), "")
         if name in self._host.models and self._host.process(name):

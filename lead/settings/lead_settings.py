@@ -426,8 +426,9 @@ class LeadSettings(FileSettings):
         )
 
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
-        """The draft model in the engine, with at most `cache_ram` MiB of earlier texts; the settings must be
-        `located`.
+        """The engine's command to load a draft model; None if none is set.
+
+        The settings must be `located`. cache_ram: maximal MiB of earlier texts that it keeps.
         """
         drafting = self.drafting
         if drafting.draft_model is None:

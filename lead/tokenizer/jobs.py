@@ -74,8 +74,9 @@ class PreparedRequest:
 
     prompts, prediction: token ids. unconstrained: warnings about tools whose calls have no grammar. biased:
     the tokens of each text. reads_control_texts: texts of the client may have been read as control tokens.
-    prompt_texts: if requested. cuts: lengths of a chat's prompt up to which later prompts may be equal. turn:
-    of the chat, without the first `n_known` answers in its prompt, which are those of the previous turn.
+    prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later turns may depart
+    from it. turn: of the chat, without the first `n_known` answers in its prompt, which are those of the
+    previous turn.
     images: (position of the first row, index of the image) for each image in a chat's prompt.
     """
 
@@ -153,7 +154,11 @@ class TokenizerJobs(Protocol):
         known: KnownTurn = NOTHING_KNOWN,
         images: Sequence[ImageRows] = (),
     ) -> PreparedRequest:
-        """Prepare a request of a chat API. images: all that have markers in it."""
+        """Make the prompt of a conversation, and the parser and grammar of its answer.
+
+        known: the model's own tokens of earlier answers, which the prompt repeats. images: those whose
+        markers are in the conversation.
+        """
 
     def count_prompt(self, conversation: bytes, images: Sequence[ImageRows] = ()) -> int:
         """The number of tokens in a conversation's prompt."""

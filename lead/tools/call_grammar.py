@@ -46,11 +46,10 @@ def call_grammars(
     special_tokens: Mapping[str, int],
     check_grammar: Callable[[str], None],
 ) -> tuple[CallGrammars | None, list[str]]:
-    """The grammars that apply once an optional call has begun (None: calls are not constrained), and
-    warnings.
+    """The grammars of calls that the model may make or leave out, and warnings.
 
-    A warning says why a tool has no grammar of its arguments; for a `strict` tool the error of
-    `check_grammar` is raised instead.
+    A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool has
+    no grammar of its arguments; for a `strict` tool that raises RequestError, or what `check_grammar` raises.
     """
     grammars: dict[str, str] = {}
     problems = []

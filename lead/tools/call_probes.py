@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lead.chat_format.markers import BEGUN, MARKER, shared_beginning, whole
+from lead.chat_format.markers import BEGUN, MARKER, common_prefix, whole
 from lead.chat_format.probes import ANSWERED, ASKED, CONTENT, QUESTION, Render
 from lead.tools.call_format import ID, NAME, NUMBER, CallFormat, TaggedArguments
 from lead.tools.notation import spellings
@@ -123,7 +123,7 @@ class _Probes:
 
     def _n_shared(self, text: str) -> int:
         """How much is the same for a message with content, within what the template writes of any answer."""
-        n = len(whole(shared_beginning(text, self._plain)))
+        n = len(whole(common_prefix(text, self._plain)))
         has_header = not self._plain[n:].lstrip().startswith(CONTENT)
         begins = text.startswith(self._begin) and self._plain.startswith(self._begin)
         return min(n, len(self._begin)) if has_header and begins else n
@@ -234,12 +234,12 @@ def _numbered(text: str, n: int) -> str:
 
 
 def _shared_begin(text: str, other: str) -> str:
-    n = len(shared_beginning(text, other))
+    n = len(common_prefix(text, other))
     return text if n == len(text) else whole(text[:n])
 
 
 def _shared_end(text: str, other: str) -> str:
-    n = len(shared_beginning(text[::-1], other[::-1]))
+    n = len(common_prefix(text[::-1], other[::-1]))
     shared = text[len(text) - n :]
     cut = _REST.match(shared) if BEGUN.search(text[: len(text) - n]) else None
     return shared[cut.end() :] if cut else shared

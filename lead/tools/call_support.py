@@ -54,7 +54,11 @@ reader = CallReader
 
 
 def derive(render: Render, unfinished: str, source: str, *, lists_tools: bool) -> tuple[CallFormat, bool]:
-    """The format, and whether the template takes the arguments of calls as objects."""
+    """The format of calls, and whether the template takes their arguments as objects (else as JSON text).
+
+    It is found by rendering conversations with calls. unfinished: text at the end of prompts that is part of
+    the answer. source: the template's. lists_tools: the template lists the tools.
+    """
     found = derive_call_format(render, unfinished)
     if found is None:
         return format_without_calls(source) if lists_tools else GENERIC, True

@@ -201,8 +201,10 @@ def _host_places(placement: Placement) -> list[str]:
 
 
 def check_cores(report: PreflightReport, chosen: str | None, count_threads: Callable[[], int]) -> None:
-    """Pin this process as the program would, because the number of threads depends on it, and report cores
-    and threads.
+    """Report threads, cores and llama.cpp's CPU kernel; more threads than cores are a problem.
+
+    chosen: the option --cpus, such as 0-3. This process is pinned to these cores as the program would be,
+    because the result of `count_threads` depends on it.
     """
     try:
         if chosen:

@@ -326,8 +326,8 @@ class SequenceState:
     def draft(self) -> Draft | None:
         """The whole draft, main path first; None without tokens.
 
-        Branches of a single token are left out, as they tell the lead nothing more than its own token at that
-        position.
+        Branches of a single token are left out: they would only be used where the target has just chosen that
+        token itself.
         """
         drafted = self.main.drafted
         if not drafted:

@@ -269,7 +269,7 @@ class Model:
         if code := self._images.decode(span, position):
             raise _decode_error(code, len(span.tokens))
         if span.start == image.start:
-            self._positions.read(span.slot, image)
+            self._positions.add_image(span.slot, image)
 
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
         """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""

@@ -59,7 +59,10 @@ class Placement:
     problem: str = ""
 
     def used(self, place: str) -> int:
-        """Bytes on a device, or on the CPU excluding what shared devices take from it."""
+        """Bytes on the device of this name, or on the CPU.
+
+        What devices that share the host's memory take of it is not on the CPU: see `host_bytes`.
+        """
         return sum(n_bytes for (_, where), n_bytes in self.parts.items() if where == place)
 
     @property

@@ -49,8 +49,8 @@ class Positions(SlotPart):
         """Whether rows and positions of `slot` differ."""
         return bool(self._jumps[slot])
 
-    def read(self, slot: int, image: ImageSpan) -> None:
-        """Record that rows of `image`, the first among them, were added to `slot`."""
+    def add_image(self, slot: int, image: ImageSpan) -> None:
+        """Record an image whose first rows were added to `slot`; its other rows follow."""
         if image.n_positions < image.n_rows:
             self._jumps[slot].append(_Jump(image.start, image.end, image.n_positions))
 

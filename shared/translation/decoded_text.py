@@ -38,7 +38,7 @@ class DecodedText:
         return self._ends[n_tokens - 1] if n_tokens else self.base
 
     def n_until(self, offset: int) -> int:
-        """The number of draft tokens that end at `offset` or before."""
+        """The number of draft tokens whose bytes end at `offset` or before."""
         return bisect_right(self._ends, offset)
 
     def following(self, n_tokens: int) -> NextTokens | None:

@@ -73,6 +73,8 @@ class InlineDrafter(Protocol[D]):
         """
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        """Called when a decode of `n_tokens` took `seconds`; returns whether the next ones will
-        take as long.
+        """Called after a round: a decode of `n_tokens` that took `seconds`.
+
+        Returns whether rounds of as many tokens usually take as long; False if this one may also have moved
+        texts, or tried another number of threads.
         """

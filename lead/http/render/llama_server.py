@@ -32,7 +32,11 @@ class _Streamed:
 
 
 class LlamaServerRenderer(Renderer):
-    """Streams have one object per text update and a final one; other answers are only the final object."""
+    """Streams have objects with new text and a final one for each answer; without a stream there are only
+    the final ones.
+
+    With probabilities each token has an object of its own. The progress of a prompt has objects without text.
+    """
 
     def __init__(
         self,

@@ -89,7 +89,7 @@ class NativeFields(GenerationFields):
 class NativeRequest(NativeFields):
     """The body of a request in llama-server's format.
 
-    A prompt is text, token ids, or both in turn; a list of prompts asks for one answer each.
+    A prompt is text, token ids, or both in turn; each prompt of a list has its own `n` answers.
     """
 
     prompt: (

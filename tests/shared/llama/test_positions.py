@@ -12,8 +12,8 @@ ALL = [0, 1, 2, 3, *[3] * 7, 5, 6, *[6] * 5, 9, 10]
 def positions():
     """Of three slots, the first of which has two images."""
     found = Positions(3)
-    found.read(0, IMAGE)
-    found.read(0, LATER)
+    found.add_image(0, IMAGE)
+    found.add_image(0, LATER)
     return found
 
 
@@ -30,7 +30,7 @@ def test_what_follows_an_image_is_at_the_position_after_it(positions):
 
 
 def test_an_image_with_a_position_for_each_row_changes_nothing(positions):
-    positions.read(1, IMAGE.model_copy(update={"n_positions": 8}))
+    positions.add_image(1, IMAGE.model_copy(update={"n_positions": 8}))
     assert not positions.has_jumps(1)
 
 
