@@ -104,8 +104,8 @@ def test_a_stream_arrives_whole_with_our_own_fields(shared, way):
     direct = ask(shared.urls[0], max_tokens=40)
     with stream(shared.through(way), key=ALICE, model="fleet", max_tokens=40, prediction=None) as answer:
         pieces = []
-        reply = answer.until(lambda reply: pieces.append(reply.text) or reply.done)
-    reply = reply.rest()
+        answer.until(lambda reply: pieces.append(reply.text) or reply.done)
+        reply = answer.rest()
     assert (reply.text, reply.done, reply.n_generated) == (text_of(direct), True, 40)
     assert len(set(pieces)) > 2
 
