@@ -50,6 +50,13 @@ def test_each_model_is_shown_with_its_state(page, lead):
     expect(page.locator("#state")).to_have_text("ready")
 
 
+def test_the_only_model_of_a_router_is_looked_at_again_too(context, lead):
+    lead.models = [record("small")]
+    page = visit(context, state="loaded with your question")
+    lead.models[0]["status"]["value"] = "loaded"
+    expect(page.locator("#state")).to_have_text("ready")
+
+
 def test_one_that_failed_says_why(page, lead):
     lead.models[1]["status"] |= {"failed": True, "message": "the file is cut off"}
     expect(page.locator("#state")).to_have_text("small: the file is cut off")
