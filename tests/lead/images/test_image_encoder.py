@@ -155,6 +155,15 @@ async def test_who_leaves_does_not_stop_the_image_of_others(see, sight):
     assert len((await staying).spans) == 1
 
 
+async def test_processes_that_die_before_one_is_ready_are_given_up(see, tmp_path, monkeypatch):
+    monkeypatch.setattr("shared.supervisor._FIRST_DELAY", 0.001)
+    monkeypatch.setattr("lead.images.image_encoder.child_command", lambda *_: ["false"])
+    sees = await see(EncoderOptions(model=tmp_path / "a.gguf", projector=tmp_path / "mmproj.gguf"))
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(ModelLoadError, match="before it was ready"):
+            await sees.encoder.memory()
+
+
 @pytest.mark.parametrize("name", ["no/file.gguf", "target"])
 async def test_a_file_that_is_no_projector_is_refused_at_the_start(see, sight, name, target):
     options = sight("gemma3")
