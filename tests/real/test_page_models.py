@@ -36,6 +36,14 @@ def test_the_first_question_goes_to_a_model_that_fits(page, lead):
     assert lead.asked[0]["model"] == "small"
 
 
+def test_a_router_is_told_which_model_even_if_the_others_make_vectors(page, lead):
+    del lead.models[0]
+    page.reload()
+    expect(options(page)).to_have_count(1)
+    ask(page)
+    assert lead.asked[0]["model"] == "small"
+
+
 def test_axe_finds_nothing_while_no_model_is_loaded(page):
     assert violations(page) == []
 
