@@ -338,7 +338,8 @@ def _state_of(options: EncoderOptions) -> str:
         file = options.projector.stat()
     except OSError:
         return ""  # the process says what is wrong with it
-    return f"{file.st_size} {file.st_mtime_ns} {options.max_tokens} {options.flash_attn}"
+    how = f"{options.max_tokens} {options.flash_attn} {options.offload}"
+    return f"{file.st_size} {file.st_mtime_ns} {how}"
 
 
 def _first_line(error: Exception) -> str:
