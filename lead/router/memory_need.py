@@ -79,7 +79,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     placement = plan.placement
     texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
     host = placement.host_bytes if placement else size_of(load.model) + plan.size.total
-    others = settings.images.n_bytes + min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES
+    others = min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES
     sizes = {CPU: host + load.taken.get(CPU, 0) + others}
     free = {}
     for device in placement.devices if placement else ():
