@@ -68,6 +68,8 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
     from shared.llama.placement import CPU  # noqa: PLC0415
 
+    if settings.source.hf_repo:  # what it is depends on its file
+        settings = settings.with_model()
     if (path := settings.source.model) and pooling_of(path) is not None:
         return MemoryNeed(sizes={CPU: size_of(path) + COMPUTING_BYTES + PROCESS_BYTES})
     settings = settings.with_model()
