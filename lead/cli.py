@@ -72,7 +72,7 @@ def serving(settings: LeadSettings, routed: object = None) -> Serving:
     models. Raises ConfigError.
     """
     if settings.source.hf_repo:  # what serves it depends on its file
-        settings = settings.model_copy(update={"source": settings.source.located()})
+        settings = settings.with_model()
     for module in plugged(RINGS, "kind"):
         if program := module.kind(settings, routed):
             return cast(Serving, program)

@@ -139,6 +139,7 @@ class EncoderClient:
                 raise ModelLoadError(message.reason)
             case LoadFailed():
                 log.error("%s", message.reason)
+                self._fail_all(UnavailableError(message.reason))
             case list():
                 self._keeper.worked()
                 self._answer(message)

@@ -14,7 +14,7 @@ from array import array
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import NoReturn, Self
 
 from pydantic import ValidationError
 
@@ -40,7 +40,7 @@ from shared.image_span import ImageMemory, ImageSpan, row_identities
 from shared.keeper import ConnectedChild, Keeper
 from shared.python_child import child_command, child_environment
 from shared.sandbox import NO_GPU, without_secrets
-from shared.supervisor import ChildState, Supervisor
+from shared.supervisor import MAX_DEATHS_AT_START, ChildState, Supervisor
 
 log = logging.getLogger("lead")
 
@@ -121,7 +121,9 @@ class ImageEncoder:
         self.max_images = max_images
         self._options, self._max_whole, self._log_options = options, max_whole, log_options
         self._keeper: Keeper[ImageEncoderProcess] = Keeper(
-            "the process that reads images", Supervisor(), level=logging.WARNING
+            "the process that reads images",
+            Supervisor(max_deaths_at_start=MAX_DEATHS_AT_START),
+            level=logging.WARNING,
         )
         self._memory = SharedMemory(cache_bytes)  # of embeddings
         self._secret = secrets.token_bytes(16)  # makes markers unguessable
@@ -138,9 +140,7 @@ class ImageEncoder:
     async def run(self) -> None:
         """Keep a process running, until cancelled. Raises ModelLoadError if no process can become ready."""
         try:
-            await self._keeper.run(
-                lambda: ImageEncoderProcess.start(self._options, self._log_options), self._live
-            )
+            await self._keep_one()
         except BaseException as error:
             if not self._ready.done():
                 self._ready.set_exception(error if isinstance(error, Exception) else ModelLoadError("ended"))
@@ -188,12 +188,23 @@ class ImageEncoder:
 
     # The process
 
+    async def _keep_one(self) -> NoReturn:
+        """Keep a process running. Raises ModelLoadError."""
+        await self._keeper.run(
+            lambda: ImageEncoderProcess.start(self._options, self._log_options), self._live
+        )
+        raise ModelLoadError(
+            f"--mmproj: what reads images has died {MAX_DEATHS_AT_START} times before it was ready; the log "
+            "says how"
+        )
+
     async def _live(self, process: ImageEncoderProcess) -> None:
         try:
             if await self._begin(process):
                 await asyncio.shield(process.ended)
         finally:
-            self._keeper.drop(process)
+            process.kill()
+            self._keeper.lost(self._ready.done)
 
     async def _begin(self, process: ImageEncoderProcess) -> bool:
         """Wait until the process has loaded the projector; returns whether it has. Raises ModelLoadError."""
@@ -327,7 +338,8 @@ def _state_of(options: EncoderOptions) -> str:
         file = options.projector.stat()
     except OSError:
         return ""  # the process says what is wrong with it
-    return f"{file.st_size} {file.st_mtime_ns} {options.max_tokens} {options.flash_attn}"
+    how = f"{options.max_tokens} {options.flash_attn} {options.offload}"
+    return f"{file.st_size} {file.st_mtime_ns} {how}"
 
 
 def _first_line(error: Exception) -> str:

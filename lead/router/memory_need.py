@@ -68,6 +68,8 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
     from shared.llama.placement import CPU  # noqa: PLC0415
 
+    if settings.source.hf_repo:  # what it is depends on its file
+        settings = settings.with_model()
     if (path := settings.source.model) and pooling_of(path) is not None:
         return MemoryNeed(sizes={CPU: size_of(path) + COMPUTING_BYTES + PROCESS_BYTES})
     settings = settings.with_model()
@@ -79,7 +81,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     placement = plan.placement
     texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
     host = placement.host_bytes if placement else size_of(load.model) + plan.size.total
-    others = settings.images.n_bytes + min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES
+    others = min(texts, plan.prompt_cache.n_bytes) + PROCESS_BYTES
     sizes = {CPU: host + load.taken.get(CPU, 0) + others}
     free = {}
     for device in placement.devices if placement else ():

@@ -127,8 +127,8 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
         except ConfigError as error:
             raise UnavailableError(f"the models stay as they were: {error}") from error
     room = await asyncio.to_thread(services.host.room)
-    found = services.host.models.values()
-    files = await _files(found)
+    files = await _files(services.host.models.values())
+    found = [model for model in services.host.models.values() if model.name in files]  # it may have changed
     return {
         "object": "list",
         "data": [_record(model, services, files[model.name], room) for model in found],
@@ -162,7 +162,10 @@ async def show_model(name: str, services: Routing) -> Response:
         return _unknown(name, services)
     model = services.host.models[found]
     room = await asyncio.to_thread(services.host.room)
-    return JSONResponse(_record(model, services, (await _files([model]))[found], room))
+    files = await _files([model])
+    if found not in services.host.models:  # any more
+        return _unknown(name, services)
+    return JSONResponse(_record(model, services, files[found], room))
 
 
 @router.get("/api/version")

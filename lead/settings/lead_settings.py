@@ -443,8 +443,9 @@ class LeadSettings(FileSettings):
 
     @property
     def request_limits(self) -> RequestLimits:
-        """The limits, with room for images in a body unless its size was chosen."""
-        if self.images.mmproj is None or "max_body_bytes" in self.limits.model_fields_set:
+        """The limits, with room for images in a body, also of a router, unless its size was chosen."""
+        may_see = self.images.mmproj or self.served.models_dir
+        if not may_see or "max_body_bytes" in self.limits.model_fields_set:
             return self.limits
         return self.limits.model_copy(update={"max_body_bytes": _BODY_WITH_IMAGES})
 

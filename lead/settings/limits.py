@@ -14,8 +14,8 @@ class RequestLimits(OptionGroup):
         4 << 20,
         ge=1024,
         le=1 << 30,
-        description="maximum size of a request body; 413 for larger ones. With --mmproj "
-        "48 MiB, unless it is set",
+        description="maximum size of a request body; 413 for larger ones. Where models may see images (a "
+        "projector, --models-dir) 48 MiB, unless it is set",
     )
     header_seconds: float = Field(
         10.0,

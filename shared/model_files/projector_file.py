@@ -25,8 +25,8 @@ QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
 """The end of a file's name that says how most weights are stored."""
-_SNAPSHOTS = "snapshots"
-"""The folder of the hub's cache that has a folder for each revision of a repository."""
+_REVISION: Final = "models--*/snapshots/*"
+"""The folder of a revision of a repository in the hub's cache."""
 
 
 def kind_of(projector: Path) -> str:
@@ -76,8 +76,8 @@ def projector_beside(model: Path) -> Path | None:
     It is in the same repository of the hub's cache, or in the same folder. In one with several models it has
     the name of its model.
     """
-    is_cached = _SNAPSHOTS in model.parts
-    root = next(each for each in model.parents if not is_cached or each.parent.name == _SNAPSHOTS)
+    revision = next((each for each in model.parents if each.match(_REVISION)), None)
+    is_cached, root = revision is not None, revision or model.parent
     try:
         names = [path.relative_to(root).as_posix() for path in root.glob("**/*" if is_cached else "*")]
     except OSError:

@@ -9,6 +9,8 @@ from lead import cli
 from lead.__main__ import main
 from lead.settings.lead_settings import LeadSettings
 from shared.errors import ConfigError
+from shared.model_files.builtin import builtin_target
+from shared.model_files.hub import Hub
 
 
 def status_after(error, monkeypatch):
@@ -21,6 +23,15 @@ def status_after(error, monkeypatch):
     with pytest.raises(SystemExit) as end:
         cli.run(LeadSettings.from_options())
     return end.value.code
+
+
+def test_a_model_of_the_hub_is_served_with_its_projector(monkeypatch, tmp_path):
+    served = []
+    monkeypatch.setattr(Hub, "fetch", lambda _hub, _model, **_options: builtin_target())
+    monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda _model: tmp_path / "mmproj")
+    monkeypatch.setattr("lead.server.server.Lead", lambda settings, _routed: served.append(settings))
+    cli.serving(LeadSettings.from_options(hf_repo="user/repo"))
+    assert [each.images.mmproj for each in served] == [tmp_path / "mmproj"]
 
 
 def test_what_a_person_has_to_change_ends_it_with_1(monkeypatch):

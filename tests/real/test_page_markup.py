@@ -123,7 +123,14 @@ def test_formulas_become_mathml(page):
 
 
 @pytest.mark.parametrize(
-    "text", ["\\(\\frac{1}{\\)", "$$\\nosuch$$", "\\[\\def\\a{\\a\\a}\\a\\]", "\\(\\href{javascript:x}{y}\\)"]
+    "text",
+    [
+        "\\(\\frac{1}{\\)",
+        "$$\\nosuch$$",
+        "\\[\\def\\a{\\a\\a}\\a\\]",
+        "\\(\\href{javascript:x}{y}\\)",
+        "\\(\\underbrace_x\\)",  # at which Temml itself fails
+    ],
 )
 def test_a_formula_that_cannot_be_read_does_no_harm(page, lead, text):
     lead.answer = f"{text}\n\nThe end."

@@ -36,6 +36,14 @@ def test_the_first_question_goes_to_a_model_that_fits(page, lead):
     assert lead.asked[0]["model"] == "small"
 
 
+def test_a_router_is_told_which_model_even_if_the_others_make_vectors(page, lead):
+    del lead.models[0]
+    page.reload()
+    expect(options(page)).to_have_count(1)
+    ask(page)
+    assert lead.asked[0]["model"] == "small"
+
+
 def test_axe_finds_nothing_while_no_model_is_loaded(page):
     assert violations(page) == []
 
@@ -47,6 +55,13 @@ def test_each_model_is_shown_with_its_state(page, lead):
     expect(page.locator("#state")).to_contain_text("loading small: ")
     lead.models[1]["status"]["value"] = "loaded"
     expect(options(page)).to_have_text(["huge · 3.0 GiB · does not fit", "small · loaded"])
+    expect(page.locator("#state")).to_have_text("ready")
+
+
+def test_the_only_model_of_a_router_is_looked_at_again_too(context, lead):
+    lead.models = [record("small")]
+    page = visit(context, state="loaded with your question")
+    lead.models[0]["status"]["value"] = "loaded"
     expect(page.locator("#state")).to_have_text("ready")
 
 

@@ -24,7 +24,11 @@ export function addMath(parser) {
 export function formula(tex, isDisplay) {
   const element = make(isDisplay ? "div" : "span", { className: "math" });
   if (isDisplay) element.tabIndex = 0; // what scrolls has to be reached by the keyboard
-  temml.render(tex, element, { displayMode: isDisplay, annotate: true, maxExpand: 500, maxSize: [20, 20] });
+  try {
+    temml.render(tex, element, { displayMode: isDisplay, annotate: true, maxExpand: 500, maxSize: [20, 20] });
+  } catch {
+    element.textContent = tex; // Temml shows what is wrong in TeX, but it also fails itself: at \underbrace_x
+  }
   return element;
 }
 

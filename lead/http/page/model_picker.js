@@ -35,9 +35,9 @@ export class ModelPicker {
     );
   }
 
-  /** The name that a request needs; empty where there is only one model. */
+  /** The name that a request needs; empty at a lead with one model. A router may also have some that make vectors. */
   get name() {
-    return this.#records.length > 1 ? this.chosen.id : "";
+    return this.#records.length > 1 || this.chosen?.status ? this.chosen.id : "";
   }
 
   /** Whether it is in memory; a lead with one model says that in another way. */

@@ -169,7 +169,7 @@ async function poll() {
   clearTimeout(timer);
   const number = ++asked;
   try {
-    if (!knowsLead || (picker.name && (!picker.isLoaded || number % LOOK_AGAIN === 0))) {
+    if (!knowsLead || !picker.isLoaded || (picker.name && number % LOOK_AGAIN === 0)) {
       const { data } = await lead.models();
       if (number !== asked) return;
       picker.offer(data);

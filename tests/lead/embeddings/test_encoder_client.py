@@ -13,7 +13,7 @@ from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import EncodedText, LoadEncoder
 from lead.engine_client.engine_state import EngineState
 from lead.tokenizer.fair_queue import Client
-from shared.errors import ModelLoadError, NotServingError
+from shared.errors import ModelLoadError, NotServingError, UnavailableError
 
 CLIENT = Client("a")
 
@@ -72,6 +72,18 @@ async def test_a_model_that_nobody_uses_is_freed_until_somebody_asks(bert):
         while encoder.state is not EngineState.SLEEPING:
             await encoder._keeper.wait()
         assert len(await encoder.encode(CLIENT, texts(2))) == 2
+
+
+async def test_who_wakes_a_model_that_cannot_be_loaded_any_more_is_told(bert, tmp_path, caplog):
+    caplog.set_level(logging.CRITICAL)
+    path = tmp_path / "model.gguf"
+    path.write_bytes(bert.read_bytes())
+    async with running(path, sleep_seconds=0.05) as encoder:
+        while encoder.state is not EngineState.SLEEPING:
+            await encoder._keeper.wait()
+        path.unlink()
+        with pytest.raises(UnavailableError, match="model"):
+            await asyncio.wait_for(encoder.encode(CLIENT, texts(2)), 20)
 
 
 async def test_a_file_that_cannot_be_loaded_is_refused_in_a_sentence(tmp_path):

@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 
+from lead.images.image_encoder import _state_of
 from lead.images.messages import EncoderOptions
 from shared.errors import ModelLoadError, RequestError, UnavailableError
 from shared.image_span import row_identities
@@ -155,6 +156,15 @@ async def test_who_leaves_does_not_stop_the_image_of_others(see, sight):
     assert len((await staying).spans) == 1
 
 
+async def test_processes_that_die_before_one_is_ready_are_given_up(see, tmp_path, monkeypatch):
+    monkeypatch.setattr("shared.supervisor._FIRST_DELAY", 0.001)
+    monkeypatch.setattr("lead.images.image_encoder.child_command", lambda *_: ["false"])
+    sees = await see(EncoderOptions(model=tmp_path / "a.gguf", projector=tmp_path / "mmproj.gguf"))
+    async with asyncio.timeout(LIMIT):
+        with pytest.raises(ModelLoadError, match="before it was ready"):
+            await sees.encoder.memory()
+
+
 @pytest.mark.parametrize("name", ["no/file.gguf", "target"])
 async def test_a_file_that_is_no_projector_is_refused_at_the_start(see, sight, name, target):
     options = sight("gemma3")
@@ -176,6 +186,14 @@ async def test_what_the_process_says_is_not_believed(see, sight, monkeypatch):
     monkeypatch.setattr("lead.images.image_encoder.MAX_ROWS", 1)
     with pytest.raises(RequestError, match="confuses"):
         await sees.read(png(60, 40, 1))
+
+
+@pytest.mark.parametrize("change", [{"max_tokens": 8}, {"offload": True}, {"flash_attn": "off"}])
+def test_rows_that_are_computed_in_another_way_have_another_key(tmp_path, change):
+    projector = tmp_path / "mmproj.gguf"
+    projector.touch()
+    options = EncoderOptions(model="m", projector=projector)
+    assert _state_of(options.model_copy(update=change)) != _state_of(options)
 
 
 def test_options_have_bounds():

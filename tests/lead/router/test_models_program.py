@@ -6,8 +6,12 @@ import pytest
 
 from lead.router import catalog, models_program
 from lead.router.hub_cache import CachedModel
+from lead.router.memory_need import memory_need
+from lead.settings.lead_settings import LeadSettings
+from shared.llama.placement import CPU
 from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.model_files.hub import Hub
+from tests.minilm import tiny_bert
 from tests.tiny_projectors import write_tiny_projector
 
 
@@ -109,6 +113,21 @@ def test_what_a_model_sees_with_is_shown_and_counted(run, folder, tiny_model):
     write_tiny_projector("gemma3", folder / "seeing" / "mmproj-F16.gguf")
     assert "mmproj-F16.gguf (gemma3)" in run("show", "seeing")
     assert memory() != blind
+
+
+def test_a_model_of_the_hub_that_makes_vectors_takes_what_one_of_a_folder_takes(tmp_path, monkeypatch):
+    path = tiny_bert(tmp_path / "bert.gguf", ["fox"])
+    monkeypatch.setattr(Hub, "fetch", lambda _hub, _model, **_options: path)
+    of_hub, of_folder = LeadSettings.from_options(hf_repo="a/b"), LeadSettings.from_options(model=path)
+    assert memory_need(of_hub, {}) == memory_need(of_folder, {})
+
+
+def test_images_take_their_memory_once(tmp_path):
+    (tmp_path / "mmproj.gguf").write_bytes(bytes(1000))
+    options = {"model": builtin_target(), "cache_ram": 0}
+    seeing = options | {"mmproj": tmp_path / "mmproj.gguf", "image_cache": 50}
+    text, images = (memory_need(LeadSettings.from_options(**each), {}).sizes for each in (options, seeing))
+    assert images[CPU] - text[CPU] == 1000 + (50 << 20)
 
 
 def test_a_model_is_deleted_with_yes_only(run, folder, hub):

@@ -32,6 +32,23 @@ async def test_all_models_are_listed_with_their_states(routed):
     assert listed["b"]["status"] == {"value": "unloaded"}
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/models/b"])
+async def test_the_list_may_change_while_files_are_read(routed, monkeypatch, path):
+    house = await routed()
+
+    def read(_path):
+        done = asyncio.run_coroutine_threadsafe(serve(), loop)
+        done.result(10)
+        return 1
+
+    async def serve():
+        house.host.serve([served("a"), served("c")])
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(router_api, "size_if_known", read)
+    assert (await house.client.get(path)).status_code in {200, 404}
+
+
 async def test_which_models_see_is_known_before_they_are_loaded(routed, tmp_path):
     settings = LeadSettings(images=ImageOptions(mmproj=tmp_path / "mmproj.gguf"))
     house = await routed(models=[served("a"), ServedModel("b", {"model": "/b.gguf"}, settings)])

@@ -21,7 +21,7 @@ def test_bodies_may_be_larger_with_images_unless_their_size_was_chosen():
     def maximum(*options):
         return LeadSettings.from_command_line(options).request_limits.max_body_bytes
 
-    assert maximum("--mmproj", "a.gguf") > maximum() == 4 << 20
+    assert maximum("--mmproj", "a.gguf") == maximum("--models-dir", "models") > maximum() == 4 << 20
     assert maximum("--mmproj", "a.gguf", "--max-body-bytes", "5000") == 5000
 
 

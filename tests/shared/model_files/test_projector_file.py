@@ -64,6 +64,12 @@ def test_in_the_hubs_cache_it_belongs_to_all_models_of_the_repository(folder):
     assert projector_beside(root / "Q8_0/big-Q8_0.gguf") == root / "mmproj-F16.gguf"
 
 
+@pytest.mark.parametrize("inside", ["snapshots", "snapshots/new"])
+def test_a_folder_may_be_called_as_those_of_the_hubs_cache_are(folder, inside):
+    root = folder({"big.gguf": "gemma3", "mmproj.gguf": "gemma3"}, inside=inside)
+    assert projector_beside(root / "big.gguf") == root / "mmproj.gguf"
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"), [("resampler", "kind 'resampler'"), ("qwen2vl_merger", "of another model")]
 )
