@@ -75,7 +75,10 @@ class Child(ChildProcess):
         status = self.returncode
         if status is None:
             return "nothing: it cannot be killed, and may hang in a driver"
-        return f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        if status >= 0:
+            return f"status {status}"
+        names = {int(each): each.name for each in signal.Signals}  # real-time signals have none
+        return f"signal {names.get(-status, -status)}"
 
 
 class ConnectedChild(Child):

@@ -60,7 +60,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/engine_client/engine_state.py",
         "lead/engine/worker.py",
     ),
-    "tests/lead/server/test_local_back.py": ("shared/keeper.py",),
     "tests/lead/engine/test_commands.py": ("lead/engine/events.py",),
     "tests/lead/engine/test_target_loading.py": ("lead/engine/engine_limits.py",),
     "tests/lead/images/test_image_encoder.py": (
