@@ -4,7 +4,7 @@
 #   make test    all tests that need no more than a checkout; ARGS="tests/chat -k terminal" or ARGS="-m 'not real'" for
 #                some of them, ARGS="-m models" for more models
 #   make gpu-test  what only a GPU shows, on a GPU in software
-#   make check   format, lint, types
+#   make check   format, lint, types, sentences and spelling of the pages
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
 #   make setup   only the set-up: .venv with llama-cpp-python from a wheel in dist/ or WHEELS=…, else compiled for this
@@ -170,6 +170,8 @@ check: $(READY)
 	$(BIN)/ruff format $(if $(CI),--check) .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m docs.check_prose
+	$(BIN)/codespell *.md docs deploy docker models/*.md models/smollm2/*.md
 
 # Parts in the order of their weight. Each ends with one line of JSON.
 PARTS ?= speed overhead simulate

@@ -129,7 +129,7 @@ def _with_long_names(line: str) -> str:
 
 
 def _with_short_help(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """What fits beside a completion."""
+    """Shorten the help of every option to the part that fits beside a completion."""
     for action in actions(parser):
         action.help = _CLAUSE.split(action.help or "", 1)[0]
     return parser
@@ -159,7 +159,7 @@ def _man_page(kind: type[ProgramSettings], program: type[ProgramSettings]) -> st
 
 
 def _roff(text: str) -> str:
-    """Paragraphs, of which those that are indented are shown as they are."""
+    """Paragraphs as roff. Indented paragraphs keep their line breaks."""
     shown = []
     for paragraph in text.replace("\\", "\\e").replace("-", "\\-").split("\n\n"):
         if paragraph.startswith("    "):

@@ -1,4 +1,4 @@
-"""What is generated where: the one list that `make docs` and its test share."""
+"""The generated files and blocks: the one list that `make docs` and its test share."""
 
 from functools import partial
 from pathlib import Path
