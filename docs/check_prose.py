@@ -39,7 +39,6 @@ NOT_YET = {
     "docs/install.md",
     "docs/map.md",
     "docs/pairs.md",
-    "docs/performance.md",
     "docs/protocol.md",
     "docs/recipes.md",
     "docs/robustness.md",
