@@ -41,7 +41,6 @@ NOT_YET = {
     "docs/pairs.md",
     "docs/protocol.md",
     "docs/recipes.md",
-    "docs/scale.md",
     "docs/security.md",
     "docs/settings.md",
     "docs/troubleshooting.md",
