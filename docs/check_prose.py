@@ -21,7 +21,6 @@ NOT_YET = {
     "deploy/ray/README.md",
     "deploy/systemd/README.md",
     "docker/README.md",
-    "docs/compatibility.md",
     "docs/design/depth.md",
     "docs/design/drafts.md",
     "docs/design/exact.md",
@@ -71,7 +70,7 @@ TERMS = {
     r"llama\.cpp": "llama.cpp",
     r"llama[- ]server": "llama-server",
     r"web[- ]?socket": "WebSocket",
-    r"web (interface|page)": "web UI",
+    r"web interface": "web UI",
     r"n-?gram": "n-gram",
     r"time to the first token": "time to first token",
     **{
