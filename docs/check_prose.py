@@ -43,7 +43,6 @@ NOT_YET = {
     "docs/security.md",
     "docs/settings.md",
     "docs/troubleshooting.md",
-    "docs/when-it-pays.md",
     "models/README.md",
     "models/evaluation.md",
     "models/smollm2/README.md",
