@@ -37,7 +37,6 @@ NOT_YET = {
     "docs/failures.md",
     "docs/install.md",
     "docs/map.md",
-    "docs/protocol.md",
     "docs/recipes.md",
     "docs/security.md",
     "docs/settings.md",
