@@ -36,7 +36,6 @@ NOT_YET = {
     "docs/design/turns.md",
     "docs/failures.md",
     "docs/install.md",
-    "docs/map.md",
     "docs/recipes.md",
     "docs/security.md",
     "docs/settings.md",
