@@ -21,8 +21,6 @@ NOT_YET = {
     "deploy/ray/README.md",
     "deploy/systemd/README.md",
     "docker/README.md",
-    "docs/design/depth.md",
-    "docs/design/drafts.md",
     "docs/design/exact.md",
     "docs/design/llama-cpp.md",
     "docs/design/memory.md",
