@@ -6,6 +6,7 @@ from pathlib import Path
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
+from docs.generate.figures import THEMES, figures_table, picture, read_figures
 from docs.generate.protocol import message_schema, noise_examples
 from docs.generate.request_fields import unused_fields
 from docs.generate.rule_of_thumb import prospects, speed_ups, tokens_per_step
@@ -25,6 +26,7 @@ BLOCKS: Blocks = {
     "tokens-per-step": tokens_per_step,
     "speed-ups": speed_ups,
     "prospects": prospects,
+    "simulated-speed-ups": partial(figures_table, "speed-up"),
     "noise-examples": noise_examples,
     "tiny-back": lambda: fenced("python", TINY_BACK.read_text("utf-8")),
     "by-hand": lambda: fenced("bash", BY_HAND.read_text("utf-8")),
@@ -37,4 +39,9 @@ def files() -> dict[Path, str]:
     return {
         **{page: fill(page.read_text("utf-8"), BLOCKS) for page in pages},
         DOCS / "protocol.schema.json": message_schema(),
+        **{
+            DOCS / "images" / f"{name}{ending}.svg": picture(figures, theme)
+            for name, figures in read_figures().items()
+            for ending, theme in THEMES.items()
+        },
     }
