@@ -14,8 +14,7 @@ PARTS = {
     "overhead": "microseconds per step outside the model",
     "faults": "whether answers are lost or changed while processes die, networks fail and leads are replaced",
     "soak": "an hour of changing use and load: answers changed, deaths, memory, and how T(n) ends",
-    "equal_hardware": "a draft model in the lead against llama-server's, on the same cores",
-    "simulate": "a model of lead, backs and network, beyond this machine",
+    "simulate": "what drafts are worth on hardware that is not here",
     "demo": "what `make demo` shows",
 }
 

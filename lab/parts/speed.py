@@ -7,21 +7,21 @@ prompts in turns with the baseline, a lead without a back; each repeat has new p
 import argparse
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from lab.measuring.builtin_questions import draw, rounds_of
+from lab.measuring.builtin_questions import KINDS, draw, rounds_of
 from lab.measuring.contest import ContestStage, Way, run_contest, warm_up
 from lab.measuring.measured_answer import Sampling
+from lab.measuring.questions import PUBLIC_SETS
 from lab.measuring.summary import Row, summarize
-from lab.parts import models, options, peer, report
-from lab.parts.options import Cores, draft_cost, listed
-from lab.parts.processes import start_back
+from lab.parts import models, peer, report
+from lab.parts.processes import split_cores, start_back
 from lab.parts.ways import at_once, baseline, counters, lead_ways, lead_within, peer_ways
-from shared.cpus import parse_cpus
+from shared import cpus
 
 COLUMNS = {
     "way": ("way", ""),
@@ -38,6 +38,7 @@ COLUMNS = {
     "n_texts": ("of", "d"),
 }
 
+Item = TypeVar("Item")
 _N_CTX = 2048
 _DEPTHS = (1, 2, 3, 4, 5, 6, 8)
 _WARM_UP_TOKENS = 16
@@ -48,6 +49,14 @@ _QUICK = {
     "kinds": ["stories", "knowledge", "lists"],
     "tokens": 48,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Cores:
+    """The cores of the lead and of the backs, in the syntax of `--cpus`."""
+
+    lead: str
+    back: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,8 @@ class Configuration:
 def main(arguments: Sequence[str]) -> None:
     """Measure, print a table and one line of JSON."""
     settings = _parse(arguments)
-    cores = options.cores(settings)
+    lead, back = split_cores(sorted(cpus.usable()))
+    cores = Cores(settings.lead_cpus or lead, settings.back_cpus or back)
     rows, more = _run_grid(settings, cores)
     records = [row.record() for row in rows]
     for configuration in dict.fromkeys(row.configuration for row in rows):
@@ -93,7 +103,7 @@ def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench speed", description=__doc__)
     _add_grid_options(parser)
-    options.add_workload_options(parser)
+    _add_workload_options(parser)
     report.add_options(parser)
     parser.add_argument("--ngram", action="store_true", help="keep the lead's own n-gram drafter enabled")
     parser.add_argument(
@@ -116,6 +126,42 @@ def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--clients", type=listed(int), default=[1], help="who ask at the same time")
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
     parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths of sync and fixed")
+
+
+def _add_workload_options(parser: argparse.ArgumentParser) -> None:
+    """Options for prompts, repeats and cores."""
+    parser.add_argument("--kinds", type=listed(kind), default=list(KINDS), help="kinds of prompts")
+    parser.add_argument("--prompts", type=int, default=1, help="prompts of each kind in a repeat")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=96, help="maximum number of tokens in an answer")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the prompts and their order")
+    parser.add_argument("--lead-cpus", help="cores for the lead (default: all but the last)")
+    parser.add_argument("--back-cpus", help="cores for the backs (default: the last)")
+
+
+def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
+    """An argparse type: items separated by commas."""
+
+    def parse(text: str) -> list[Item]:
+        return [item(part.strip()) for part in text.split(",") if part.strip()]
+
+    parse.__name__ = f"list of {getattr(item, '__name__', 'items')}"
+    return parse
+
+
+def kind(text: str) -> str:
+    """Parse a kind of prompt, or a source of prompts (`rounds_of`)."""
+    if text not in {*KINDS, *PUBLIC_SETS} and not Path(text).is_file():
+        known = ", ".join([*KINDS, *PUBLIC_SETS])
+        raise argparse.ArgumentTypeError(f"{text!r} is neither one of {known}, nor a file")
+    return text
+
+
+def draft_cost(text: str) -> str:
+    """Parse a draft model as `models.draft` takes it."""
+    if text != models.SHIPPED and not Path(text).is_file() and not 0 < float(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither shipped, nor a file, nor between 0 and 1")
+    return text
 
 
 def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], dict[str, Any]]:
@@ -175,7 +221,7 @@ def _run_cell(
 
 def _lead_arguments(target: Path, cores: Cores, n_clients: int, *, with_ngram: bool) -> list[str]:
     return [
-        *("--model", str(target), "--cpus", cores.lead, "--threads", str(len(parse_cpus(cores.lead)))),
+        *("--model", str(target), "--cpus", cores.lead, "--threads", str(len(cpus.parse_cpus(cores.lead)))),
         *("--print", "none", "--suffix-memory", "0"),  # the same prompts are sent again and again
         *("--parallel", str(n_clients), "--ctx-size", str(_N_CTX * n_clients)),
         *([] if with_ngram else ["--no-ngram"]),

@@ -1,7 +1,6 @@
 """One cell of a table: a lead with its backs and clients, simulated for a while."""
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from lab.simulation.clock import Link, VirtualClock
@@ -10,8 +9,7 @@ from lab.simulation.simulated_back import GREEDY, BackSpec, SimulatedBack
 from lab.simulation.simulated_lead import LeadEvent, SimulatedLead
 from lab.simulation.text import Text
 from lead.backs.assignment import division
-from lead.engine.commands import PolicyName, Submit
-from lead.engine.drafters.draft_source import LookupDrafter
+from lead.engine.commands import PolicyName
 from lead.engine.events import Committed, Finished
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.drafting.drafter import DrafterMessage
@@ -25,9 +23,8 @@ _N_WARM_UP = 64
 class Cell:
     """`n_clients` request texts of `n_text` tokens, one after the other, until each client has `n_tokens`.
 
-    `lookup` makes, for a text, a drafter in the lead that takes no time. `inline`: a draft model in the
-    lead's engine. `seed`: of the texts and of the times of steps. `contention`: the backs run on the lead's
-    machine.
+    `inline`: a draft model in the lead's engine. `seed`: of the texts and of the times of steps.
+    `contention`: the backs run on the lead's machine.
     """
 
     steps: StepTable
@@ -35,7 +32,6 @@ class Cell:
     n_clients: int = 1
     n_tokens: int = 1024
     n_text: int = 256
-    lookup: Callable[[Text], LookupDrafter] | None = None
     inline: BackSpec | None = None
     seed: int = 0
     contention: Contention | None = None
@@ -50,8 +46,6 @@ class CellOutcome:
     tokens_per_second: float
     tokens_per_step: float
     mean_depth: float
-    wait_share: float
-    accepted_share: float
 
 
 def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
@@ -59,15 +53,13 @@ def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
     simulation.run(_N_WARM_UP * cell.n_clients)
     before = simulation.totals()
     simulation.run((_N_WARM_UP + cell.n_tokens) * cell.n_clients)
-    seconds, n_tokens, n_steps, n_drafted, n_accepted, waited = (
+    seconds, n_tokens, n_steps, n_drafted = (
         after - then for after, then in zip(simulation.totals(), before, strict=True)
     )
     return CellOutcome(
         tokens_per_second=n_tokens / seconds,
         tokens_per_step=n_tokens / max(1, n_steps),
         mean_depth=n_drafted / max(1, n_steps),
-        wait_share=waited / seconds,
-        accepted_share=n_accepted / max(1, n_drafted),
     )
 
 
@@ -95,7 +87,6 @@ class _Simulation:
             self.texts,
             policy=self.policy,
             depth=self.depth,
-            make_drafters=self._make_drafters,
             constants=self.cell.constants,
             n_slots=self.cell.n_clients,
             seed=self.cell.seed,
@@ -116,16 +107,9 @@ class _Simulation:
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
     def totals(self) -> tuple[float, ...]:
-        """Since the beginning: seconds, tokens, steps, tokens drafted and accepted, seconds of waiting."""
+        """Since the beginning: seconds, tokens, steps, tokens drafted."""
         stats = self._lead.stats
-        return (
-            self.clock.now,
-            stats.n_committed,
-            stats.n_steps,
-            stats.n_draft_tokens,
-            stats.n_accepted_tokens,
-            stats.wait_seconds,
-        )
+        return self.clock.now, stats.n_committed, stats.n_steps, stats.n_draft_tokens
 
     def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
@@ -164,7 +148,3 @@ class _Simulation:
     def _send(self, message: DrafterMessage) -> None:
         for link, _ in self._links:
             link.send(message)
-
-    def _make_drafters(self, request: Submit) -> dict[str, LookupDrafter]:
-        lookup = self.cell.lookup
-        return {"lookup": lookup(self.texts[request.tokens[0]])} if lookup else {}

@@ -1,7 +1,6 @@
 """Simulated time, and messages in transit."""
 
 import heapq
-import math
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -33,22 +32,8 @@ class VirtualClock:
         while not finished():
             if not self._events:
                 raise RuntimeError("nothing is left to happen")
-            self._proceed()
-
-    def pass_until(self, now: float) -> None:
-        """Run all events that are due by then."""
-        while self.next_at <= now:
-            self._proceed()
-        self.now = now
-
-    @property
-    def next_at(self) -> float:
-        """The time of the next event; infinite if there is none."""
-        return self._events[0][0] if self._events else math.inf
-
-    def _proceed(self) -> None:
-        self.now, _, call = heapq.heappop(self._events)
-        call()
+            self.now, _, call = heapq.heappop(self._events)
+            call()
 
 
 class Link(Generic[Payload]):

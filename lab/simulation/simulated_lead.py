@@ -18,7 +18,7 @@ from lead.engine.events import Committed, Finished
 from lead.engine.scheduler import StepPlan
 from lead.engine.speculation.batching import LikeliestFirst
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
-from lead.engine.speculation.manager import MakeLookups, SpeculationManager
+from lead.engine.speculation.manager import SpeculationManager
 from lead.engine.speculation.policy import DraftOrder, Wait
 from lead.engine.speculation.speculation_stats import SpeculationStats
 from lead.engine.speculation.widths import Widths
@@ -60,7 +60,6 @@ class SimulatedLead:
         *,
         policy: PolicyName,
         depth: int = 0,
-        make_drafters: MakeLookups = lambda _: {},
         n_slots: int = 16,
         seed: int = 0,
         constants: SpeculationConstants = DEFAULTS,
@@ -87,7 +86,7 @@ class SimulatedLead:
             policy,
             depth,
             _NO_TOKEN_ENDS,
-            make_drafters,
+            lambda _: {},
             batching=LikeliestFirst(cost, Widths(cost, constants, pads=True)),
             constants=constants,
             inline=simulated_draft_model(inline, texts, n_slots) if inline else None,

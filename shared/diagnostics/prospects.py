@@ -2,7 +2,7 @@
 for it.
 
 Gains are simulated with published T(n) for draft models of which half to four fifths of the tokens are right
-(`lead plan --device`, `bench simulate --devices`); real pairs and networks differ.
+(`lead plan --device`, `bench simulate`); real pairs and networks differ.
 """
 
 import enum

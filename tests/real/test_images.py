@@ -101,32 +101,39 @@ def test_an_answer_about_pictures_goes_on_with_the_same_text_when_its_engine_is_
     assert text_of(post(url, question)) == whole
 
 
-def test_a_conversation_about_pictures_goes_on_from_disk(options, tmp_path):
-    question, folder = asked(*PICTURES, text=LONG), ("--cache-disk", str(tmp_path))
-    first, url = start_lead(*options, *folder)
-    with first:
-        whole = text_of(post(url, question))
-    second, url = start_lead(*options, *folder)
-    with second:
-        assert reused(post(url, question)) == (whole, True)
-    assert not any(PICTURES[0] in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+ON_DISK = asked(*PICTURES, text=LONG)
+SAVED = asked(*PICTURES, id_slot=1)
 
 
-def test_a_saved_slot_with_pictures_is_restored_by_another_lead(options, tmp_path):
-    question, folder = asked(*PICTURES, id_slot=1), ("--slot-save-path", str(tmp_path))
-    first, url = start_lead(*options, *folder)
+@pytest.fixture(scope="module")
+def continued(options, tmp_path_factory):
+    """(answers of a lead that has ended; the URL of the next one with its folder; the folder)"""
+    folder = tmp_path_factory.mktemp("texts")
+    options = (*options, "--cache-disk", str(folder), "--slot-save-path", str(folder))
+    first, url = start_lead(*options)
     with first:
-        whole = text_of(post(url, question))
+        whole = [text_of(post(url, question)) for question in (ON_DISK, SAVED)]
         act(url, "save")
-    second, url = start_lead(*options, *folder)
+    second, url = start_lead(*options)
     with second:
-        act(url, "restore")
-        assert reused(post(url, question)) == (whole, True)
-        act(url, "restore")
-        others = asked(PICTURES[0], PICTURES[0], id_slot=1)
-        text, is_reused = reused(post(url, others))
-        assert not is_reused
-        assert text == text_of(post(url, others | {"id_slot": 3, "cache_prompt": False}))
+        yield whole, url, folder
+
+
+def test_a_conversation_about_pictures_goes_on_from_disk(continued):
+    (whole, _), url, folder = continued
+    assert reused(post(url, ON_DISK)) == (whole, True)
+    assert not any(PICTURES[0] in path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def test_a_saved_slot_with_pictures_is_restored_by_another_lead(continued):
+    (_, whole), url, _ = continued
+    act(url, "restore")
+    assert reused(post(url, SAVED)) == (whole, True)
+    act(url, "restore")
+    others = asked(PICTURES[0], PICTURES[0], id_slot=1)
+    text, is_reused = reused(post(url, others))
+    assert not is_reused
+    assert text == text_of(post(url, others | {"id_slot": 3, "cache_prompt": False}))
 
 
 def test_hostile_files_get_a_sentence_and_other_answers_go_on(sees):

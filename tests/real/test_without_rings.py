@@ -1,5 +1,6 @@
 """Each ring that can be taken out is: its folders are deleted, and its lines in the lists of rings."""
 
+import itertools
 import re
 import shutil
 
@@ -14,39 +15,41 @@ from tests.test_wall import RINGS, ROOT, WITHOUT
 pytestmark = pytest.mark.real
 
 
-def take_out(ring, tree):
-    """Copy the sources to `tree`, with what they have been compiled to, but for a ring's."""
+TREES = 7
+MISSING_IN = dict(zip(WITHOUT, itertools.combinations(range(TREES), 3), strict=False))
+"""The trees without a ring: for any two rings there is a tree that has the one and not the other."""
+
+
+def take_out(rings, tree):
+    """Copy the sources to `tree`, with what they have been compiled to, but for these rings'."""
+    packages = [package for ring in rings for package in RINGS[ring]]
     for package in ("lead", "back", "shared"):
         shutil.copytree(ROOT / package, tree / package)
-    for package in RINGS[ring]:
+    for package in packages:
         shutil.rmtree(tree.joinpath(*package.split(".")), ignore_errors=True)
     for table in (tree / each for each in ("lead/rings/table.py", "back/rings.py", "shared/rings.py")):
-        of_ring = "|".join(map(re.escape, RINGS[ring]))
-        table.write_text(re.sub(rf'"({of_ring})[\w.]*"', "*()", table.read_text()))
+        table.write_text(re.sub(rf'"({"|".join(map(re.escape, packages))})[\w.]*"', "*()", table.read_text()))
 
 
-@pytest.mark.parametrize("ring", WITHOUT)
-def test_without_a_ring_a_lead_starts_and_answers(ring, tmp_path, monkeypatch, tiny_model):
-    take_out(ring, tmp_path)
+@pytest.mark.parametrize("number", range(TREES))
+def test_without_any_ring_a_lead_starts_and_answers(number, tmp_path, monkeypatch, tiny_model):
+    assert MISSING_IN.keys() == set(WITHOUT)
+    missing = [ring for ring, numbers in MISSING_IN.items() if number in numbers]
+    take_out(missing, tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     lead, url = start_lead("--model", str(tiny_model("llama")), *LEAD)
     with lead:
-        assert ask(url, max_tokens=4).done
-
-
-def test_without_tools_a_request_with_tools_is_refused_in_a_sentence(tmp_path, monkeypatch, tiny_model):
-    take_out("tools", tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    lead, url = start_lead("--model", str(tiny_model("llama")), *LEAD)
-    tool = {"type": "function", "function": {"name": "add"}}
-    with lead:
-        reply = httpx.post(url + CHAT, json=chat(tools=[tool]))
-        expected = (400, "tools: this lead is without the part that calls them (lead.tools)")
-        assert (reply.status_code, reply.json()["error"]["message"]) == expected
+        assert ask(url, max_tokens=4).done, missing
+        if "tools" in missing:
+            reply = httpx.post(
+                url + CHAT, json=chat(tools=[{"type": "function", "function": {"name": "add"}}])
+            )
+            expected = (400, "tools: this lead is without the part that calls them (lead.tools)")
+            assert (reply.status_code, reply.json()["error"]["message"]) == expected
 
 
 def test_without_translation_a_back_drafts_in_its_own_vocabulary(tmp_path, monkeypatch, target):
-    take_out("translation", tmp_path)
+    take_out(["translation"], tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     lead, url = start_lead("--model", str(target), *LEAD)
     with lead, back_of(lead, url, "alone"):

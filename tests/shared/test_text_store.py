@@ -310,6 +310,11 @@ class TestOnDisk:
         assert coming in prompts.texts
         assert prompts.n_bytes == 100
 
+    def test_a_text_that_a_client_restores_is_not_in_the_cache_on_disk(self, prompts):
+        text = prompts.expect(self.SAVED)
+        prompts.arrived(text, is_right=True)
+        assert (text.saved, prompts.unsaved()) == (None, text)
+
     def test_what_cannot_be_read_is_forgotten(self, prompts):
         prompts.adopt(self.SAVED)
         (text,) = prompts.texts
@@ -447,6 +452,14 @@ class TestOnDisk:
         for n in range(5):
             prompts.adopt(self.SAVED.model_copy(update={"name": str(n), "tokens": [n, *TEXT]}))
         assert [text.saved.name for text in prompts.texts] == ["2", "3", "4"]
+
+    @pytest.mark.parametrize(("n_bytes", "fits"), [(59, False), (60, True)])
+    def test_checkpoints_of_a_text_on_disk_are_known_and_the_room_that_they_take(self, n_bytes, fits):
+        checkpoint = SavedPart(kind="state", start=0, end=20, file="a-2", size=10, digest="")
+        prompts = TextStore(1, PLAIN, PromptCacheSize(n_bytes, 1, 10))
+        prompts.adopt(self.SAVED.model_copy(update={"parts": (*self.SAVED.parts, checkpoint)}))
+        (text,) = prompts.texts
+        assert (text.reachable(25, can_trim=False), prompts.may_fetch(text)) == (20, fits)
 
     def test_checkpoints_of_the_beginning_stay_with_what_goes_on_from_it(self):
         prompts = TextStore(1, MemoryTraits(n_rollback=0, n_step_checkpoints=1), PromptCacheSize(1000, 1, 10))

@@ -34,14 +34,6 @@ def test_without_anything_left_to_happen_it_says_so():
         VirtualClock().run(lambda: False)
 
 
-def test_time_passes_to_a_given_moment_with_all_that_is_due_by_then():
-    clock, seen = VirtualClock(), []
-    clock.after(1.0, lambda: clock.after(0.5, lambda: seen.append(clock.now)))
-    clock.after(3.0, lambda: seen.append(clock.now))
-    clock.pass_until(2.0)
-    assert (seen, clock.now, clock.next_at) == ([1.5], 2.0, 3.0)
-
-
 def arrivals(n, delay_s, message_s):
     clock, seen = VirtualClock(), []
     link = Link(clock, delay_s, message_s, lambda message: seen.append((message, round(clock.now, 9))))

@@ -49,7 +49,9 @@ class BackHarness:
         self.back.receive(Extend(sequence="s", start=start, tokens=right(*range(start, end))))
 
     def run(self, until):
-        self.clock.pass_until(until * STEP)
+        over = []
+        self.clock.after(until * STEP - self.clock.now, lambda: over.append(True))
+        self.clock.run(lambda: bool(over))
 
     def _post(self, draft):
         self.posts.append((round(self.clock.now / STEP, 6), draft))

@@ -478,7 +478,6 @@ def test_what_writes_does_not_give_way_to_other_programs(tmp_path):
     """On a busy machine it would hold the interpreter's lock for as long as it may not run."""
     machine = Machine(OneThread(tmp_path, "key", 1 << 30))
     machine.keeper = TextKeeper(machine.engine, machine.files, machine.target, machine.clock)
-    machine.loop._keeper = machine.keeper
     machine.ask()
     with machine.keeper:
         pass

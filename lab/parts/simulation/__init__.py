@@ -1,1 +1,0 @@
-"""The simulations of `bench simulate`, on top of `lab.simulation`: cells, comparisons of policies, checks."""
