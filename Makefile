@@ -8,7 +8,8 @@
 #   make bench   measure speed and more: each part for two minutes; ARGS="speed --repeats 5" for one of them
 #   make docs    regenerate what is derived from the code: parts of the documentation, completions, man pages
 #   make setup   only the set-up: .venv with llama-cpp-python from a wheel in dist/ or WHEELS=…, else compiled for this
-#                compiler and CPU; NATIVE=1 always compiles
+#                compiler and CPU; NATIVE=1 always compiles. DEV=1 adds what the verbs for developers add by
+#                themselves, MODEL=smollm2 the models smollm2 and smollm2-draft
 #   make images  what a model needs to see images (--mmproj): llama.cpp's libmtmd, in 2 to 5 minutes
 #   make wheels  wheels for any machine like this one into dist/, in 20 minutes; WITH_DEPENDENCIES=1 adds all others
 #   make release all that is published, into dist/; VERSION=0.2.0 sets the version first, and commits and tags it
@@ -19,6 +20,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DEV_READY := $(VENV)/.dev
 SMOLLM := $(VENV)/.smollm2
 ROUTER := $(VENV)/router/.ready
 RAY    := $(VENV)/ray/.ready
@@ -60,7 +62,8 @@ INSTALL_LLAMA := $(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: setup images demo router ray clients test quick gpu-test check bench docs wheels release clean
 
-setup: $(READY)
+setup: $(READY) $(if $(DEV),$(DEV_READY)) $(if $(filter smollm2,$(MODEL)),$(SMOLLM))
+	@echo "Ready. In each terminal first: source $(VENV)/bin/activate"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -73,7 +76,7 @@ $(READY): pyproject.toml constraints.txt
 		echo "A C and a C++ compiler are needed (on Debian: apt install build-essential), or a wheel of"; \
 		echo "llama-cpp-python in $(WHEELS), which \`make wheels\` makes without them."; exit 1; \
 	fi
-	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,bench,completions]"
+	$(BUILD) $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[hub,discover,completions]"
 	@$(BIN)/python -m lab.parts.smoke || { \
 		[ -z "$(REBUILD)" ] || { echo "llama-cpp-python with $(CMAKE_ARGS) does not run here: see above."; exit 1; }; \
 		echo "The llama-cpp-python that was found does not run here: compiling it."; \
@@ -81,6 +84,12 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 	@$(if $(REBUILD),echo '$(strip $(CMAKE_ARGS))' > $(BUILT_WITH))
 	@touch $(READY)
+
+$(DEV_READY): $(READY)
+	@echo "Adding to $(VENV) what tests, checks and benchmarks need."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --only-binary llama-cpp-python -c constraints.txt \
+		-e ".[hub,discover,completions,dev,bench]"
+	@touch $(DEV_READY)
 
 images: $(READY)
 	@CFLAGS="$(CFLAGS)" CXXFLAGS="$(CXXFLAGS)" deploy/images/build.sh $(BIN)/python
@@ -112,7 +121,7 @@ endef
 # Ray Serve, in an environment of its own that also finds the packages of $(VENV): llama.cpp is not compiled again.
 ray: $(RAY)
 
-$(RAY): pyproject.toml constraints.txt | $(READY)
+$(RAY): pyproject.toml constraints.txt | $(DEV_READY)
 	$(call layer,$(VENV)/ray)
 	$(VENV)/ray/bin/pip install --quiet --disable-pip-version-check --only-binary llama-cpp-python \
 		-c constraints.txt -e ".[ray]"
@@ -135,7 +144,7 @@ RUN_TESTS := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python
 
 # Three at a time: most tests that start processes wait more than they compute. Whole files, so that each starts
 # what its tests share once; tests/conftest.py puts the longest first.
-test: $(READY)
+test: $(DEV_READY)
 	$(RUN_TESTS) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Who may import whom; what a change of a route, a setting or a name forgets; engine, planner and drafter.
@@ -160,13 +169,13 @@ gpu-test: $(GPU)
 			$(RUN_TESTS) $(VENV)/gpu/bin/python -m pytest -m gpu $(ARGS) || exit 1; \
 	done
 
-$(GPU): constraints.txt | $(READY)
+$(GPU): constraints.txt | $(DEV_READY)
 	$(call layer,$(VENV)/gpu)
 	wheel="$$($(BUILD) tests/gpu/wheel.sh $(BIN)/pip)" && \
 	$(VENV)/gpu/bin/pip install --quiet --disable-pip-version-check --no-deps --ignore-installed "$$wheel"
 	@touch $(GPU)
 
-check: $(READY)
+check: $(DEV_READY)
 	$(BIN)/ruff format $(if $(CI),--check) .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -176,7 +185,7 @@ check: $(READY)
 # Parts in the order of their weight. Each ends with one line of JSON.
 PARTS ?= speed overhead simulate
 
-bench: $(READY)
+bench: $(DEV_READY)
 	@$(if $(ARGS),$(BIN)/python -m bench $(ARGS),set -e; for part in $(PARTS); do \
 		echo "--- bench $$part --quick"; $(BIN)/python -m bench $$part --quick; done)
 
@@ -188,7 +197,7 @@ release:
 	$(MAKE_WHEELS)
 	deploy/wheels/describe.sh $(PYTHON) $(WHEELS)
 
-docs: $(READY)
+docs: $(DEV_READY)
 	@$(BIN)/python -m docs.generate
 	@$(BIN)/python -m docs.generate.command_lines $(VENV)/share
 

@@ -1,9 +1,12 @@
 """Writes text of models and peers to a terminal, without control characters that act on it."""
 
 import json
+import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from typing import TextIO
 
+_FIRST_COLUMN = re.compile(r" *(?:\S+(?: \S+)* {2,})?")
 _REPLACEMENT = "\ufffd"
 
 
@@ -20,6 +23,25 @@ def one_line(text: str, maximum: int = 1000) -> str:
     """A peer's text for a log: without control characters, on one line, at most `maximum` characters."""
     line = " ".join(sanitize(text).split())
     return line if len(line) <= maximum else f"{line[: maximum - 1]}…"
+
+
+def wrapped(text: str, width: int) -> str:
+    """`text` with lines of at most `width` characters, broken between words.
+
+    What follows two spaces after a first column stays in its column.
+    """
+    return "\n".join(
+        textwrap.fill(
+            line,
+            width,
+            subsequent_indent=" " * len(_FIRST_COLUMN.match(line)[0]),  # type: ignore[index]  # it matches any line
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+            drop_whitespace=True,
+        )
+        for line in text.split("\n")
+    )
 
 
 def size_text(n_bytes: float) -> str:

@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Install, remove or show the service. Exits with status 1 and a message on failure."""
     settings = BackServiceSettings.from_command_line(arguments)
     given = dict(BackServiceSettings.sources(arguments).read())
-    if settings.service.action == "install":
+    if settings.service.action == "install" and not settings.service.dry_run:
         with exiting_in_words(settings.program):
             given = _with_joined_lead(given, settings.joined())
     serve_as(settings.service, BackServiceSettings, given, ServiceFacts("back", _STOP_SECONDS, _MAX_FILES))

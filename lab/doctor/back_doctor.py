@@ -19,6 +19,7 @@ from lab.doctor.lead_checks import (
     check_round_trip,
     check_shared_cores,
     check_version,
+    token_ms_at_work,
 )
 from shared import cpus
 from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
@@ -165,9 +166,12 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
         yield problem(f"the draft model failed: {error}")
         return
     report = probe.report
-    found = check_draft_speed(1000 * seconds, report.planner if report else None)
-    where = f" (with --threads {settings.n_threads})"
-    yield from (Finding(each.severity, each.sentence + where) for each in found)
+    planner = report.planner if report else None
+    at_work = token_ms_at_work(report, settings.own_name) if report else None
+    if at_work is None:
+        yield from check_draft_speed(1000 * seconds, planner, f" with --threads {settings.n_threads}")
+    else:
+        yield from check_draft_speed(at_work, planner, " at work, as the lead has measured")
     if report:
         is_local = is_own_address(settings.url)
         yield from check_contention(report, settings.own_name, 1000 * seconds, is_local=is_local)

@@ -15,7 +15,7 @@ from shared.diagnostics.prospects import (
 )
 from shared.protocol import PROTOCOL_VERSION
 
-_START_IT = "start it with the same options, without `doctor`"
+_START_IT = "start it with the same options, without `doctor`, and run `back doctor` beside it"
 MIN_STEPS = 50
 """With fewer steps, acceptance rates and times are not meaningful."""
 _MIN_SCORED = 50
@@ -89,17 +89,31 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
         yield good(f"{back.name} ({back.model}) has sent drafts; {_too_few(planner)}")
         return
     found = [*_check_back_acceptance(back, planner), *_check_back_speed(back, planner, own)]
-    yield from found or [good(f"{back.name} ({back.model}) drafts well{_share_right(back, planner)}")]
+    known = back.n_drafts >= _MIN_SCORED and _token_ms(back, planner) and planner.plain_step_ms
+    well = f"drafts well{_share_right(back, planner)}" if known else "drafts; too few drafts to tell how well"
+    yield from found or [good(f"{back.name} ({back.model}) {well}")]
 
 
-def check_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
-    """Compare the time of a drafted token with that of the lead's steps."""
+def token_ms_at_work(report: LeadReport, own: str) -> float | None:
+    """What the lead has measured of the back called `own`, in ms per token; None: too little, or it is not
+    connected.
+    """
+    planner, back = report.planner, _named(report, own)
+    if not planner or not back or planner.n_steps < MIN_STEPS or back.n_drafts < _MIN_SCORED:
+        return None
+    return _token_ms(back, planner)
+
+
+def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str = "") -> Iterator[Finding]:
+    """Compare the time of a drafted token with that of the lead's steps. where: how it was measured."""
     step_ms = planner.plain_step_ms if planner else None
     if step_ms is None:
-        yield hint(f"drafting a token takes {draft_ms:.1f} ms; the time of the lead's steps is not known yet")
+        yield hint(
+            f"drafting a token takes {draft_ms:.1f} ms{where}; the time of the lead's steps is not known yet"
+        )
         return
     share = draft_ms / step_ms
-    words = f"drafting a token takes {draft_ms:.1f} ms, a step of the lead {step_ms:.1f} ms"
+    words = f"drafting a token takes {draft_ms:.1f} ms{where}, a step of the lead {step_ms:.1f} ms"
     if planner and planner.n_steps < MIN_STEPS and share > SLOW_BACK:
         yield hint(f"{words}; {_too_few(planner)}")
     elif share > _TOO_SLOW:
@@ -115,10 +129,7 @@ def check_contention(report: LeadReport, own: str, draft_ms: float, *, is_local:
 
     `own` is the back's name; `is_local`: it is on the lead's machine.
     """
-    planner, back = report.planner, next((each for each in report.backs if _is_named(each, own)), None)
-    if not planner or not back or min(planner.n_steps, back.n_drafts) < MIN_STEPS:
-        return
-    token_ms = _token_ms(back, planner)
+    token_ms = token_ms_at_work(report, own)
     if token_ms and token_ms > _CONTENDED * draft_ms:
         words = f"{draft_ms:.1f} ms alone and {token_ms:.1f} ms while the lead computes"
         yield hint(
@@ -169,9 +180,17 @@ def _check_connected(report: LeadReport, own: str | None) -> Iterator[Finding]:
             yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
     elif not backs:
         yield problem(f"this back ({own}) is not connected, nor is any other: {_START_IT}")
-    elif not any(_is_named(back, own) for back in backs):
+    elif not _named(report, own):
         names = ", ".join(back.name for back in backs)
         yield hint(f"this back ({own}) is not connected, only {names}: {_START_IT}")
+    else:
+        yield good(
+            f"this back ({own}) is connected: it runs beside this check, and what the lead measures counts"
+        )
+
+
+def _named(report: LeadReport, own: str) -> BackReport | None:
+    return next((each for each in report.backs if _is_named(each, own)), None)
 
 
 def _is_named(back: BackReport, own: str) -> bool:
@@ -244,16 +263,17 @@ def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None)
     is_own = own is not None and _is_named(back, own)
     if back.n_drafts < _MIN_SCORED:
         return
-    share = token_ms / step_ms if token_ms and step_ms else 0.0
+    # Of its own back, `back doctor` has said so.
+    share = token_ms / step_ms if token_ms and step_ms and not is_own else 0.0
     words = (
         f"{back.name} takes {token_ms or 0.0:.1f} ms per token, a step of the lead {step_ms or 0.0:.1f} ms"
     )
     if share > _TOO_SLOW:
         yield problem(
-            f"{words}: use a smaller draft model, more --threads or a GPU there"
-            + ("" if is_own else "; `back doctor` there says more")
+            f"{words}: use a smaller draft model, more --threads or a GPU there; "
+            "`back doctor` there says more"
         )
-    elif share > SLOW_BACK and not is_own:  # of its own back `back doctor` has said so
+    elif share > SLOW_BACK:
         yield hint(f"{words}. {SLOWER_BACK}")
     elif back.n_stale_drafts > _LATE_SHARE * back.n_drafts and planner.idle_share > _LATE_SHARE:
         yield hint(

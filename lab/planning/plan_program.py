@@ -151,7 +151,7 @@ def load_command(settings: LeadSettings, n_cores: int) -> Load:
     """Load options for all cores; raises DuoError."""
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
-    return settings.load_command(settings.model_path(lambda: False))
+    return settings.load_command(settings.model_path)
 
 
 def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> list[str]:

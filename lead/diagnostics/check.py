@@ -36,7 +36,7 @@ from shared.llama.model_info import ModelInfo
 from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
-from shared.model_files.builtin import grown_path
+from shared.model_files.builtin import builtin_target
 from shared.model_files.file_kind import RANK, is_eagle_file, pooling_of
 from shared.model_files.projector_file import check_fits
 from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError, probe
@@ -69,20 +69,28 @@ def check(settings: LeadSettings) -> PreflightReport:
         _add_vector_model(report, "model", path)
         _check_address(report, settings)
         return report
-    with read_model(report, settings.source) as vocabulary:
+    with read_model(report, _with_default(report, settings.source)) as vocabulary:
         if vocabulary:
             images = settings.images_of(vocabulary.info.path)
             settings = settings.model_copy(update={"images": images})
             _check_images(report, vocabulary, settings)
             _check_memory(report, vocabulary, settings)
-    if not vocabulary and not report.problems:
-        _check_demo(report)
     check_cores(report, settings.cpus, lambda: settings.n_threads)
     _check_address(report, settings)
     _check_workers(report, settings)
     _check_draft_model(report, settings, vocabulary)
     _check_back(report, settings, vocabulary)
     return report
+
+
+def _with_default(report: PreflightReport, source: ModelSource) -> ModelSource:
+    """The source, with the model that is served if none is named."""
+    if source.model is None and source.hf_repo is None:
+        try:
+            return source.model_copy(update={"model": builtin_target()})
+        except ConfigError as error:
+            report.problems.append(str(error))
+    return source
 
 
 def _own_path(source: ModelSource) -> Path | None:
@@ -174,16 +182,6 @@ def prospect_of(placement: Placement, info: ModelInfo) -> Prospect:
         is_mixture=placement.is_mixture,
         has_metal_k_quants=bool(on_metal) and "_K" in quantization(info),
     )
-
-
-def _check_demo(report: PreflightReport) -> None:
-    try:
-        path = grown_path()
-    except ConfigError as error:
-        report.problems.append(str(error))
-        return
-    made = f"at {path}" if path.is_file() else "created at the first start"
-    report.add("model", f"the built-in demo model, 0.8 GB, {made}")
 
 
 def _check_address(report: PreflightReport, settings: LeadSettings) -> None:

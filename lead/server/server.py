@@ -224,7 +224,11 @@ class Lead:
     async def _run_engine(self) -> None:
         settings = self._settings
         try:
-            path = await asyncio.to_thread(settings.model_path, self._stopping.is_set)
+            path = settings.model_path
+            if settings.source.model is None:
+                log.info(
+                    "without --model, the built-in demo model is served: a small one, which tells stories"
+                )
             chosen = settings.conversation.template()
             program = TokenizerProgram(
                 model=path,

@@ -1,8 +1,6 @@
 """The settings of the lead."""
 
-import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -20,22 +18,17 @@ from lead.settings.security import EXPOSED, SecurityOptions
 from lead.settings.served_models import ServedModels
 from lead.settings.vector_models import VectorModelOptions
 from shared import cpus
-from shared.errors import ConfigError
 from shared.llama.placement import CPU
 from shared.logs import LogLevel
-from shared.model_files.builtin import grown_target
+from shared.model_files.builtin import builtin_target
 from shared.model_files.file_facts import size_if_known
 from shared.model_files.projector_file import projector_beside
-from shared.progress import progress_bar
 from shared.settings.base import FileSettings
 from shared.settings.llama_server_options import LLAMA_SERVER
 from shared.settings.model_options import MAX_CTX, ModelOptions
 from shared.settings.model_source import ModelSource
 from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
 from shared.settings.server_url import split_address
-
-log = logging.getLogger("lead")
-
 
 _BODY_WITH_IMAGES = 48 << 20
 """Bytes: an agent sends all screenshots of a conversation again in each request."""
@@ -306,16 +299,13 @@ class LeadSettings(FileSettings):
     def tag_names(self) -> tuple[str, ...]:
         return _split(self.tags)
 
-    def model_path(self, cancelled: Callable[[], bool]) -> Path:
-        """The file of the model to serve; without --model the demo's, which is created at its first use.
-
-        That takes a while, with a progress bar. Raises ConfigError if there is no space for it, or once
-        `cancelled` returns True.
+    @property
+    def model_path(self) -> Path:
+        """The file of the model to serve; without --model the small one that ships with llama-duo. Raises
+        ConfigError.
         """
-        if path := self.source.model:
-            # not resolved: the parts of a model from the hub are symbolic links with the right names
-            return path.absolute()
-        return _demo_model(cancelled)
+        # not resolved: the parts of a model from the hub are symbolic links with the right names
+        return self.source.model.absolute() if self.source.model else builtin_target()
 
     def with_model(self) -> Self:
         """The settings with a model that exists, and its projector. Raises ConfigError."""
@@ -456,18 +446,3 @@ class LeadSettings(FileSettings):
 
 def _split(text: str | None) -> tuple[str, ...]:
     return tuple(sorted({part.strip() for part in (text or "").split(",")} - {""}))
-
-
-def _demo_model(cancelled: Callable[[], bool]) -> Path:
-    log.info(
-        "without --model, the built-in demo model is served: 6M parameters expanded to 0.4G, which gives the "
-        "answers of the small model at the speed of a large one"
-    )
-    with progress_bar("creating the demo model") as show:
-
-        def progress(n_done: int, n_total: int) -> None:
-            if cancelled():
-                raise ConfigError("stopped before the demo model was created")
-            show(n_done, n_total)
-
-        return grown_target(progress)

@@ -11,8 +11,9 @@ from shared.cached_files import CacheFolder, make_cache_folder, remove_abandoned
 from shared.convert import gpt2, llama2c
 from shared.convert.conversion import Conversion
 from shared.errors import ModelLoadError
-from shared.model_files.file_kind import GGUF_MAGIC
-from shared.model_files.model_file import read_magic
+from shared.model_files.damaged_file import what_else, why_unusable
+from shared.model_files.gguf_header import GGUF_MAGIC
+from shared.model_files.model_file import first_bytes
 from shared.progress import progress_bar
 
 log = logging.getLogger("model")
@@ -20,8 +21,6 @@ log = logging.getLogger("model")
 
 VERSION = 2
 """Raise this when the same source gives another file."""
-_ZIP_MAGIC = b"PK\x03\x04"
-"""PyTorch's files are ZIP archives with pickled objects, which can run code when they are read."""
 
 
 def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
@@ -31,25 +30,12 @@ def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | N
     """
     if path.is_dir():
         return gpt2.read_folder(path) if (path / gpt2.CONFIG).is_file() else None
-    magic = read_magic(path) if path.is_file() else GGUF_MAGIC
-    if magic == GGUF_MAGIC:
+    beginning = first_bytes(path) if path.is_file() else GGUF_MAGIC
+    if beginning.startswith(GGUF_MAGIC):
         return None
-    if magic != llama2c.MAGIC:
-        _refuse_others(path, magic)
-        if path.suffix != ".bin":
-            return None
+    if not beginning.startswith(llama2c.MAGIC) and (path.suffix != ".bin" or what_else(beginning)):
+        raise ModelLoadError(f"{path} cannot be loaded: {why_unusable(path)}")
     return llama2c.read_checkpoint(path, tokenizer)
-
-
-def _refuse_others(path: Path, magic: bytes) -> None:
-    """Raise ModelLoadError for files that are a part of a model."""
-    if path.suffix == ".safetensors":
-        raise ModelLoadError(f"{path} is a part of a model: name its folder, with config.json")
-    if magic == _ZIP_MAGIC:
-        raise ModelLoadError(
-            f"{path} is a PyTorch file: GPT-2 is read from a folder with model.safetensors, "
-            "other models as GGUF"
-        )
 
 
 def pending_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:

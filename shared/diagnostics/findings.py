@@ -1,6 +1,7 @@
 """The report of `doctor`: findings of three severities, and an exit status."""
 
 import enum
+import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,7 +9,7 @@ from functools import partial
 from typing import NoReturn, Protocol
 
 from shared.exits import print_text
-from shared.terminal import one_line
+from shared.terminal import one_line, wrapped
 
 
 class Severity(enum.Enum):
@@ -78,5 +79,7 @@ class Report(Protocol):
 
 
 def exit_with(report: Report) -> NoReturn:
-    print_text(str(report))
+    """Print the report, on a terminal broken at words, and exit with its status."""
+    text = str(report)
+    print_text(wrapped(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
     sys.exit(report.status)

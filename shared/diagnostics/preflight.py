@@ -136,13 +136,14 @@ def check_memory(
     _add_placement(report, plan.placement, taken, who_takes)
     if plan.placement.problem:
         report.problems.append(plan.placement.problem)
+        return plan
     # Others that will be loaded take their part of the same host memory.
     n_free = free_memory() - sum(taken.get(place, 0) for place in _host_places(plan.placement))
     n_needed = plan.placement.host_bytes
     if n_needed > n_free:
         report.problems.append(
             f"weights and KV cache need about {size_text(n_needed)} of memory, but only {size_text(n_free)} "
-            "are free: use a smaller model or --ctx-size, --cache-type-k q8_0, or --flash-attn on"
+            "are free: for each token weights would be read from the disk; use a smaller model or --ctx-size"
         )
     return plan
 

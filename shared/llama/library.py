@@ -21,7 +21,8 @@ from shared.llama.unbound import add_library, function
 log = logging.getLogger("llama")
 
 # ggml_log_level: 1 debug, 2 info, 3 warn, 4 error, 5 continuation of the line before.
-_LEVELS = {1: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, 4: logging.ERROR}
+_DEBUG, _ERROR = 1, 4
+_LEVELS = {_DEBUG: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, _ERROR: logging.ERROR}
 _ABORTED = re.compile(r"graph_compute: .* error 1$|process_ubatch: .* status: 1$|llama_decode: .* ret = 2$")
 """Said with level 4 of a decode that was stopped on purpose (GGML_STATUS_ABORTED)."""
 _OF_A_DEVICE = re.compile(r" *Device \d+: ")
@@ -29,12 +30,16 @@ _CPU_LOADED = re.compile(r"load_backend: loaded CPU backend from (.*)")
 _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
+_explained: list[list[str]] = []
 about_devices: list[str] = []
 """What backends have said of their devices, which they do once."""
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
     message = text.decode("utf-8", "replace").rstrip()
+    if _explained and level == _ERROR:
+        _explained[-1].append(message)
+        level = _DEBUG
     for lines in _captures:
         lines.append(message)
     if _OF_A_DEVICE.match(message):
@@ -89,6 +94,19 @@ def captured_log() -> Iterator[list[str]]:
         yield lines
     finally:
         _captures.remove(lines)
+
+
+@contextmanager
+def explained_errors() -> Iterator[list[str]]:
+    """A context that collects llama.cpp's errors in a list, as the caller will say what is wrong; they are
+    logged at debug.
+    """
+    errors: list[str] = []
+    _explained.append(errors)
+    try:
+        yield errors
+    finally:
+        _explained.remove(errors)
 
 
 def kernel() -> str:

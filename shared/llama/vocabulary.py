@@ -8,6 +8,7 @@ import functools
 import hashlib
 import itertools
 import logging
+import re
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,6 +21,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.model_info import ModelInfo
 from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
+from shared.model_files.damaged_file import why_unusable
 from shared.model_files.file_kind import (
     POOLING_TYPES,
     check_kind,
@@ -34,6 +36,8 @@ log = logging.getLogger("llama")
 
 _NONE: "array[int]" = array("i")
 
+_LOADING_ERROR = re.compile(r"error loading model[\w ]*: (.+)")
+_UNKNOWN_ARCHITECTURE = re.compile(r"unknown model architecture: '(.*)'")
 _N_BYTES = 256
 _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -302,23 +306,39 @@ class Vocabulary:
 
 def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any:
     """A llama_model pointer for a GGUF file; raises ModelLoadError. writes_text: as in `Vocabulary.load`."""
-    n_parts = len(parts_of(path))
+    parts = parts_of(path)
     if writes_text:
         check_kind(path)
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
+    with library.explained_errors() as errors:
+        model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
     if not model:
-        raise ModelLoadError(
-            f"{path} cannot be loaded: not a GGUF file that this llama.cpp knows, or not enough memory "
-            "(with a GPU: try a smaller --n-gpu-layers); --log-level debug shows llama.cpp's own messages"
-        )
+        raise ModelLoadError(_why_not_loaded(parts, errors))
     try:
         if writes_text:
-            _check_usable(model, path, n_parts)
+            _check_usable(model, path, len(parts))
         _check_vocabulary(model, path)
     except ModelLoadError:
         llama_cpp.llama_model_free(model)
         raise
     return model
+
+
+def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
+    """A sentence on what is wrong with the files, or else with what llama.cpp says."""
+    for part in parts:
+        if reason := why_unusable(part):
+            return f"{part} cannot be loaded: {reason}"
+    said = next(filter(None, map(_LOADING_ERROR.search, errors)), None)
+    if said and (unknown := _UNKNOWN_ARCHITECTURE.search(said[1])):
+        return (
+            f"{parts[0]} cannot be loaded: this llama.cpp does not know the architecture {unknown[1]}; "
+            "a newer llama-duo may"
+        )
+    reason = said[1] if said else errors[0] if errors else "llama.cpp does not say why"
+    return (
+        f"{parts[0]} cannot be loaded ({reason}): download it again; if it needs too much memory, use a "
+        "smaller model or, with a GPU, a smaller --n-gpu-layers. --log-level debug shows llama.cpp's own log"
+    )
 
 
 def unusable(path: Path, reason: str) -> ModelLoadError:

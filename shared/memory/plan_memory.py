@@ -25,8 +25,12 @@ from shared.model_files.file_kind import parts_of
 from shared.rings import RINGS, adapters
 from shared.seams import plugged
 from shared.settings.model_options import ModelOptions
+from shared.terminal import size_text
 from shared.text_store import NO_PROMPT_CACHE
 
+_MAPPED = frozenset({"auto", "mmap"})
+"""Values of --load-mode with which weights are in the page cache, which the system counts as free."""
+_ROUNDED = 1024
 _LONG_FACTORS = "rope_factors_long"
 """In the names of tensors with the factors for long contexts."""
 
@@ -104,6 +108,8 @@ def plan_memory(
 
 def _plan(model: Unplaced) -> MemoryPlan:
     placement, size = _placed(model)
+    if placement and model.options.fit == "on":
+        placement = replace(placement, problem=placement.problem or _host_problem(placement, model))
     options = placement.options(model.options) if placement else model.options
     # Mapped weights are in the page cache, which the system counts as free.
     n_host = placement.host_bytes if placement else sum(model.weights.values()) + size.total
@@ -141,6 +147,24 @@ def _placed(model: Unplaced) -> tuple[Placement | None, MemorySize]:
             placed: tuple[Placement, MemorySize] = ring.place_layers(model)
             return placed
     return None, model.outline.size(model.context.parameters(model.options.on_cpu()))
+
+
+def _host_problem(placement: Placement, model: Unplaced) -> str:
+    """Why the host's memory cannot hold what is placed there; empty: it can, or weights that are mapped are
+    read from the file again.
+    """
+    n_free, n_ctx = max(0, model.room.host_free), model.context.n_ctx
+    n_mapped = placement.host_weights if model.options.load_mode in _MAPPED else 0
+    n_weights, n_needed = placement.host_weights - n_mapped, placement.used(CPU) - n_mapped
+    if n_needed <= n_free:
+        return ""
+    n_texts = n_needed - n_weights
+    n_fitting = max(0, n_free - n_weights) * n_ctx // max(1, n_texts) // _ROUNDED * _ROUNDED
+    return (
+        f"{size_text(n_needed)} of memory are needed, {size_text(n_texts)} of them for a context of {n_ctx} "
+        f"tokens, and {size_text(n_free)} are free: "
+        + (f"lower --ctx-size, to {n_fitting} for instance" if n_fitting else "use a smaller model")
+    )
 
 
 def _weights(

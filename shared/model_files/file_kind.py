@@ -5,29 +5,19 @@ be recognised at the beginning is left to `shared.llama.vocabulary`.
 """
 
 import re
-import struct
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 from shared.errors import ModelLoadError
+from shared.model_files.gguf_header import first_values
 
-GGUF_MAGIC = b"GGUF"
-_HEADER = struct.Struct("<4sIQQ")
-_LENGTH = struct.Struct("<Q")
-_KIND = struct.Struct("<I")
 _N_READ = 1 << 16
 """Bytes; `general.*` comes first, the vocabulary much later."""
-_VOCABULARY = "tokenizer."
 RANK: Final = 4
 """llama.cpp's number for a head that says how well two texts go together."""
 POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
 """Its numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
-_STRING, _ARRAY = 8, 9
-_NUMBERS = {
-    kind: struct.Struct(f"<{form}") for kind, form in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
-}
-"""How each type that has a size is read; the others are strings and arrays."""
 
 PROJECTOR: Final = "mmproj"
 """Part of the name of each projector's file."""
@@ -131,70 +121,16 @@ def read_beginning(path: Path) -> dict[str, str]:
     return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
 
 
-def _first_values(path: Path) -> dict[str, str | int | float]:
+def _first_values(path: Path) -> dict[str, str | float]:
     """The first metadata, including numbers; lists are left out."""
     try:
+        if not path.is_file():  # a pipe would be waited for
+            return {}
         with path.open("rb") as file:
             data = file.read(_N_READ)
-        return _parse(data)
-    except (OSError, struct.error):
+        return first_values(data)
+    except OSError:
         return {}
-
-
-@dataclass(slots=True)
-class _Cursor:
-    """Reads on from `at`; raises struct.error at the end of `data`."""
-
-    data: bytes
-    at: int
-
-    def number(self, form: struct.Struct) -> Any:
-        (value,) = form.unpack_from(self.data, self.at)
-        self.at += form.size
-        return value
-
-    def skip_list(self) -> None:
-        kind, n = self.number(_KIND), self.number(_LENGTH)
-        if kind == _STRING:
-            for _ in range(n):
-                self.text()
-        else:
-            self.take(n * _NUMBERS[kind].size)
-
-    def text(self) -> str:
-        return self.take(self.number(_LENGTH)).decode("utf-8", "replace")
-
-    def take(self, n: int) -> bytes:
-        """The next n bytes, which the file says there are; n may be anything."""
-        end = self.at + n
-        if end > len(self.data):
-            raise struct.error("cut off")
-        found = self.data[self.at : end]
-        self.at = end
-        return found
-
-
-def _parse(data: bytes) -> dict[str, str | int | float]:
-    """The metadata without lists, as far as `data` goes, or the vocabulary comes."""
-    magic, _, _, n_values = _HEADER.unpack_from(data)
-    values: dict[str, str | int | float] = {}
-    cursor = _Cursor(data, _HEADER.size)
-    if magic != GGUF_MAGIC:
-        return values
-    try:
-        for _ in range(n_values):
-            key, kind = cursor.text(), cursor.number(_KIND)
-            if key.startswith(_VOCABULARY):
-                break
-            if kind == _STRING:
-                values[key] = cursor.text()
-            elif kind == _ARRAY:
-                cursor.skip_list()
-            else:
-                values[key] = cursor.number(_NUMBERS[kind])
-    except (struct.error, KeyError):
-        pass  # the end of what was read, or a type that does not exist
-    return values
 
 
 _PART = re.compile(r"(?P<prefix>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$", re.DOTALL)
@@ -266,5 +202,5 @@ def _existing(path: Path) -> Path:
             f"{path} is a folder: name a GGUF file in it, or a folder with GPT-2 (config.json)"
         )
     if not path.is_file():
-        raise ModelLoadError(f"{path} is not there: check the path")
+        raise ModelLoadError(f"{path} is not {'a file' if path.exists() else 'there'}: check the path")
     return path

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shared.errors import ModelLoadError
-from shared.model_files.file_kind import GGUF_MAGIC, check_kind, parts_of
+from shared.model_files.damaged_file import N_READ, why_unreadable
+from shared.model_files.file_kind import check_kind, parts_of
+from shared.model_files.gguf_header import GGUF_MAGIC
 
 if TYPE_CHECKING:  # what reads models of other formats is imported when there is one
     from shared.convert.conversion import Conversion
@@ -35,13 +37,17 @@ def pending_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion
 
 
 def _may_be_converted(path: Path) -> bool:
-    return path.is_dir() or (path.is_file() and read_magic(path) != GGUF_MAGIC)
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as error:
+        raise ModelLoadError(f"{path} cannot be loaded: {why_unreadable(error)}") from error
+    return is_folder or (is_file and not first_bytes(path).startswith(GGUF_MAGIC))
 
 
-def read_magic(path: Path) -> bytes:
-    """The first bytes of a file; raises ModelLoadError."""
+def first_bytes(path: Path) -> bytes:
+    """As many as say what a file is; raises ModelLoadError."""
     try:
         with path.open("rb") as file:
-            return file.read(len(GGUF_MAGIC))
+            return file.read(N_READ)
     except OSError as error:
-        raise ModelLoadError(f"{path} cannot be read: {error.strerror}") from error
+        raise ModelLoadError(f"{path} cannot be loaded: {why_unreadable(error)}") from error

@@ -1,5 +1,6 @@
 """`lead service` and `back service`: installs the program as a service of systemd, or of launchd on a Mac."""
 
+import getpass
 import json
 import os
 import plistlib
@@ -29,6 +30,8 @@ _SYSTEMCTL_SECONDS = 180.0
 _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
 """What ProtectHome= hides."""
 _CREDENTIALS = "%d"
+_NO_BUS = "Failed to connect to"
+"""What systemctl says where it does not reach a systemd: `bus`, `user scope bus via local transport`, …"""
 
 
 class ServiceOptions(OptionGroup):
@@ -39,6 +42,9 @@ class ServiceOptions(OptionGroup):
     )
     system: CliToggleFlag[bool] = Field(
         False, description="a service of the system, which starts at boot; without it, the user's own"
+    )
+    dry_run: CliToggleFlag[bool] = Field(
+        False, description="with install: show the units that would be written, and change nothing"
     )
     unit: str | None = Field(
         None,
@@ -77,6 +83,8 @@ def serve_as(
     try:
         service = _Service(options, settings, facts)
         match options.action:
+            case "install" if options.dry_run:
+                print_text(service.described(values))
             case "install":
                 print_text(service.install(values))
             case "remove":
@@ -118,6 +126,14 @@ class _Service:
             with suppress(ConfigError):
                 self._start()
             raise
+
+    def described(self, given: Mapping[str, object]) -> str:
+        """The units that `install` would write; not the settings, which have keys in them. Raises
+        ConfigError.
+        """
+        files = self._files(given)
+        units = [f"# {path}\n\n{files[path].decode()}" for path in files if path != self._config]
+        return "\n".join([*units, f"# Options and keys would be in {self._config}, for its owner only."])
 
     def remove(self) -> str:
         """Stop it and delete all that `install` has written; raises ConfigError, PermissionError."""
@@ -224,7 +240,19 @@ class _Service:
         done = self._run_systemctl(*words)
         if done.returncode:
             said = done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}"
-            raise ConfigError(f"systemctl {' '.join(words)}: {said}")
+            raise ConfigError(f"systemctl {' '.join(words)}: {said}{self._way_out(said)}")
+
+    def _way_out(self, said: str) -> str:
+        """What to do if systemd cannot be reached."""
+        if _NO_BUS not in said:
+            return ""
+        if self._is_system:
+            return ". systemd does not run here, as in most containers; `--dry-run` shows the unit"
+        return (
+            f". There is no systemd of this user here. `sudo loginctl enable-linger {getpass.getuser()}` "
+            "starts it, also at boot; log in again afterwards. Or install a service of the system: "
+            f"sudo {sys.prefix}/bin/{self._settings.program} install --system. `--dry-run` shows the unit"
+        )
 
     def _run_systemctl(self, *words: str, quiet: bool = True) -> subprocess.CompletedProcess[str]:
         command = ["systemctl", *([] if self._is_system else ["--user"]), *words]

@@ -199,8 +199,9 @@ class ComputeOptions(OptionGroup):
     )
     fit: Fit = Field(
         "on",
-        description="on: see --n-gpu-layers auto; a model that cannot fit into VRAM as it was asked for is "
-        "refused before it is loaded. off: auto means all, and llama.cpp tries",
+        description="on: see --n-gpu-layers auto; a model that cannot fit into VRAM as it was asked for, or "
+        "whose context does not fit into host memory, is refused before it is loaded. off: auto means all, "
+        "and llama.cpp tries",
     )
     fit_target: int = Field(
         1024,

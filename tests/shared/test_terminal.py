@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from shared.terminal import one_line, said_by_lead, sanitize, size_text
+from shared.terminal import one_line, said_by_lead, sanitize, size_text, wrapped
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,17 @@ def test_what_a_peer_says_becomes_one_line_of_bounded_length():
 )
 def test_an_answer_with_an_error_gives_its_reason_or_its_status(body, said):
     assert said_by_lead(body, 502) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("   hint  one two --three-four five", "   hint  one two\n         --three-four\n         five"),
+        ("KV cache and  a b", "KV cache and  a b"),
+        ("one two three four five", "one two three four\nfive"),
+        ("averylongwordthatfitsnowhere", "averylongwordthatfitsnowhere"),
+        ("a\n\nb", "a\n\nb"),
+    ],
+)
+def test_lines_are_broken_between_words(text, expected):
+    assert wrapped(text, 20) == expected

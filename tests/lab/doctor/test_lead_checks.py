@@ -10,6 +10,7 @@ from lab.doctor.lead_checks import (
     check_round_trip,
     check_shared_cores,
     check_version,
+    token_ms_at_work,
 )
 from shared.diagnostics.findings import DoctorReport, Severity
 from shared.diagnostics.lead_probe import LeadReport
@@ -243,3 +244,21 @@ def test_a_name_that_a_lead_reports_can_neither_control_a_terminal_nor_add_a_lin
 def test_numbers_that_no_lead_counts_are_refused(planner):
     with pytest.raises(ValidationError):
         report(**planner)
+
+
+@pytest.mark.parametrize("token_ms", [3.0, 9.0, 19.0])
+def test_both_doctors_judge_a_back_by_what_the_lead_has_measured(token_ms):
+    seen = report(sources={"desk": {"n_scored": 200, "n_right": 150, "token_ms": token_ms}})
+    at_lead = [each.severity for each in check_lead(seen) if "desk" in each.sentence]
+    (at_back,) = check_draft_speed(token_ms_at_work(seen, "desk"), seen.planner)
+    assert at_lead == [at_back.severity]
+
+
+@pytest.mark.parametrize("backs", [[DESK | {"n_drafts": 49}], [DESK | {"name": "attic"}]])
+def test_a_few_drafts_and_those_of_others_are_no_measurement(backs):
+    assert token_ms_at_work(report(backs=backs), "desk") is None
+
+
+def test_a_back_of_which_little_is_known_is_not_said_to_draft_well():
+    (found,) = [each for each in check_lead(report(sources={})) if "desk" in each.sentence]
+    assert "too few drafts to tell" in found.sentence

@@ -34,14 +34,15 @@ def test_a_checkpoint_without_a_magic_is_called_bin(tmp_path):
     for name in ("model.bin", "model.dat"):
         (tmp_path / name).write_bytes(data)
     assert read_conversion(tmp_path / "model.bin").kind == "a llama2.c checkpoint of version 0"
-    assert read_conversion(tmp_path / "model.dat") is None
+    with pytest.raises(ModelLoadError, match="is not a GGUF file"):
+        read_conversion(tmp_path / "model.dat")
 
 
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("model.safetensors", b"", "name its folder"),
-        ("pytorch_model.bin", b"PK\x03\x04 and more", "is a PyTorch file"),
+        ("model.safetensors", b'12345678{"', "of GPT-2 name the folder with config.json"),
+        ("pytorch_model.bin", b"PK\x03\x04 and more", "or a PyTorch file"),
         ("tokenizer.bin", b"\x07\0\0\0", "is not a llama2.c checkpoint"),
         ("model.bin", b"some text that is long enough for a header", "is not a llama2.c checkpoint"),
     ],

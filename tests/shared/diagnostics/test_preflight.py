@@ -93,7 +93,10 @@ def test_keys_are_not_shown():
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["-c", "10000000"], "weights and KV cache need about 2"),
+        (
+            ["-c", "10000000"],
+            "of them for a context of 10000000 tokens, and 1.00 GB are free: lower --ctx-size",
+        ),
         (["-t", "5"], "5 threads on 4 cores slow each other down"),
         (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores slow each other down"),
         (["--cpus", "7"], "--cpus contains cores that this process may not use: [7]"),
@@ -140,7 +143,7 @@ def test_a_taken_port_is_a_problem():
 def test_a_file_that_is_not_a_model_is_a_problem(tmp_path):
     (tmp_path / "a.gguf").write_text("no model")
     found = check(LeadSettings.from_command_line(["-m", str(tmp_path / "a.gguf"), "--port", "0", "-t", "1"]))
-    assert "cannot be loaded: not a GGUF file" in found.problems[0]
+    assert "cannot be loaded: it is not a GGUF file" in found.problems[0]
 
 
 def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
@@ -203,18 +206,12 @@ def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
     assert len([each for each in found.problems if "inputs of the layers" in each]) == n_problems
 
 
-def test_the_demo_model_is_created_at_the_first_start_and_later_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(builtin, "user_cache_path", lambda _: tmp_path)
+def test_without_a_model_the_one_that_ships_is_checked():
     settings = LeadSettings.from_command_line(["--port", "0", "-t", "2"])
-    assert dict(check(settings).lines)["model"] == (
-        "the built-in demo model, 0.8 GB, created at the first start"
-    )
-    path = builtin.grown_path()
-    path.touch()
-    assert dict(check(settings).lines)["model"] == f"the built-in demo model, 0.8 GB, at {path}"
+    assert dict(check(settings).lines)["model"] == TARGET
 
 
-def test_a_demo_model_that_cannot_be_created_is_a_problem(monkeypatch, tmp_path):
+def test_a_demo_model_that_is_missing_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setattr(builtin, "files", lambda _: tmp_path)
     (problem,) = check(LeadSettings.from_command_line(["--port", "0", "-t", "2"])).problems
     assert "is missing: install llama-duo again" in problem

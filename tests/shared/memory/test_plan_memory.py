@@ -1,12 +1,15 @@
 """What is planned for a model, against tiny models of each kind."""
 
+import re
 from types import SimpleNamespace
 
 import llama_cpp
 import psutil
 import pytest
 
+from shared.errors import ModelLoadError
 from shared.llama.gguf_metadata import tensor_sizes
+from shared.llama.model import Model
 from shared.memory.plan_memory import plan_memory
 from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
@@ -69,3 +72,28 @@ def test_embeddings_that_are_the_output_too_are_read():
     sizes = tensor_sizes(builtin_target())
     assert "output.weight" not in sizes
     assert plan_memory(builtin_target(), OPTIONS).step_bytes == sum(sizes.values())
+
+
+def refused(path, n_ctx, **options):
+    asked = OPTIONS.model_copy(update={"ctx_size": n_ctx, **options})
+    placement = plan_memory(path, asked).placement
+    return placement.problem
+
+
+def test_a_context_that_host_memory_cannot_hold_is_refused_and_told_what_fits(tiny_model, monkeypatch):
+    path = tiny_model("llama")
+    monkeypatch.setattr("shared.memory.plan_memory.free_memory", lambda: 50_000_000)
+    said = refused(path, 4_000_000)
+    found = re.search(r"of them for a context of 4000000 tokens, and 50 MB are free: .* to (\d+) for", said)
+    assert refused(path, int(found[1])) == ""
+    assert refused(path, 4_000_000, fit="off") == ""
+    with pytest.raises(ModelLoadError, match="of memory are needed"):
+        Model(plan_memory(path, OPTIONS.model_copy(update={"ctx_size": 4_000_000})))
+
+
+def test_weights_count_only_if_they_are_not_mapped(tiny_model, monkeypatch):
+    path = tiny_model("llama")
+    n_texts = plan_memory(path, OPTIONS).size.total
+    monkeypatch.setattr("shared.memory.plan_memory.free_memory", lambda: n_texts)
+    assert refused(path, 512) == ""
+    assert refused(path, 512, load_mode="none").endswith("use a smaller model")

@@ -117,6 +117,27 @@ def test_nothing_remains_of_an_installation_that_fails(machine, trouble):
     assert machine.files() == set()
 
 
+@pytest.mark.parametrize(
+    ("scope", "words"), [([], "sudo loginctl enable-linger "), (["--system"], "systemd does not run here")]
+)
+def test_where_there_is_no_systemd_the_way_out_is_said(machine, scope, words):
+    machine.trouble("bus")
+    said = machine.run("lead", "install", *scope)
+    assert words in said
+    assert "`--dry-run` shows the unit" in said
+    assert ("lead service install --system" in said) == (not scope)
+
+
+@pytest.mark.parametrize("program", ["lead", "back"])
+def test_units_can_be_printed_and_nothing_is_written(machine, capsys, program):
+    machine.run(program, "install", "--dry-run", *(["--api-key", KEY] if program == "lead" else []))
+    printed = capsys.readouterr().out
+    assert f"# {machine.units}/llama-duo-{program}.service\n" in printed
+    assert "ExecStart=" in printed
+    assert KEY not in printed
+    assert machine.files() == set()
+
+
 def test_a_change_that_fails_leaves_the_service_as_it_was(machine):
     machine.run("lead", "install", "--port", "7000")
     before = machine.state["known"]
