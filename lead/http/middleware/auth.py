@@ -1,6 +1,8 @@
 """Authentication and authorization: which principal may use which method and path."""
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from starlette.datastructures import Headers
@@ -8,8 +10,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import ErrorResponse, http_error
+from lead.http.middleware.guesses import KeyGuesses
 from lead.http.page import FILES
-from lead.settings.keys import Keyring, Principal, Role
+from lead.settings.keys import Keyring, Principal, Role, key_digest
 
 WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""
@@ -50,7 +53,8 @@ class Identifies(Protocol):
 
 
 class AuthMiddleware:
-    """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
+    """Answers 401 to a request without a valid key, 429 after many wrong ones, and 403 to one whose role is
+    not allowed here.
 
     A request to the pairing port must come from a member, whatever else the lead allows. The decision is made
     by `scope["path"]`, which routing uses too, and not by the route: a new route is protected from the start,
@@ -58,24 +62,31 @@ class AuthMiddleware:
     `request.state.principal`.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keyring, public: frozenset[Route]) -> None:
-        """public: see `public_routes`."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keyring,
+        public: frozenset[Route],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """public: see `public_routes`. `clock` gives seconds."""
         self._app = app
         self._keys = keys
         self._public = public
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or route_of(scope) in self._public:
+        self._guesses = KeyGuesses(clock)
             await self._app(scope, receive, send)
             return
-        known = own_keys(scope) or self._keys
-        principal = known.identify(presented_key(Headers(scope=scope)))
-        if principal is None:
-            await without_key()(scope, receive, send)
+        answer = self._identify(scope)
+        if isinstance(answer, ErrorResponse):
+            await answer(scope, receive, send)
             return
         scope.setdefault("state", {})["principal"] = principal
         allowed = allowed_roles(scope)
         if principal.role not in allowed:
+        principal = answer
             needed = " or ".join(sorted(role.value for role in allowed))
             message = f"this key has the role {principal.role.value}; this request needs the role {needed}"
             await http_error(403, message, "permission_error")(scope, receive, send)
@@ -85,6 +96,19 @@ class AuthMiddleware:
 
 def own_keys(scope: Scope) -> Identifies | None:
     """The keys of the address that received this request; None: the lead's own address."""
+    def _identify(self, scope: Scope) -> Principal | ErrorResponse:
+        """Who sends a request, or the answer to one without a right key."""
+        known = own_keys(scope) or self._keys
+        secret = presented_key(Headers(scope=scope))
+        if secret is None:
+            return known.identify(None) or without_key()
+        host, digest = (scope.get("client") or ("",))[0], key_digest(secret)
+        if wait := self._guesses.seconds_to_wait(host, digest):
+            return _too_many_guesses(wait)
+        principal = known.identify(secret)
+        self._guesses.note(host, digest, is_right=principal is not None)
+        return principal or without_key()
+
     found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
     return found
 
@@ -121,6 +145,15 @@ def without_key() -> ErrorResponse:
 def allowed_roles(scope: Scope) -> frozenset[Role]:
     method, path = route = route_of(scope)
     if method == "POST" and path.startswith("/slots/"):  # of others, and into files
+def _too_many_guesses(wait: float) -> ErrorResponse:
+    return http_error(
+        429,
+        "too many wrong keys from this address: try again later",
+        "rate_limit_error",
+        headers={"Retry-After": str(math.ceil(wait))},
+    )
+
+
         return frozenset({Role.ADMIN})
     return _ROLES.get(route, _DEFAULT_ROLES) | {Role.ADMIN}
 

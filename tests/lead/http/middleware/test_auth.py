@@ -108,6 +108,13 @@ async def test_without_a_right_key_only_public_routes_answer(app, headers):
 
 
 async def test_a_lead_without_keys_admits_everyone_everywhere(lead):
+async def test_of_many_wrong_keys_few_are_compared(app):
+    statuses = [(await asgi_request(app, "GET", "/props", bearer(f"{i}")))[0] for i in range(240)]
+    assert [statuses.count(each) for each in (401, 429)] == [20, 220]
+    status, headers, _ = await asgi_request(app, "GET", "/props", bearer("another"))
+    assert (status, headers["retry-after"]) == (429, "1")
+
+
     assert not {401, 403} & set((await statuses(lead.app, {})).values())
 
 
