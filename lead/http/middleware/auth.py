@@ -27,8 +27,10 @@ OWN_KEYS = "own_keys"
 Its value is an `Identifies`.
 """
 
-_ROUTES_WITHOUT_KEY = frozenset({*(("GET", path) for path in HEALTH), ("POST", "/v1/join")})
-"""Load balancers have no key, and who joins has a code instead."""
+_ROUTES_WITHOUT_KEY = frozenset(
+    {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}
+)
+"""Load balancers have no key, and who joins has a code instead; a CA's certificate is for everybody."""
 _ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
 """A browser has no key before the page has asked for it."""
 
@@ -42,6 +44,7 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     ("POST", "/v1/invitations"): frozenset(),
     ("DELETE", "/v1/invitations"): frozenset(),
     ("GET", "/v1/members"): frozenset(),
+    ("POST", "/v1/members"): frozenset(),
     ("DELETE", "/v1/members"): frozenset(),
 }
 """The exceptions from the default, by method and path. Admins may use everything."""
@@ -73,29 +76,26 @@ class AuthMiddleware:
         self._app = app
         self._keys = keys
         self._public = public
+        self._guesses = KeyGuesses(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or route_of(scope) in self._public:
-        self._guesses = KeyGuesses(clock)
             await self._app(scope, receive, send)
             return
         answer = self._identify(scope)
         if isinstance(answer, ErrorResponse):
             await answer(scope, receive, send)
             return
+        principal = answer
         scope.setdefault("state", {})["principal"] = principal
         allowed = allowed_roles(scope)
         if principal.role not in allowed:
-        principal = answer
             needed = " or ".join(sorted(role.value for role in allowed))
             message = f"this key has the role {principal.role.value}; this request needs the role {needed}"
             await http_error(403, message, "permission_error")(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-
-def own_keys(scope: Scope) -> Identifies | None:
-    """The keys of the address that received this request; None: the lead's own address."""
     def _identify(self, scope: Scope) -> Principal | ErrorResponse:
         """Who sends a request, or the answer to one without a right key."""
         known = own_keys(scope) or self._keys
@@ -109,6 +109,9 @@ def own_keys(scope: Scope) -> Identifies | None:
         self._guesses.note(host, digest, is_right=principal is not None)
         return principal or without_key()
 
+
+def own_keys(scope: Scope) -> Identifies | None:
+    """The keys of the address that received this request; None: the lead's own address."""
     found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
     return found
 
@@ -142,9 +145,6 @@ def without_key() -> ErrorResponse:
     )
 
 
-def allowed_roles(scope: Scope) -> frozenset[Role]:
-    method, path = route = route_of(scope)
-    if method == "POST" and path.startswith("/slots/"):  # of others, and into files
 def _too_many_guesses(wait: float) -> ErrorResponse:
     return http_error(
         429,
@@ -154,6 +154,9 @@ def _too_many_guesses(wait: float) -> ErrorResponse:
     )
 
 
+def allowed_roles(scope: Scope) -> frozenset[Role]:
+    method, path = route = route_of(scope)
+    if method == "POST" and path.startswith("/slots/"):  # of others, and into files
         return frozenset({Role.ADMIN})
     return _ROLES.get(route, _DEFAULT_ROLES) | {Role.ADMIN}
 
