@@ -1,6 +1,7 @@
 """What `lead invite --app` prints: how common programs are told of a lead, its key and its CA."""
 
 import hashlib
+import shlex
 import ssl
 from string import Template
 
@@ -34,11 +35,11 @@ llm:
     cat >> "$$(dirname "$$(llm logs path)")/extra-openai-models.yaml" <<END
     - {model_id: "$model", model_name: "$model", api_base: "$base", api_key_name: lead}
     END
-    llm -m $model "Why is the sky blue?"
+    llm -m $word "Why is the sky blue?"
 
 Claude Code:
     export NODE_EXTRA_CA_CERTS=$$PWD/$file ANTHROPIC_BASE_URL=$url ANTHROPIC_AUTH_TOKEN=$key
-    export ANTHROPIC_MODEL=$model ANTHROPIC_SMALL_FAST_MODEL=$model
+    export ANTHROPIC_MODEL=$word ANTHROPIC_SMALL_FAST_MODEL=$word
     claude
 
 VS Code with Continue, in ~/.continue/config.yaml under `models:`:
@@ -56,6 +57,7 @@ def app_lines(addresses: tuple[str, ...], key: str, model: str, certificate: str
         url=url,
         key=key,
         model=model,
+        word=shlex.quote(model),
         file=CA_FILE,
         fingerprint=shown_fingerprint(certificate),
         others=more,

@@ -184,8 +184,13 @@ class PairingServer:
         self._save()
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """host:port for each of `others`, or else for each address of this machine, the likeliest first."""
-        hosts = list(others) or list(self._own_addresses())[:_MAX_ADDRESSES] or ["127.0.0.1"]
+        """host:port for each of `others`, or else for each address of this machine, the likeliest first.
+
+        Codes are short: those of IPv6 only if there are no others.
+        """
+        own = self._own_addresses()
+        ipv4 = [address for address in own if ":" not in address]
+        hosts = list(others) or (ipv4 or list(own))[:_MAX_ADDRESSES] or ["127.0.0.1"]
         return tuple(with_port(host, self.port) for host in hosts)
 
     def all_addresses(self) -> tuple[str, ...]:

@@ -200,22 +200,22 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
 
 
 def own_addresses() -> list[str]:
-    """The addresses at which other machines may reach this one, that of the default route first: of IPv4, or
-    else of IPv6.
+    """The addresses at which other machines may reach this one, that of the default route first.
+
+    Those of IPv4, and unique local ones of IPv6; public ones of IPv6, which change, if there are no others.
     """
     import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
 
-    found = [each for adapter in psutil.net_if_addrs().values() for each in adapter]
-    for family in (socket.AF_INET, socket.AF_INET6):
-        if own := [each.address for each in found if each.family == family and _leaves(each.address)]:
-            return sorted(own, key=lambda address: address != _outward_address())
-    return []
-
-
-def _leaves(address: str) -> bool:
-    """Whether other machines may use an address of this one."""
-    parsed = ipaddress.ip_address(address)
-    return not (parsed.is_loopback or parsed.is_link_local)
+    parsed = [
+        ipaddress.ip_address(each.address)
+        for adapter in psutil.net_if_addrs().values()
+        for each in adapter
+        if each.family in {socket.AF_INET, socket.AF_INET6}
+    ]
+    found = [each for each in parsed if not (each.is_loopback or each.is_link_local)]
+    lasting = [each for each in found if each.version == 4 or each.is_private] or found  # noqa: PLR2004 - IPv4
+    outward = _outward_address()
+    return [str(each) for each in sorted(lasting, key=lambda each: (str(each) != outward, each.version))]
 
 
 def with_port(host: str, port: int) -> str:

@@ -34,3 +34,7 @@ def test_continue_reads_its_lines():
 def test_llm_reads_its_lines():
     (model,) = yaml.safe_load(LINES.partition("<<END\n")[2].partition("    END")[0])
     assert (model["model_name"], model["api_base"]) == ("qwen3:8b", "https://10.0.0.1:5556/v1")
+
+
+def test_names_with_spaces_are_one_word():
+    assert "llm -m 'My Model'" in app_lines(("10.0.0.1:5556",), "k", "My Model", PEM)

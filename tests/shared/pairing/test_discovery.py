@@ -230,11 +230,11 @@ def test_what_is_no_host_is_an_error(host):
 @pytest.mark.parametrize(
     ("adapters", "own"),
     [
-        ({"lo": ["127.0.0.1", "::1"], "eth0": ["10.0.0.1", "fd00::1"]}, ["10.0.0.1"]),
-        ({"lo": ["127.0.0.1", "::1"], "eth0": ["fe80::1%eth0", "fd00::1"]}, ["fd00::1"]),
+        ({"lo": ["127.0.0.1", "::1"], "eth0": ["fd00::1", "2a00::1", "10.0.0.1"]}, ["10.0.0.1", "fd00::1"]),
+        ({"lo": ["127.0.0.1", "::1"], "eth0": ["fe80::1%eth0", "2a00::1"]}, ["2a00::1"]),
         ({"lo": ["127.0.0.1"]}, []),
     ],
-    ids=["IPv4", "only IPv6", "no network"],
+    ids=["IPv4", "only public IPv6", "no network"],
 )
 def test_own_addresses_are_those_that_other_machines_may_use(monkeypatch, adapters, own):
     def found():
