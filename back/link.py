@@ -89,12 +89,14 @@ class LeadLink:
         *,
         ping_seconds: float = 20.0,
         max_absence_seconds: float = math.inf,
+        survives_distrust: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`key` is what the lead may ask for; `tls` says whom to trust if the URL is a wss one.
 
         `ping_seconds` is the interval between pings, and the time allowed for each reply. A lead that
-        is unreachable for `max_absence_seconds` is given up. `rng` is for the jitter of the delays between
+        is unreachable for `max_absence_seconds` is given up. `survives_distrust`: a server with another
+        certificate is not the lead, which is elsewhere. `rng` is for the jitter of the delays between
         attempts; `clock` gives seconds.
         """
         self.outbox = Outbox(clock)
@@ -104,6 +106,7 @@ class LeadLink:
         self.tls = tls
         self._ping_seconds = ping_seconds
         self._max_absence_seconds = max_absence_seconds
+        self._survives_distrust = survives_distrust
         self._clock = clock
         self._last_connected = clock()
         self._delays = Backoff(_FIRST_DELAY, _MAX_DELAY, rng)
@@ -155,7 +158,8 @@ class LeadLink:
 
     def _process_exception(self, error: Exception) -> Exception | None:
         """The exception to raise after a failed attempt to connect; None: try again."""
-        if final := as_final(self._url, error):
+        is_another = self._survives_distrust and isinstance(error, ssl.SSLCertVerificationError)
+        if not is_another and (final := as_final(self._url, error)):
             return final
         return self._on_unreachable(error) if isinstance(error, _TRANSIENT) else error
 

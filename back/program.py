@@ -163,7 +163,8 @@ def _link(settings: BackSettings, model: Model) -> LeadLink:
         key=settings.read_key(),
         tls=settings.tls(),
         ping_seconds=settings.ping_seconds,
-        max_absence_seconds=leads.REDISCOVER_SECONDS if settings.discover else math.inf,
+        max_absence_seconds=leads.REDISCOVER_SECONDS if settings.discover or settings.is_joined else math.inf,
+        survives_distrust=settings.is_joined,
     )
 
 

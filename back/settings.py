@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_validator
 from pydantic_settings import CliSuppress
 
 from shared import cpus
@@ -155,6 +155,7 @@ class BackSettings(FileSettings):
     compute: BackComputeOptions = BackComputeOptions()
     log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
+    _is_joined: bool = PrivateAttr(default=False)
 
     @field_validator("lead")
     @classmethod
@@ -190,19 +191,32 @@ class BackSettings(FileSettings):
         lead = JoinedLead.find("back", self.own_name, self.join)
         if lead is None:
             return self
+        return self._with_joined(lead)
+
+    def _with_joined(self, lead: JoinedLead) -> Self:
         found = {"lead": (lead.url,), "key": lead.key, "pinned_certificate_file": lead.certificate}
-        return self.model_copy(update=found)
+        joined = self.model_copy(update=found)
+        joined._is_joined = True  # noqa: SLF001 - of this class
+        return joined
+
+    @property
+    def is_joined(self) -> bool:
+        """Whether the lead is known by the key of its CA: another machine at its address is not the lead."""
+        return self._is_joined
 
     def located(self) -> Self:
         """The settings with the path of an existing model file, downloaded if needed. Raises ConfigError."""
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """The settings with the URLs of announced leads if `discover` or `discover_all` is set.
+        """The settings with the URLs of announced leads if `discover` or `discover_all` is set, or with the
+        present address of a lead that was joined.
 
         `again`: prefer the lead that this back had before if several are found. With a `ca_file` only leads
         with HTTPS count, so that the key is not sent to any other. Raises NoLeadError, SeveralLeadsError.
         """
+        if again and self._is_joined and (lead := JoinedLead.find("back", self.own_name, None)):
+            return self._with_joined(lead)
         if not (self.discover or self.discover_all):
             return self
         found, with_https = find_leads(DISCOVER_SECONDS), self.ca_file is not None

@@ -7,6 +7,8 @@ from typing import Final
 
 from shared.errors import ConfigError
 
+_NO_CHECK_TIME: Final = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME of OpenSSL's x509_vfy.h: the clock of a small machine may be wrong."""
 _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -26,11 +28,11 @@ def trusting_nobody() -> ssl.SSLContext:
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """A TLS context that trusts only the first certificate in a PEM file, whatever its name and issuer.
+    """A TLS context that trusts only the first certificate in a PEM file, whatever names and dates say.
 
-    For a program that knows the server's own certificate and connects under another name. Further
-    certificates in the file, of its issuers, are not trusted, because they have signed others, too. Raises
-    ConfigError.
+    For a program that knows the certificate of the server, or of its CA, and connects under another name.
+    Further certificates in the file, of its issuers, are not trusted, because they have signed others, too.
+    Raises ConfigError.
     """
     try:
         own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))
@@ -42,12 +44,12 @@ def pinning(certificate: Path) -> ssl.SSLContext:
 
 
 def trusting_only(certificate: str) -> ssl.SSLContext:
-    """A TLS context that trusts only this certificate (PEM), whatever its name and issuer; raises
-    ssl.SSLError.
+    """A TLS context that trusts only this certificate (PEM) and what it has signed, whatever names and dates
+    say; raises ssl.SSLError.
     """
     context = ssl.create_default_context(cadata=certificate)
     context.check_hostname = False
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
     return context
 
 

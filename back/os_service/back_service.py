@@ -36,14 +36,18 @@ def main(arguments: Sequence[str]) -> NoReturn:
     given = dict(BackServiceSettings.sources(arguments).read())
     if settings.service.action == "install" and not settings.service.dry_run:
         with exiting_in_words(settings.program):
-            given = _with_joined_lead(given, settings.joined())
+            given = _with_joined_lead(given, settings.joined(), is_system=settings.service.system)
     serve_as(settings.service, BackServiceSettings, given, ServiceFacts("back", _STOP_SECONDS, _MAX_FILES))
 
 
-def _with_joined_lead(given: Mapping[str, object], settings: BackSettings) -> dict[str, object]:
-    """The lead that was joined, by address and key: a code works once, a service may be another user."""
+def _with_joined_lead(
+    given: Mapping[str, object], settings: BackSettings, *, is_system: bool
+) -> dict[str, object]:
+    """Without the code, which works once. The user's own service finds the lead that was joined by itself;
+    that of the system, which is another user, is told its address and key.
+    """
     others = {name: value for name, value in given.items() if name != "join"}
-    if settings.pinned_certificate_file is None:
+    if settings.pinned_certificate_file is None or not is_system:
         return others
     found = {
         "lead": settings.url,

@@ -1,58 +1,235 @@
-"""The self-signed certificate of a lead, which invited machines recognize by its hash."""
+"""The CA of a lead, which signs the certificate of its pairing port.
+
+The CA can only be used for the lead's own names, its public addresses, and addresses of private networks: who
+installs it trusts it for nothing else. Machines that join pin its key, and keep it when the CA's certificate
+is made anew.
+"""
 
 import datetime as dt
+import ipaddress
+import re
 import socket
 import ssl
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from shared.cached_files import write_private
 from shared.errors import ConfigError
 
-_CERTIFICATE, _KEY = "certificate.pem", "key.pem"
-_FROM = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-_UNTIL = dt.datetime(2120, 1, 1, tzinfo=dt.UTC)
-"""Whoever trusts it has this very certificate: it should not end, nor fail where a clock is wrong."""
+_KEY, _CERTIFICATE, _SERVER = "key.pem", "ca.crt", "server.pem"
+"""The CA's key and certificate; the server's key and certificate."""
+_FROM, _UNTIL = dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2049, 12, 31, tzinfo=dt.UTC)
+_DAY = dt.timedelta(days=1)
+_SERVER_LIFE = 397 * _DAY
+"""Apple's systems accept at most 825 days of a CA that a person has installed."""
+_RENEWED_BEFORE = 60 * _DAY
+_PRIVATE_NETWORKS = (
+    *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "127.0.0.0/8"),
+    "100.64.0.0/10",  # Tailscale
+    *("fc00::/7", "fe80::/10", "::1/128"),
+)
+"""Always allowed: a lead that gets another address by DHCP keeps its CA. No public site is there."""
+_DNS_NAME = re.compile(r"(?=.{1,253}$)(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
+_IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """A TLS context with the certificate in `folder`, made if there is none, and its PEM; raises
-    ConfigError.
-    """
-    certificate, key = folder / _CERTIFICATE, folder / _KEY
-    try:
-        if not (certificate.exists() and key.exists()):
-            _make(certificate, key)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        return context, certificate.read_text("ascii")
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"cannot keep a certificate in {folder}: {error}") from error
+class Authority:
+    """The CA in a folder, made if there is none, and the TLS context of a server with its certificate."""
+
+    def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
+        """hosts: names and addresses of the server. Raises ConfigError."""
+        self._folder = folder
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.certificate = ""
+        """In PEM."""
+        self.renew(hosts)
+
+    def renew(self, hosts: Sequence[str]) -> None:
+        """Have certificates for these hosts, made anew where they are for others, or about to end.
+
+        Connections that `context` accepts from now on get them. Raises ConfigError.
+        """
+        try:
+            key = _read_key(self._folder / _KEY)
+            authority = self._authority(key, list(hosts))
+            self._serve(key, authority, list(hosts))
+            self.certificate = _pem(authority).decode("ascii")
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"cannot keep a certificate in {self._folder}: {error}") from error
+
+    def _authority(self, key: ec.EllipticCurvePrivateKey, hosts: list[str]) -> x509.Certificate:
+        path = self._folder / _CERTIFICATE
+        if (kept := _read_certificate(path)) and _permits(kept, hosts) and _has_key(kept, key):
+            return kept
+        made = _make_authority(key, hosts)
+        write_private(path, _pem(made))
+        return made
+
+    def _serve(self, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, hosts: list[str]) -> None:
+        """Load the server's certificate into the context, made anew if need be."""
+        path = self._folder / _SERVER
+        now = dt.datetime.now(dt.UTC)
+        kept = _read_certificate(path)
+        if kept is None or not _is_good(kept, authority, hosts, now):
+            own = _new_key()
+            write_private(path, _key_pem(own) + _pem(_sign(key, authority, own, hosts, now)))
+        self.context.load_cert_chain(path)
 
 
-def _make(certificate: Path, key: Path) -> None:
-    from cryptography import x509  # noqa: PLC0415 - only the first invitation needs it
-    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
-    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
-
-    private = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name(
-        [x509.NameAttribute(x509.NameOID.COMMON_NAME, f"llama-duo on {socket.gethostname()}"[:64])]
-    )
-    signed = (
+def _make_authority(key: ec.EllipticCurvePrivateKey, hosts: list[str]) -> x509.Certificate:
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    words = f"llama-duo on {socket.gethostname()[:40]}, {identifier.digest.hex()[:8]}"
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, words)])
+    permitted = [*map(x509.DNSName, _dns_names(hosts)), *map(x509.IPAddress, _networks(hosts))]
+    return (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
-        .public_key(private.public_key())
+        .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(_FROM)
         .not_valid_after(_UNTIL)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.NameConstraints(permitted, None), critical=True)
+        .add_extension(identifier, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+
+
+def _sign(
+    key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate,
+    own: ec.EllipticCurvePrivateKey,
+    hosts: list[str],
+    now: dt.datetime,
+) -> x509.Certificate:
+    common = x509.NameAttribute(x509.NameOID.COMMON_NAME, next(iter(_dns_names(hosts)), "lead")[:64])
+    return (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([common]))
+        .issuer_name(authority.subject)
+        .public_key(own.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _DAY)
+        .not_valid_after(now - _DAY + _SERVER_LIFE)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(private, hashes.SHA256())
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [*map(x509.DNSName, _dns_names(hosts)), *map(x509.IPAddress, _addresses(hosts))]
+            ),
+            critical=False,
+        )
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(own.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
+        .sign(key, hashes.SHA256())
     )
-    write_private(
-        key,
-        private.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        ),
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
     )
-    write_private(certificate, signed.public_bytes(serialization.Encoding.PEM))
+
+
+def _is_good(kept: x509.Certificate, authority: x509.Certificate, hosts: list[str], now: dt.datetime) -> bool:
+
+    try:
+        kept.verify_directly_issued_by(authority)
+        names = kept.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    dns_names = set(names.get_values_for_type(x509.DNSName))
+    addresses = set(names.get_values_for_type(x509.IPAddress))
+    is_for_hosts = dns_names == set(_dns_names(hosts)) and addresses == set(_addresses(hosts))
+    return is_for_hosts and kept.not_valid_before_utc <= now < kept.not_valid_after_utc - _RENEWED_BEFORE
+
+
+def _permits(authority: x509.Certificate, hosts: list[str]) -> bool:
+    """Whether a certificate for these hosts may be signed by this one."""
+    try:
+        allowed = authority.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees
+    except x509.ExtensionNotFound:
+        return False
+    names = {each.value for each in allowed or () if isinstance(each, x509.DNSName)}
+    networks = {each.value for each in allowed or () if isinstance(each, x509.IPAddress)}
+    return names >= set(_dns_names(hosts)) and networks >= set(_networks(hosts))
+
+
+def _dns_names(hosts: Iterable[str]) -> list[str]:
+    names = dict.fromkeys(host.lower() for host in hosts if _address(host) is None)
+    return [name for name in names if _DNS_NAME.fullmatch(name)]
+
+
+def _addresses(hosts: Iterable[str]) -> list[_IpAddress]:
+    return [address for host in dict.fromkeys(hosts) if (address := _address(host))]
+
+
+def _networks(hosts: Iterable[str]) -> list[_Network]:
+    """The private ones, and a network of its own for each other address."""
+    private = [ipaddress.ip_network(each) for each in _PRIVATE_NETWORKS]
+    others = (each for each in _addresses(hosts) if not any(each in network for network in private))
+    return [*private, *map(ipaddress.ip_network, others)]
+
+
+def _address(host: str) -> _IpAddress | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _new_key() -> ec.EllipticCurvePrivateKey:
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
+    """The CA's key, made if there is none; raises OSError, ValueError."""
+    if not path.exists():
+        key = _new_key()
+        write_private(path, _key_pem(key))
+        return key
+    kept = serialization.load_pem_private_key(path.read_bytes(), None)
+    if not isinstance(kept, ec.EllipticCurvePrivateKey):
+        raise ValueError(f"{path.name} is not an EC key")  # noqa: TRY004 - of a file, not of an argument
+    return kept
+
+
+def _read_certificate(path: Path) -> x509.Certificate | None:
+    """None if there is none that can be read."""
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _has_key(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> bool:
+    return certificate.public_key() == key.public_key()
+
+
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

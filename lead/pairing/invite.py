@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import httpx
+from annotated_types import Len
 from pydantic import AfterValidator, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_settings import CliToggleFlag
 
+from lead.pairing.app_lines import app_lines, shown_fingerprint
 from lead.text_table import listing
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
@@ -31,12 +33,34 @@ _SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class _NewCode:
-    """A lead's reply to a request for a code."""
+    """A lead's reply to a request for a code. For a client also `page`, and the `certificate` of its CA."""
 
     code: str
     role: MemberRole
     seconds: float
     addresses: tuple[str, ...]
+    page: str = ""
+    certificate: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _NewKey:
+    """A lead's reply to a request for a key; `certificate`: of its CA."""
+
+    name: str
+    key: str
+    addresses: Annotated[tuple[str, ...], Len(1)]
+    certificate: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedModel:
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedModels:
+    data: tuple[_ListedModel, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,46 +82,57 @@ class _Joined:
 
 
 class InviteSettings(ProgramSettings):
-    """Make a code with which one other machine joins the lead that runs here, within ten minutes.
+    """Let one other machine, phone or program use the lead that runs here.
 
-    On the other machine the code is all that is needed, once. A back reads the texts for which it drafts, a
-    person's chat only its own: each needs a code made for it.
+    A code works once, within ten minutes, and is all that the other machine needs. A back reads the texts for
+    which it drafts; a person or a program sees only its own.
 
         lead invite           a code for      back --model small.gguf --join CODE
-        lead invite --chat    a code for      chat --join CODE
+        lead invite --chat    a code for      chat --join CODE, or a browser on a phone: a QR code
+        lead invite --app     base URL, key and CA file for any other program
 
-    The lead makes a certificate and a key for each machine by itself, and keeps them.
+    The lead has a CA of its own, which signs its certificate, and makes a key for each machine.
 
         lead invite --open                let invited machines in, from now on
-        lead invite --list                who has joined
-        lead invite --revoke laptop       that machine is let in no more
-        lead invite --close               nobody is
+        lead invite --list                show who has joined
+        lead invite --revoke laptop       end the access of that machine or program
+        lead invite --close               let no other machine in
     """
 
     program = "lead invite"
     prefix = "LEAD_INVITE_"
 
     chat: CliToggleFlag[bool] = Field(
-        False, description="a code for a person who asks questions (`chat --join`), instead of one for a back"
+        False,
+        description="a code for a person who asks questions, with `chat --join` or in a browser, instead of "
+        "one for a back",
+    )
+    app: CliToggleFlag[bool] = Field(
+        False, description="a key for a program that knows OpenAI's, Anthropic's or Ollama's API"
+    )
+    name: str = Field(
+        "app", min_length=1, max_length=64, description="name of --app's key, for --list and --revoke"
     )
     open: CliToggleFlag[bool] = Field(
         False,
         description="let invited machines in, over HTTPS, at all addresses of this machine and the port "
         "after the lead's; it stays so when the lead is started again",
     )
-    close: CliToggleFlag[bool] = Field(False, description="let no other machine in any more")
+    close: CliToggleFlag[bool] = Field(
+        False, description="let no other machine in any more; codes that were not used are void"
+    )
     list: CliToggleFlag[bool] = Field(False, description="show who has joined")
-    revoke: str | None = Field(None, description="name of a machine that has joined, which is let in no more")
+    revoke: str | None = Field(None, description="name of a machine or program whose access ends")
     address: CommaList = Field(
         (),
         max_length=4,
         description="host name or address at which the other machine reaches this one, comma-separated, as "
-        "with Tailscale or a forwarded port; without it, this machine's own addresses",
+        "with Tailscale or a forwarded port (example.org:8443); without it, this machine's own addresses",
     )
     nearby: CliToggleFlag[bool] = Field(
         False,
         description="a shorter code, without an address: the other machine finds this one on the local "
-        "network by mDNS, where it is announced for ten minutes (needs the extra `discover` on both)",
+        "network by mDNS (needs the extra `discover` on both)",
     )
     lead: Annotated[str, AfterValidator(server_url)] = Field(
         "http://127.0.0.1:5555", description="URL of the lead, as this machine reaches it"
@@ -107,7 +142,7 @@ class InviteSettings(ProgramSettings):
     )
     admin_key_file: Path | None = Field(None, description="file with such a key")
     ca_file: Path | None = Field(None, description="file with CA certificates (PEM) for a lead at https://…")
-    qr: bool = Field(True, description="on a terminal, show the code as a QR code, too")
+    qr: bool = Field(True, description="on a terminal, show the QR code of --chat")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -124,19 +159,25 @@ def run(settings: InviteSettings) -> str:
         return "no other machine is let in any more"
     if settings.revoke is not None:
         _ask(settings, object, "DELETE", "/v1/members", params={"name": settings.revoke})
-        return f"{settings.revoke} is let in no more"
+        return f"{settings.revoke} has no access any more"
     if settings.list:
         return _members(_ask(settings, _Joined, "GET", "/v1/members"))
-    role: MemberRole = "client" if settings.chat else "back"
-    body = {
-        "role": role,
-        "open": settings.open,
-        "addresses": settings.address,
-        "nearby": settings.nearby,
-    }
+    body: dict[str, object] = {"open": settings.open, "addresses": settings.address}
+    if settings.app:
+        body["name"] = settings.name
+        return _app(settings, _ask(settings, _NewKey, "POST", "/v1/members", json=body))
+    body |= {"role": "client" if settings.chat else "back", "nearby": settings.nearby}
     made = _ask(settings, _NewCode, "POST", "/v1/invitations", json=body)
-    shown = _invitation(made)
-    return f"{shown}\n\n{_qr(made.code)}" if settings.qr and sys.stdout.isatty() else shown
+    with_qr = made.page and settings.qr and sys.stdout.isatty()
+    return f"{_invitation(made)}\n\n{_qr(made.page)}" if with_qr else _invitation(made)
+
+
+def _app(settings: InviteSettings, made: _NewKey) -> str:
+    models = _ask(settings, _ListedModels, "GET", "/v1/models").data
+    model = models[0].id if models else "MODEL"
+    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n" + app_lines(
+        made.addresses, made.key, model, made.certificate
+    )
 
 
 def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:
@@ -171,17 +212,25 @@ def _invitation(made: _NewCode) -> str:
         whom, command = "one back (it reads the texts for which it drafts)", "back --model MODEL"
     else:
         whom, command = "one person's chat", "chat"
-    return (
+    shown = (
         f"A code for {whom}, on {where}, within {made.seconds / 60:.0f} minutes:\n\n"
         f"    {command} --join {made.code}"
     )
+    if not made.page:
+        return shown
+    authority = f"{made.page.partition('#')[0]}ca.crt"
+    return (
+        f"{shown}\n\nOr in a browser, as on a phone:\n\n    {made.page}\n\n"
+        f"A browser warns until it trusts the CA of this lead, {authority} (docs/certificates.md), SHA-256\n"
+        f"    {shown_fingerprint(made.certificate)}"
+    )
 
 
-def _qr(code: str) -> str:
+def _qr(text: str) -> str:
     import segno  # noqa: PLC0415 - only where one is shown
 
     drawn = io.StringIO()
-    segno.make(code, micro=False).terminal(drawn, compact=True)
+    segno.make(text, micro=False).terminal(drawn, compact=True)
     return drawn.getvalue().rstrip("\n")
 
 

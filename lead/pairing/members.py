@@ -37,7 +37,17 @@ class JoinedMachine:
 
     @property
     def principal(self) -> Principal:
-        return Principal(self.role, self.name, self.number, self.digest)
+        """Its name has a space, which that of no configured key has: nobody joins as the owner of one."""
+        return Principal(self.role, f"{self.name} (joined)", self.number, self.digest)
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInvitation:
+    """digest: SHA-256 of the secret, in hexadecimal. until: Unix time in seconds."""
+
+    digest: str
+    role: Role
+    until: float
 
 
 class Members:
@@ -46,17 +56,24 @@ class Members:
     def __init__(
         self,
         known: Iterable[JoinedMachine] = (),
+        invited: Iterable[KeptInvitation] = (),
         *,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        """Both clocks give seconds; how long a code lasts is measured with `clock`."""
+        """Both clocks give seconds; how long a code lasts is measured with `clock`, which goes on while the
+        machine sleeps. invited: those of an earlier start, for as long as `wall_clock` says.
+        """
         self.n_refused = 0
         """Attempts to join with a wrong, used or old code, since the start."""
         self._members = {member.name: member for member in known}
         self._clock = clock
         self._wall_clock = wall_clock
-        self._invited: dict[bytes, tuple[Role, float]] = {}  # SHA-256 of the secret → as what, until when
+        # by SHA-256 of the secret: as what, until when
+        self._invited = {
+            each.digest: (each.role, clock() + min(each.until - wall_clock(), INVITATION_SECONDS))
+            for each in invited
+        }
         self._limits = JoinLimits()
 
     def __iter__(self) -> Iterator[JoinedMachine]:
@@ -68,6 +85,17 @@ class Members:
         """The number of codes that can still be used."""
         self._drop_old()
         return len(self._invited)
+
+    @property
+    def invitations(self) -> list[KeptInvitation]:
+        """The open ones."""
+        self._drop_old()
+        ahead = self._wall_clock() - self._clock()
+        return [KeptInvitation(each, role, until + ahead) for each, (role, until) in self._invited.items()]
+
+    def withdraw_invitations(self) -> None:
+        """No code that was made so far works any more."""
+        self._invited.clear()
 
     def invite(self, role: Role) -> bytes:
         """The secret of a new code, which works once within `INVITATION_SECONDS`.
@@ -105,9 +133,13 @@ class Members:
             self.n_refused += 1
             self._limits.punish(peer, "", self._clock())
             raise NotInvitedError("the code is wrong, was used before, or is older than ten minutes")
+        return self.add(invited[0], name)
+
+    def add(self, role: Role, name: str) -> tuple[JoinedMachine, str]:
+        """Make a member with this role, and its key."""
         key = secrets.token_urlsafe(_KEY_BYTES)
         number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
-        member = JoinedMachine(self._unique(name), invited[0], key_digest(key), number, self._wall_clock())
+        member = JoinedMachine(self._unique(name), role, key_digest(key), number, self._wall_clock())
         self._members[member.name] = member
         return member, key
 
@@ -129,5 +161,5 @@ class Members:
         return next(each for each in names if each not in self._members)
 
 
-def _digest(secret: bytes) -> bytes:
-    return hashlib.sha256(secret).digest()
+def _digest(secret: bytes) -> str:
+    return hashlib.sha256(secret).hexdigest()

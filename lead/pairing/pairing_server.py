@@ -14,31 +14,41 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
 from lead.http.middleware.auth import OWN_KEYS
-from lead.pairing.certificate import server_context
-from lead.pairing.members import INVITATION_SECONDS, JoinedMachine, Members
+from lead.pairing.members import JoinedMachine, KeptInvitation, Members
 from lead.server.accepting import Acceptor
 from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
 from shared.cached_files import write_private
 from shared.errors import ConfigError
-from shared.pairing.discovery import announce_pairing, own_addresses
+from shared.pairing.discovery import announce_pairing, own_addresses, with_port
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
+
+if TYPE_CHECKING:
+    from lead.pairing.certificate import Authority
 
 log = logging.getLogger("lead")
 
 _FILE = "members.json"
-_MAX_ADDRESSES = 4
+_MAX_ADDRESSES, _MAX_MORE_ADDRESSES = 4, 8
+_LOOK_SECONDS = 10.0
+"""Between two looks at the addresses of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
+    """addresses: further ones at which machines reach this one, as they were given."""
+
     is_open: bool = False
     members: tuple[JoinedMachine, ...] = ()
+    invitations: tuple[KeptInvitation, ...] = ()
+    addresses: tuple[str, ...] = ()
 
 
 _kept: TypeAdapter[_Kept] = TypeAdapter(_Kept)
@@ -57,7 +67,7 @@ class PairingServer:
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
-        """folder: keeps certificate, key and members. server: serves whoever comes in.
+        """folder: keeps certificates, keys and members. server: serves whoever comes in.
 
         Raises ConfigError if members cannot be read.
         """
@@ -67,17 +77,21 @@ class PairingServer:
         self._listen = listen
         self._own_addresses = own_addresses
         self._announce = announce
-        self._announcing: contextlib.ExitStack | None = None
-        self._announced_until: asyncio.TimerHandle | None = None
+        self._announcing = contextlib.ExitStack()
+        self._announced: Sequence[str] = ()  # the addresses that are announced, or could not be
+        self._is_announced = False
+        self._announcement = asyncio.Lock()
+        self._following: asyncio.Task[None] | None = None
         self.read()
         self._listening: Acceptor | None = None
-        self._certificate = ""
+        self._authority: Authority | None = None
 
     def read(self) -> None:
         """Read the stored members; raises ConfigError."""
         kept = _read(self._folder / _FILE)
         self.was_open = kept.is_open
-        self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
+        self._more_addresses = kept.addresses
+        self.members = Members(kept.members, kept.invitations, clock=_running_time, wall_clock=time.time)
 
     def identify(self, secret: str | None) -> Principal | None:
         """The member with this key; None if there is none."""
@@ -91,8 +105,11 @@ class PairingServer:
         """Listen for members, now and after each start; raises ConfigError. Does nothing if it is open."""
         if self.is_open:
             return
-        tls, self._certificate = server_context(self._folder)
-        listener = self._listen("0.0.0.0", self.port)
+        tls = self._renewed().context
+        try:
+            listener = self._listen("::", self.port)
+        except ConfigError:  # this machine has no IPv6, or the port is taken
+            listener = self._listen("0.0.0.0", self.port)
         self._listening = self._server.listen_also(listener, tls, {OWN_KEYS: self})
         self._save()
         log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
@@ -105,38 +122,60 @@ class PairingServer:
                 self.open()
         except ConfigError as error:
             log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - a sentence for a person
+        self._following = asyncio.create_task(self._follow_addresses())
+
+    async def _follow_addresses(self) -> None:
+        while True:
+            await self.follow_addresses()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    async def follow_addresses(self) -> None:
+        """While it is open, have it certified and announced under the addresses that this machine has now.
+
+        Members that do not find it where it was look for the announcement, which needs the extra `discover`.
+        """
+        if not self.is_open:
+            return
+        try:
+            self._renewed()
+            if self._own_addresses() != self._announced:
+                await self._announce_anew()
+        except ConfigError as error:
+            log.debug("%s", error)
 
     async def announce(self) -> None:
-        """Announce the server on the local network for as long as a code is valid; raises ConfigError."""
-        if self._announced_until:
-            self._announced_until.cancel()
-        if self._announcing is None:
-            announcing = contextlib.ExitStack()
-            name = fingerprint(self._certificate).hex()
-            await asyncio.to_thread(announcing.enter_context, self._announce(self.port, name))
-            self._announcing = announcing
-        loop = asyncio.get_running_loop()
-        self._announced_until = loop.call_later(INVITATION_SECONDS, self._hide)
+        """Announce the server on the local network until it is closed; raises ConfigError."""
+        if not self._is_announced:
+            await self._announce_anew()
 
-    def _hide(self) -> asyncio.Future[None] | None:
+    async def _announce_anew(self) -> None:
+        async with self._announcement:
+            await asyncio.to_thread(self._announcing.close)
+            self._is_announced, self._announced = False, self._own_addresses()
+            announcement = self._announce(self.port, self.fingerprint.hex())
+            await asyncio.to_thread(self._announcing.enter_context, announcement)
+            self._is_announced = True
+
+    def _hide(self) -> asyncio.Future[None]:
         """End the announcement; the returned future is done when the network has been told, which takes a
         while.
         """
-        if self._announced_until:
-            self._announced_until.cancel()
-        announcing, self._announced_until, self._announcing = self._announcing, None, None
-        if announcing is None:
-            return None
-        return asyncio.get_running_loop().run_in_executor(None, announcing.close)
+        self._is_announced, self._announced = False, ()
+        return asyncio.get_running_loop().run_in_executor(None, self._announcing.close)
 
     async def end(self) -> None:
         """Stop listening as the lead ends; the next start opens it again if it is open now."""
-        if leaving := self._hide():
-            await asyncio.gather(leaving, return_exceptions=True)  # whatever ails it, the rest is to end, too
+        if self._following:
+            self._following.cancel()
+        # whatever ails it, the rest is to end, too
+        await asyncio.gather(self._hide(), return_exceptions=True)
 
     def close(self) -> None:
-        """Stop listening, now and after each start; members stay, but their connections are closed."""
+        """Stop listening, now and after each start; members stay, but their connections are closed, and codes
+        that were made do not work any more.
+        """
         self._hide()
+        self.members.withdraw_invitations()
         if self._listening:
             self._listening.close()
         self._listening = None
@@ -145,29 +184,79 @@ class PairingServer:
         self._save()
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """host:port for each of `others`, or else for each address of this machine, the likeliest first."""
-        hosts = list(others) or list(self._own_addresses())[:_MAX_ADDRESSES] or ["127.0.0.1"]
-        return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
+        """host:port for each of `others`, or else for each address of this machine, the likeliest first.
+
+        Codes are short: those of IPv6 only if there are no others.
+        """
+        own = self._own_addresses()
+        ipv4 = [address for address in own if ":" not in address]
+        hosts = list(others) or (ipv4 or list(own))[:_MAX_ADDRESSES] or ["127.0.0.1"]
+        return tuple(with_port(host, self.port) for host in hosts)
+
+    def all_addresses(self) -> tuple[str, ...]:
+        """host:port of all names and addresses under which other machines may find this one."""
+        others = (*self._more_addresses, _own_names()[-1])
+        return tuple(dict.fromkeys((*self.addresses(), *self.addresses(others))))
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Of the CA's key."""
+        return fingerprint(self.certificate)
+
+    @property
+    def certificate(self) -> str:
+        """The CA's, in PEM; raises ConfigError."""
+        return (self._authority or self._renewed()).certificate
+
+    def _renewed(self) -> "Authority":
+        """The CA, with certificates for all names and addresses of this machine; raises ConfigError."""
+        named = (urlsplit(f"//{with_port(each, self.port)}").hostname or "" for each in self._more_addresses)
+        hosts = (*_own_names(), "localhost", "127.0.0.1", "::1", *self._own_addresses(), *named)
+        if self._authority is None:
+            # only a lead that invites needs cryptography
+            from lead.pairing.certificate import Authority  # noqa: PLC0415
+
+            self._authority = Authority(self._folder, hosts)
+        else:
+            self._authority.renew(hosts)
+        return self._authority
+
+    def is_reached_at(self, addresses: Iterable[str]) -> None:
+        """Certify further names or addresses of this machine, from now on; raises ConfigError."""
+        more = tuple(dict.fromkeys((*addresses, *self._more_addresses)))[:_MAX_MORE_ADDRESSES]
+        if more != self._more_addresses:
+            self._more_addresses = more
+            self._renewed()
+            self._save()
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
         """An invitation for a machine that reaches this one at `addresses` (hosts); none: the machine's own.
 
-        nearby: for a machine that finds this one by its announcement (`announce`).
+        nearby: for a machine that finds this one by its announcement (`announce`). Raises ConfigError.
         """
         reached = () if nearby else self.addresses(addresses)
         secret = self.members.invite(Role(role))
-        return Invitation(role, secret, fingerprint(self._certificate), reached)
+        self._save()
+        return Invitation(role, secret, self.fingerprint, reached)
+
+    def add(self, name: str) -> tuple[JoinedMachine, str]:
+        """Make a client that has no code, and its key; raises ConfigError."""
+        return self._saved(self.members.add(Role.CLIENT, name))
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
         """Make a member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
-        member, key = self.members.join(secret, name, peer)
+        member, key = self._saved(self.members.join(secret, name, peer))
+        log.info("%s %s has joined from %s", member.role.value, member.name, peer)
+        return member, key
+
+    def _saved(self, made: tuple[JoinedMachine, str]) -> tuple[JoinedMachine, str]:
+        """`made`, which is no member if it cannot be saved (ConfigError)."""
         try:
             self._save()
         except ConfigError:
-            self.members.remove(member.name)
+            self.members.remove(made[0].name)
             raise
-        log.info("%s has joined from %s", member.principal, peer)
-        return member, key
+        return made
 
     def revoke(self, name: str) -> bool:
         """Remove a member and close its connections; returns False if there is none."""
@@ -175,11 +264,12 @@ class PairingServer:
         if member:
             self._save()
             self._server.disconnect(member.number)
-            log.info("%s is no member any more", member.principal)
+            log.info("%s %s is not a member any more", member.role.value, member.name)
         return member is not None
 
     def _save(self) -> None:
-        kept = asdict(_Kept(self.is_open, tuple(self.members)))
+        invitations = tuple(self.members.invitations)
+        kept = asdict(_Kept(self.is_open, tuple(self.members), invitations, self._more_addresses))
         content = json.dumps(kept, default=lambda role: role.value, indent=1)
         try:
             write_private(self._folder / _FILE, content.encode())
@@ -194,3 +284,14 @@ def _read(path: Path) -> _Kept:
         return _Kept()
     except (OSError, ValidationError) as error:
         raise ConfigError(f"cannot read who is a member: {path}: {error}") from error
+
+
+def _own_names() -> tuple[str, str]:
+    """The name of this machine, and the one under which mDNS finds it."""
+    name = socket.gethostname().lower()
+    return name, f"{name.partition('.')[0]}.local"
+
+
+def _running_time() -> float:
+    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

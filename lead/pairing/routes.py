@@ -2,11 +2,12 @@
 use them.
 """
 
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+import base64
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from pydantic import Base64UrlBytes, Field
+from pydantic import AfterValidator, Base64UrlBytes, Field
 from starlette.exceptions import HTTPException
 
 from lead.chat_format.fields import AtMost, NullIsDefault
@@ -15,11 +16,24 @@ from lead.http.middleware.auth import own_keys
 from lead.pairing.members import INVITATION_SECONDS, NotInvitedError
 from lead.pairing.pairing_server import PairingServer
 from shared.errors import ConfigError, RequestError, UnavailableError
-from shared.pairing.invitation import MemberRole
+from shared.pairing.discovery import with_port
+from shared.pairing.invitation import Invitation, MemberRole
+from shared.pairing.joined_lead import AUTHORITY_PATH
 
 router = APIRouter(route_class=JsonRoute)
 
-_Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
+T = TypeVar("T")
+
+_MemberName = Annotated[str, Field(min_length=1, max_length=64)]
+
+
+def _check_host(host: str) -> str:
+    with_port(host, 1)
+    return host
+
+
+_HostAndPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\[\]-]{1,262}$"), AfterValidator(_check_host)]
+"""A name or an address, with or without a port."""
 
 
 def get_pairing_server(request: Request) -> PairingServer:
@@ -30,27 +44,58 @@ def get_pairing_server(request: Request) -> PairingServer:
     return pairing
 
 
-class InvitationRequest(NullIsDefault):
-    """role: of the machine that joins. open: accept machines from now on.
+class OpenRequest(NullIsDefault):
+    """open: accept machines from now on. addresses: hosts, instead of this machine's."""
 
-    addresses: hosts, instead of this machine's.
+    open: bool = False
+    addresses: Annotated[list[_HostAndPort], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model
+
+
+class InvitationRequest(OpenRequest):
+    """role: of the machine that joins.
 
     nearby: a shorter code without addresses, for a machine that finds this one on the local network.
     """
 
     role: MemberRole
-    open: bool = False
     nearby: bool = False
-    addresses: Annotated[list[_Host], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model
+
+
+class AppRequest(OpenRequest):
+    """name: of the key, by which it can be revoked."""
+
+    name: _MemberName
 
 
 @router.post("/v1/invitations")
 async def invite(
     body: InvitationRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
-    """A code for one machine; `qr` are the rows of its QR code, 1 for dark modules."""
-    import segno  # noqa: PLC0415 - only who invites needs it
+    """A code for one machine.
 
+    For a client also `page`, which opens the page with it in a browser, and the rows of its QR code, 1 for
+    dark modules.
+    """
+    _open(body, pairing)
+    if body.nearby:
+        try:
+            await pairing.announce()
+        except ConfigError as error:
+            raise RequestError(str(error), "nearby") from error
+    invitation = _saved(lambda: pairing.invite(body.role, body.addresses, nearby=body.nearby))
+    found = {
+        "code": invitation.code(),
+        "role": body.role,
+        "seconds": INVITATION_SECONDS,
+        "addresses": invitation.addresses,
+    }
+    if body.role == "client":
+        found |= _page(invitation, pairing.addresses(body.addresses), pairing.certificate)
+    return found
+
+
+def _open(body: "OpenRequest", pairing: PairingServer) -> None:
+    """Raises RequestError if invited machines cannot come in."""
     if body.open:
         try:
             pairing.open()
@@ -58,22 +103,33 @@ async def invite(
             raise RequestError(str(error), "open") from error
     if not pairing.is_open:
         raise RequestError(
-            "only this machine reaches this lead so far: `lead invite --open` lets invited ones in", "open"
+            "only this machine reaches this lead so far: --open lets invited machines in", "open"
         )
-    if body.nearby:
-        try:
-            await pairing.announce()
-        except ConfigError as error:
-            raise RequestError(str(error), "nearby") from error
-    invitation = pairing.invite(body.role, body.addresses, nearby=body.nearby)
-    code = invitation.code()
+    _saved(lambda: pairing.is_reached_at(body.addresses))
+
+
+def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) -> dict[str, Any]:
+    """The page's address with the secret of a code, which the page exchanges for a key.
+
+    Browsers do not send what follows the #.
+    """
+    import segno  # noqa: PLC0415 - only who invites needs it
+
+    secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
+    url = f"https://{addresses[0]}/#join={secret}"
     return {
-        "code": code,
-        "role": body.role,
-        "seconds": INVITATION_SECONDS,
-        "addresses": invitation.addresses,
-        "qr": ["".join(map(str, row)) for row in segno.make(code, micro=False).matrix],
+        "page": url,
+        "certificate": certificate,
+        "qr": ["".join(map(str, row)) for row in segno.make(url, micro=False).matrix],
     }
+
+
+def _saved(act: Callable[[], T]) -> T:
+    """Raises UnavailableError if what `act` changes cannot be written down."""
+    try:
+        return act()
+    except ConfigError as error:
+        raise UnavailableError(str(error)) from error
 
 
 @router.delete("/v1/invitations")
@@ -96,6 +152,31 @@ async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]
         "invited": pairing.members.n_invited,
         "refused": pairing.members.n_refused,
     }
+
+
+@router.post("/v1/members")
+async def add(
+    body: AppRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
+) -> dict[str, Any]:
+    """A key for a program that does not know codes; `addresses`: where it is good."""
+    _open(body, pairing)
+    member, key = _saved(lambda: pairing.add(body.name))
+    return {
+        "name": member.name,
+        "role": member.role.value,
+        "key": key,
+        "addresses": pairing.addresses(body.addresses),
+        "certificate": pairing.certificate,
+    }
+
+
+@router.get(AUTHORITY_PATH)
+async def authority(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> Response:
+    """The certificate of the lead's CA, in the form that systems install."""
+    if not pairing.is_open:
+        raise RequestError("invited machines are not let in, so there is no certificate")
+    headers = {"Content-Disposition": 'attachment; filename="llama-duo.crt"'}
+    return Response(pairing.certificate, media_type="application/x-x509-ca-cert", headers=headers)
 
 
 @router.delete("/v1/members")
@@ -129,7 +210,7 @@ class JoinRequest(NullIsDefault):
     """`secret`: of a code. `name`: the machine's name for itself."""
 
     secret: Base64UrlBytes
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: _MemberName
 
 
 _joining = APIRouter(route_class=_JoinRoute)
@@ -141,12 +222,15 @@ async def join(
 ) -> dict[str, Any]:
     """The key of a new member, which has the role for which the code was made."""
     try:
-        member, key = pairing.join(body.secret, body.name, _peer(request))
+        member, key = _saved(lambda: pairing.join(body.secret, body.name, _peer(request)))
     except NotInvitedError as error:
         raise HTTPException(403, str(error)) from error
-    except ConfigError as error:
-        raise UnavailableError(str(error)) from error
-    return {"name": member.name, "role": member.role.value, "key": key}
+    return {
+        "name": member.name,
+        "role": member.role.value,
+        "key": key,
+        "addresses": pairing.all_addresses(),
+    }
 
 
 def _peer(request: Request) -> str:

@@ -1,5 +1,6 @@
 """Access to the lead: keys, host names, origins of web pages, HTTPS."""
 
+import logging
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -14,6 +15,9 @@ from shared.settings.server_url import Scheme
 KeyList = Annotated[list[SecretStr], AsWritten]
 """Keys separated by commas, or given by repeating the option."""
 
+log = logging.getLogger("lead")
+
+_GUESSABLE_CHARACTERS = 16
 EXPOSED = (
     "anyone who can reach this address could use the lead and read prompts: set --api-key, "
     f"--back-key or --keys-file ({HOW_TO_MAKE_ONE}), or --insecure"
@@ -112,11 +116,19 @@ class SecurityOptions(OptionGroup):
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
         """Read the keys; `own` are added only if there are others, so that an open lead stays open.
 
-        Raises ConfigError.
+        Logs which keys are so short that somebody may guess them. Raises ConfigError.
         """
         if not self.has_keys:
             return Keyring()
-        return Keyring([*self.keys(), *own])
+        keys = list(self.keys())
+        if short := [str(each.principal) for each in keys if len(each.secret) < _GUESSABLE_CHARACTERS]:
+            log.warning(
+                "short keys can be guessed: %s, with less than %d characters; %s",
+                ", ".join(short),
+                _GUESSABLE_CHARACTERS,
+                HOW_TO_MAKE_ONE,
+            )
+        return Keyring([*keys, *own])
 
     def keys(self) -> Iterator[Key]:
         """All configured keys; raises ConfigError."""

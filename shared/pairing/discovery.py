@@ -5,6 +5,7 @@ a back that connects. So it is off by default on both sides, and meant for trust
 """
 
 import contextlib
+import ipaddress
 import logging
 import socket
 import threading
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
 from shared.protocol import PROTOCOL_VERSION
@@ -20,13 +22,15 @@ from shared.settings.server_url import Scheme
 from shared.terminal import one_line
 
 if TYPE_CHECKING:  # an extra, imported when it is asked for
-    from zeroconf import ServiceInfo
+    from zeroconf import ServiceInfo, Zeroconf
 
 log = logging.getLogger("discovery")
 
 SERVICE = "_llama-duo._tcp.local."
 JOIN_SERVICE = "_llama-duo-join._tcp.local."
-"""Where invited machines come in, while a code waits for one that looks for it here."""
+"""Where invited machines come in. A lead's name here is the fingerprint of its CA, so one question finds it,
+whatever others announce.
+"""
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 2.5
@@ -62,31 +66,27 @@ def announced(host: str, port: int, name: str, scheme: Scheme = "http") -> Itera
     """
     addresses = own_addresses() if host in {"0.0.0.0", "::"} else [host]
     info = _describe(addresses, port, name, scheme)
-    with _registered(info):
+    with _registered(info, allow_name_change=True):
         log.info("announced on the local network as %s", info.name.removesuffix(f".{SERVICE}"))
         yield
 
 
 @contextlib.contextmanager
 def announce_pairing(port: int, fingerprint: str) -> Iterator[None]:
-    """Announce this lead's pairing port, and its certificate by this fingerprint.
+    """Announce this lead's pairing port under the fingerprint of its CA, in hexadecimal.
 
     Blocks as `announced` does. Raises ConfigError.
     """
-    addresses = own_addresses()
     info = _zeroconf().ServiceInfo(
-        JOIN_SERVICE,
-        f"{_label('lead', next(iter(addresses), 'nowhere'), port)}.{JOIN_SERVICE}",
-        port=port,
-        parsed_addresses=addresses,
-        properties={"fingerprint": fingerprint},
+        JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", port=port, parsed_addresses=own_addresses()
     )
-    with _registered(info):
+    # A lead that takes over has the name of the one before.
+    with _registered(info, cooperating_responders=True):
         yield
 
 
 @contextlib.contextmanager
-def _registered(info: "ServiceInfo") -> Iterator[None]:
+def _registered(info: "ServiceInfo", **options: bool) -> Iterator[None]:
     zeroconf = _zeroconf()
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
@@ -94,7 +94,7 @@ def _registered(info: "ServiceInfo") -> Iterator[None]:
         raise ConfigError(f"this machine cannot be announced by multicast: {error}") from error
     with contextlib.closing(announcer):
         try:
-            announcer.register_service(info, allow_name_change=True)
+            announcer.register_service(info, **options)
         except zeroconf.Error as error:
             raise ConfigError(f"--announce: cannot register {info.name!r}: {error}") from error
         yield
@@ -111,18 +111,28 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
-    """host:port of the pairing port that a lead with this certificate announces; empty if none is found.
+    """host:port of the pairing port that a lead with this fingerprint announces; empty if none is found
+    within `seconds`.
 
-    Announcements are not trusted: a client that connects compares certificates. Raises ConfigError.
+    Announcements are not trusted: a client that connects compares keys. Raises ConfigError.
     """
-    with _browsing(JOIN_SERVICE, seconds) as (names, read):
-        found = [read(name) for name in names]
-    return tuple(
-        f"{address}:{info.port}"
-        for info in found
-        if info and info.properties.get(b"fingerprint") == fingerprint.encode()
-        for address in info.parsed_addresses()[:_MAX_ADDRESSES]
-    )
+    with _listening() as listener:
+        info = listener.get_service_info(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", round(1000 * seconds))
+    if info is None:
+        return ()
+    return tuple(with_port(address, info.port or 0) for address in info.parsed_addresses()[:_MAX_ADDRESSES])
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator["Zeroconf"]:
+    """Raises ConfigError, NoLeadError."""
+    zeroconf = _zeroconf()
+    try:
+        listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
+    except _NO_MULTICAST as error:
+        raise NoLeadError(f"this machine cannot send multicast: {error}") from error
+    with contextlib.closing(listener):
+        yield listener
 
 
 @contextlib.contextmanager
@@ -139,11 +149,7 @@ def _browsing(
             names[name] = None
             heard.set()
 
-    try:
-        listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
-    except _NO_MULTICAST as error:
-        raise NoLeadError(f"this machine cannot send multicast: {error}") from error
-    with contextlib.closing(listener):
+    with _listening() as listener:
         zeroconf.ServiceBrowser(listener, service, handlers=[on_change])
         if heard.wait(seconds):
             threading.Event().wait(_MORE_SECONDS)
@@ -194,16 +200,29 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
 
 
 def own_addresses() -> list[str]:
-    """The IPv4 addresses at which other machines may reach this one, that of the default route first."""
+    """The addresses at which other machines may reach this one, that of the default route first.
+
+    Those of IPv4, and unique local ones of IPv6; public ones of IPv6, which change, if there are no others.
+    """
     import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
 
-    found = [
-        each.address
+    parsed = [
+        ipaddress.ip_address(each.address)
         for adapter in psutil.net_if_addrs().values()
         for each in adapter
-        if each.family == socket.AF_INET and not each.address.startswith(("127.", "169.254."))
+        if each.family in {socket.AF_INET, socket.AF_INET6}
     ]
-    return sorted(found, key=lambda address: address != _outward_address())
+    found = [each for each in parsed if not (each.is_loopback or each.is_link_local)]
+    lasting = [each for each in found if each.version == 4 or each.is_private] or found  # noqa: PLR2004 - IPv4
+    outward = _outward_address()
+    return [str(each) for each in sorted(lasting, key=lambda each: (str(each) != outward, each.version))]
+
+
+def with_port(host: str, port: int) -> str:
+    """`host`:`port` as in a URL; `host` may have a port of its own already (`name:8443`, `[::1]:8443`)."""
+    parts = urlsplit(f"//[{host}]" if host.count(":") > 1 and not host.startswith("[") else f"//{host}")
+    name = parts.hostname or ""
+    return f"[{name}]:{parts.port or port}" if ":" in name else f"{name}:{parts.port or port}"
 
 
 def _outward_address() -> str | None:

@@ -1,11 +1,10 @@
-"""A code that lets one machine join a lead: role, addresses, fingerprint of the certificate, and a one-time
+"""A code that lets one machine join a lead: role, addresses, fingerprint of its CA's key, and a one-time
 secret.
 """
 
 import base64
 import binascii
 import hashlib
-import ssl
 import zlib
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -14,12 +13,12 @@ from shared.errors import ConfigError
 
 MemberRole = Literal["back", "client"]
 """What a machine may do that joins. The lead decides it when it makes a code."""
-_PREFIXES: Final[dict[MemberRole, str]] = {"back": "duo2b", "client": "duo2c"}
+_PREFIXES: Final[dict[MemberRole, str]] = {"back": "duo3b", "client": "duo3c"}
 _ROLES: Final = {prefix: role for role, prefix in _PREFIXES.items()}
 _PREFIX_LENGTH: Final = 5
 SECRET_BYTES: Final = 12
 _FINGERPRINT_BYTES: Final = 16
-"""Of a SHA-256: whoever wants to be taken for a lead needs a certificate with the same 128 bits."""
+"""Of a SHA-256: whoever wants to be taken for a lead needs a key with the same 128 bits."""
 _CHECKSUM_BYTES: Final = 2
 _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 
@@ -28,8 +27,8 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 class Invitation:
     """`addresses`: host:port, the likeliest first; empty: the lead is found on the local network.
 
-    `fingerprint`: of the lead's certificate. `role`: for information only; the lead remembers for which role
-    it has made the secret.
+    `fingerprint`: of the lead's CA. `role`: for information only; the lead remembers for which role it has
+    made the secret.
     """
 
     role: MemberRole
@@ -53,7 +52,7 @@ class Invitation:
         content = role and _content(prefix, digits)
         if not role or not content:
             raise ConfigError(
-                "this is not a whole code of `lead invite`: it begins with duo2, and is copied to its end"
+                "this is not a whole code of `lead invite`: it begins with duo3, and is copied to its end"
             )
         secret, rest = content[:SECRET_BYTES], content[SECRET_BYTES:]
         addresses = rest[_FINGERPRINT_BYTES:].decode("ascii", "replace").split(",")
@@ -72,8 +71,13 @@ def _content(prefix: str, digits: str) -> bytes | None:
 
 
 def fingerprint(certificate: str) -> bytes:
-    """The fingerprint of the first certificate in PEM text."""
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()[:_FINGERPRINT_BYTES]
+    """The fingerprint of the public key in a certificate (PEM); raises ValueError."""
+    from cryptography import x509  # noqa: PLC0415 - only who joins or invites needs it
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
+    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return hashlib.sha256(encoded).digest()[:_FINGERPRINT_BYTES]
 
 
 def _checksum(prefix: str, content: bytes) -> bytes:

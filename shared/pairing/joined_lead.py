@@ -1,13 +1,17 @@
 """The lead that this machine has joined with a code of `lead invite`: joins it, and stores its credentials.
 
-A lead is identified by its certificate, whatever its address. The secret of a code is sent only to the
-machine with that certificate, so nobody in between can use the code.
+A lead is identified by the key of its CA, whatever its address. The secret of a code is sent only to a
+machine with a certificate of that CA, so nobody in between can use the code.
 """
 
 import base64
+import hashlib
+import itertools
 import logging
 import socket
 import ssl
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -40,25 +44,36 @@ JOIN_HELP = (
 )
 """With the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
-_LOOK_SECONDS = 10.0
+_LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
+_MAX_KEPT = 12
+_MAX_CERTIFICATE_BYTES = 8192
+AUTHORITY_PATH = "/ca.crt"
+"""Where a lead gives the certificate of its CA."""
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
 class _KeptLead(BaseModel, frozen=True):
+    """code: SHA-256 of the secret of the code that was used, in hexadecimal."""
+
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
+    code: str = ""
 
 
 class _Membership(BaseModel, frozen=True):
-    """A lead's reply to a machine that has joined; `name`: the lead's name for that machine."""
+    """A lead's reply to a machine that has joined; `name`: the lead's name for that machine.
+
+    `addresses`: host:port, further ones at which the lead may be found.
+    """
 
     name: str
     key: str
+    addresses: Annotated[tuple[str, ...], Len(max_length=8)] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JoinedLead:
-    """`certificate`: the file with the lead's own certificate, which is trusted under any host name."""
+    """`certificate`: the file with the certificate of the lead's CA, which is trusted under any host name."""
 
     url: str
     key: SecretStr
@@ -74,21 +89,104 @@ class JoinedLead:
             for path in (folder / _FILE, folder / _CERTIFICATE):
                 path.unlink(missing_ok=True)
         elif code:
-            _join(folder, _invitation(code, role), name)
+            _use(folder, _invitation(code, role), name)
         return cls._read(folder)
 
     @classmethod
     def _read(cls, folder: Path) -> Self | None:
-        try:
-            kept = _KeptLead.model_validate_json((folder / _FILE).read_bytes())
-        except FileNotFoundError:
+        kept = _read(folder)
+        if kept is None:
             return None
-        except (OSError, ValidationError) as error:
-            raise ConfigError(
-                f"cannot read which lead was joined ({folder / _FILE}): join it again with --join"
-            ) from error
-        address = next(filter(_answers, kept.addresses), kept.addresses[0])
+        address = _locate(folder, kept)
         return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE)
+
+
+def _read(folder: Path) -> _KeptLead | None:
+    """Raises ConfigError."""
+    try:
+        return _KeptLead.model_validate_json((folder / _FILE).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        raise ConfigError(
+            f"cannot read which lead was joined ({folder / _FILE}): join it again with --join"
+        ) from error
+
+
+def _use(folder: Path, invitation: Invitation, name: str) -> None:
+    """Join with a code, unless it is the one with which this machine has joined. Raises ConfigError."""
+    try:
+        kept = _read(folder)
+    except ConfigError:  # what cannot be read is replaced
+        kept = None
+    if kept and kept.code == _digest(invitation):
+        return
+    _join(folder, invitation, name)
+    if kept and kept.addresses[0] not in invitation.addresses:
+        log.info("the lead joined before, at %s, is forgotten", kept.addresses[0])
+
+
+def _locate(folder: Path, kept: _KeptLead) -> str:
+    """The address at which the lead answers, remembered for the next time; the first one if it answers at
+    none.
+
+    A lead is known by the key of its CA: at the addresses that are kept, or where one is announced.
+    """
+    try:
+        certificate = (folder / _CERTIFICATE).read_text("ascii")
+        pin = fingerprint(certificate)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"cannot read the certificate in {folder}: join it again with --join") from error
+    for address in itertools.chain(kept.addresses, _announced(pin)):
+        if found := _authority(address, certificate, pin):
+            if found != certificate or address != kept.addresses[0]:
+                addresses = dict.fromkeys((address, *kept.addresses))
+                _keep(folder, kept.model_copy(update={"addresses": tuple(addresses)[:_MAX_KEPT]}), found)
+            return address
+    return kept.addresses[0]
+
+
+def _announced(pin: bytes) -> Iterator[str]:
+    with suppress(ConfigError):  # without the extra, or without a network
+        yield from find_pairing(pin.hex(), _LOOK_AGAIN_SECONDS)
+
+
+def _authority(address: str, certificate: str, pin: bytes) -> str | None:
+    """The certificate of the CA with the key `pin` if the server at `address` has it; `certificate`: the last
+    one known.
+    """
+    try:
+        host = _host_and_port(address)
+        with (
+            socket.create_connection(host, _ANSWER_SECONDS) as connection,
+            trusting_only(certificate).wrap_socket(connection, server_hostname=host[0]),
+        ):
+            return certificate
+    except ssl.SSLCertVerificationError:
+        return fetch_authority(address, pin)
+    except (OSError, ValueError):
+        return None
+
+
+def fetch_authority(address: str, pin: bytes) -> str | None:
+    """The CA's certificate (PEM) that the server at `address` gives; None unless its key is `pin`.
+
+    Nothing secret is sent, so that it does not matter who answers.
+    """
+    import httpx  # noqa: PLC0415 - only to join, or after the certificate was made anew
+
+    try:
+        with httpx.stream(
+            "GET",
+            f"https://{address}{AUTHORITY_PATH}",
+            verify=False,  # noqa: S501 - the key is compared
+            timeout=_ANSWER_SECONDS,
+            trust_env=False,
+        ) as response:
+            given = next(response.iter_raw(_MAX_CERTIFICATE_BYTES), b"").decode("ascii")
+        return given if fingerprint(given) == pin else None
+    except (httpx.HTTPError, ValueError):
+        return None
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:
@@ -104,29 +202,32 @@ def _join(folder: Path, invitation: Invitation, name: str) -> None:
     address, certificate = _reach(invitation)
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
-    addresses = dict.fromkeys((address, *invitation.addresses))
-    kept = _KeptLead(addresses=tuple(addresses), key=answer.key)
+    addresses = tuple(dict.fromkeys((address, *invitation.addresses, *answer.addresses)))
+    kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=_digest(invitation))
+    _keep(folder, kept, certificate)
+    log.info("joined the lead at %s as %s", address, answer.name)
+
+
+def _keep(folder: Path, kept: _KeptLead, certificate: str) -> None:
+    """Raises ConfigError."""
     try:
         write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
         write_private(folder / _FILE, kept.model_dump_json().encode())
     except OSError as error:
         raise ConfigError(f"joined, but cannot remember it in {folder}: {error.strerror}") from error
-    log.info("joined the lead at %s as %s", address, answer.name)
+
+
+def _digest(invitation: Invitation) -> str:
+    return hashlib.sha256(invitation.secret).hexdigest()
 
 
 def _reach(invitation: Invitation) -> tuple[str, str]:
-    """The address at which the lead of this code answers, and its certificate; raises ConfigError."""
-    impostor = None
+    """The address at which the lead of this code answers, and its CA's certificate; raises ConfigError."""
     addresses = invitation.addresses or _look_for(invitation)
     for address in addresses:
-        try:
-            certificate = ssl.get_server_certificate(_host_and_port(address), timeout=_ANSWER_SECONDS)
-        except (OSError, ValueError):
-            continue
-        if fingerprint(certificate) == invitation.fingerprint:
+        if certificate := fetch_authority(address, invitation.fingerprint):
             return address, certificate
-        impostor = address
-    if impostor:
+    if impostor := next(filter(_answers, addresses), None):
         raise ConfigError(
             f"the machine at {impostor} is not the lead that made this code: its certificate is another one. "
             "The code was not sent to it"
@@ -142,8 +243,8 @@ def _look_for(invitation: Invitation) -> tuple[str, ...]:
     if addresses := find_pairing(invitation.fingerprint.hex(), _LOOK_SECONDS):
         return addresses
     raise ConfigError(
-        "the lead of this code is not found on this network: is the code older than ten minutes, or is the "
-        "lead on another network? `lead invite` without --nearby makes one with an address"
+        "the lead of this code is not found on this network: does it run, and is it on the same network? "
+        "`lead invite` without --nearby makes a code with an address"
     )
 
 

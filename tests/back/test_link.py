@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import ssl
 
 import pytest
 
@@ -192,6 +193,20 @@ async def test_a_long_refusal_is_truncated():
             await running
     assert len(str(refused.value)) < 1100
     assert "\n" not in str(refused.value)
+
+
+async def test_another_server_at_the_address_of_a_lead_known_by_its_key_is_no_lead():
+    """As after DHCP; a lead that is known by its address may have a wrong certificate."""
+    clock = Clock()
+    distrust = ssl.SSLCertVerificationError("certificate verify failed")
+    distrust.verify_message, distrust.verify_code = "self-signed certificate", 18
+    options = {"max_absence_seconds": 60.0, "clock": clock}
+    link = LeadLink("wss://10.0.0.1/", HELLO, NoDelays(), survives_distrust=True, **options)
+    assert link._process_exception(distrust) is None
+    clock.move(60)
+    assert isinstance(link._process_exception(distrust), LostError)
+    other = LeadLink("wss://10.0.0.1/", HELLO, NoDelays(), **options)
+    assert isinstance(other._process_exception(distrust), RefusedError)
 
 
 async def test_a_lead_that_stays_unreachable_is_given_up():

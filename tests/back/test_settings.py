@@ -178,3 +178,14 @@ def test_a_lead_that_is_named_or_searched_for_comes_before_the_one_that_was_join
 def test_without_one_that_was_joined_the_lead_is_on_this_machine(monkeypatch):
     monkeypatch.setattr(JoinedLead, "find", lambda *_: None)
     assert settings().joined().url == "http://127.0.0.1:5555"
+
+
+@pytest.mark.usefixtures("joined")
+def test_one_that_was_joined_is_looked_for_again_by_its_key(monkeypatch):
+    given = settings("--join", "a-code").joined()
+    assert (given.is_joined, settings().is_joined) == (True, False)
+    assert given.discovered().url == "https://10.0.0.1:5556"
+    moved = JoinedLead("https://10.0.0.77:5556", SecretStr("its-key"), Path("certificate.pem"))
+    monkeypatch.setattr(JoinedLead, "find", lambda _role, _name, code: moved if code is None else None)
+    assert given.discovered(again=True).websocket_url == "wss://10.0.0.77:5556/v1/speculation"
+    assert given.with_lead("https://10.0.0.1:5556").is_joined

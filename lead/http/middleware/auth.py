@@ -1,6 +1,8 @@
 """Authentication and authorization: which principal may use which method and path."""
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from starlette.datastructures import Headers
@@ -8,8 +10,9 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lead.http.error_responses import ErrorResponse, http_error
+from lead.http.middleware.guesses import KeyGuesses
 from lead.http.page import FILES
-from lead.settings.keys import Keyring, Principal, Role
+from lead.settings.keys import Keyring, Principal, Role, key_digest
 
 WEBSOCKET = "WEBSOCKET"
 """The method of a WebSocket handshake in the table below."""
@@ -24,8 +27,10 @@ OWN_KEYS = "own_keys"
 Its value is an `Identifies`.
 """
 
-_ROUTES_WITHOUT_KEY = frozenset({*(("GET", path) for path in HEALTH), ("POST", "/v1/join")})
-"""Load balancers have no key, and who joins has a code instead."""
+_ROUTES_WITHOUT_KEY = frozenset(
+    {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}
+)
+"""Load balancers have no key, and who joins has a code instead; a CA's certificate is for everybody."""
 _ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
 """A browser has no key before the page has asked for it."""
 
@@ -39,6 +44,7 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     ("POST", "/v1/invitations"): frozenset(),
     ("DELETE", "/v1/invitations"): frozenset(),
     ("GET", "/v1/members"): frozenset(),
+    ("POST", "/v1/members"): frozenset(),
     ("DELETE", "/v1/members"): frozenset(),
 }
 """The exceptions from the default, by method and path. Admins may use everything."""
@@ -50,7 +56,8 @@ class Identifies(Protocol):
 
 
 class AuthMiddleware:
-    """Answers 401 to a request without a valid key and 403 to one whose role is not allowed here.
+    """Answers 401 to a request without a valid key, 429 after many wrong ones, and 403 to one whose role is
+    not allowed here.
 
     A request to the pairing port must come from a member, whatever else the lead allows. The decision is made
     by `scope["path"]`, which routing uses too, and not by the route: a new route is protected from the start,
@@ -58,21 +65,28 @@ class AuthMiddleware:
     `request.state.principal`.
     """
 
-    def __init__(self, app: ASGIApp, keys: Keyring, public: frozenset[Route]) -> None:
-        """public: see `public_routes`."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keyring,
+        public: frozenset[Route],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """public: see `public_routes`. `clock` gives seconds."""
         self._app = app
         self._keys = keys
         self._public = public
+        self._guesses = KeyGuesses(clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or route_of(scope) in self._public:
             await self._app(scope, receive, send)
             return
-        known = own_keys(scope) or self._keys
-        principal = known.identify(presented_key(Headers(scope=scope)))
-        if principal is None:
-            await without_key()(scope, receive, send)
+        answer = self._identify(scope)
+        if isinstance(answer, ErrorResponse):
+            await answer(scope, receive, send)
             return
+        principal = answer
         scope.setdefault("state", {})["principal"] = principal
         allowed = allowed_roles(scope)
         if principal.role not in allowed:
@@ -81,6 +95,19 @@ class AuthMiddleware:
             await http_error(403, message, "permission_error")(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    def _identify(self, scope: Scope) -> Principal | ErrorResponse:
+        """Who sends a request, or the answer to one without a right key."""
+        known = own_keys(scope) or self._keys
+        secret = presented_key(Headers(scope=scope))
+        if secret is None:
+            return known.identify(None) or without_key()
+        host, digest = (scope.get("client") or ("",))[0], key_digest(secret)
+        if wait := self._guesses.seconds_to_wait(host, digest):
+            return _too_many_guesses(wait)
+        principal = known.identify(secret)
+        self._guesses.note(host, digest, is_right=principal is not None)
+        return principal or without_key()
 
 
 def own_keys(scope: Scope) -> Identifies | None:
@@ -115,6 +142,15 @@ def without_key() -> ErrorResponse:
         "authentication_error",
         code="invalid_api_key",
         headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def _too_many_guesses(wait: float) -> ErrorResponse:
+    return http_error(
+        429,
+        "too many wrong keys from this address: try again later",
+        "rate_limit_error",
+        headers={"Retry-After": str(math.ceil(wait))},
     )
 
 

@@ -8,7 +8,7 @@ message, so streaming costs nothing.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import h11
 import uvicorn
@@ -22,6 +22,7 @@ from shared import descriptors
 from shared.protocol import MAX_BACK_MESSAGE_BYTES, MAX_LEAD_MESSAGE_BYTES
 from shared.rate_limit import Bucket
 
+P = TypeVar("P", int, int | None)
 _GRACE_SECONDS = 1.0
 """Added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""
 _MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
@@ -47,6 +48,11 @@ class ServerConfig(uvicorn.Config):
         )
         self.limits = limits
         self.connections = ConnectionLimit(n_descriptors or descriptors.limit())
+
+
+def _as_ipv4(address: tuple[str, P] | None) -> tuple[str, P] | None:
+    """A peer that came by IPv4 to a socket of IPv6 has the address that it would have at one of IPv4."""
+    return (address[0].removeprefix("::ffff:"), address[1]) if address and "." in address[0] else address
 
 
 class WriteTimeout:
@@ -85,6 +91,7 @@ class HttpProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast("asyncio.Transport", transport)  # uvloop's transports do not subclass it
         super().connection_made(transport)
+        self.client, self.server = _as_ipv4(self.client), _as_ipv4(self.server)
         self._write_timeout = WriteTimeout(transport, self.config.limits.write_seconds)
         self._awaited: object = None
         self._timer: asyncio.TimerHandle | None = None
@@ -202,6 +209,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.client, self.server = _as_ipv4(self.client), _as_ipv4(self.server)
         self._write_timeout = WriteTimeout(self.transport, self.config.limits.write_seconds)
         self._more_frames = Bucket(_MORE_FRAMES_PER_SECOND, _MORE_FRAMES, self.loop.time())
         self.config.connections.wait(self.transport, self)

@@ -1,4 +1,5 @@
-// What the lead is asked. The key is in this tab's sessionStorage and in one header, never in an address.
+// What the lead is asked. The key is in this tab's sessionStorage and in one header, never in an address; one that was
+// got with a code, which no person knows, is in localStorage.
 
 const KEY = "llama-duo.key";
 const PATIENCE_MS = 10_000;
@@ -12,9 +13,17 @@ export class LeadError extends Error {
 }
 
 export const key = {
-  get: () => sessionStorage.getItem(KEY),
+  get: () => sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY),
   set: (value) => sessionStorage.setItem(KEY, value),
-  forget: () => sessionStorage.removeItem(KEY),
+  /** For later visits, too. */
+  keep: (value) => {
+    sessionStorage.removeItem(KEY);
+    localStorage.setItem(KEY, value);
+  },
+  forget: () => {
+    sessionStorage.removeItem(KEY);
+    localStorage.removeItem(KEY);
+  },
   /** Whether a header can carry it. */
   isOne: (value) => /^[\x21-\x7e]+$/.test(value),
 };
@@ -26,6 +35,10 @@ export const setPolicy = (policy, depth) =>
 export const members = () => askJson("v1/members");
 export const invite = (role) =>
   askJson("v1/invitations", { method: "POST", body: { role, open: true } });
+/** A key for a program, with the addresses where it is good. */
+export const addApp = () => askJson("v1/members", { method: "POST", body: { name: "app", open: true } });
+/** Exchange the secret of a code for a key. */
+export const join = (secret, name) => askJson("v1/join", { method: "POST", body: { secret, name } });
 /** Let nobody in any more who was invited. */
 export const closeDoor = () => askJson("v1/invitations", { method: "DELETE" });
 export const revoke = (name) => askJson(`v1/members?name=${encodeURIComponent(name)}`, { method: "DELETE" });

@@ -1,14 +1,9 @@
 // Inviting machines, for those whose key allows it: a code with its QR code, who has joined, and whether the lead is open.
 
-import { LeadError, closeDoor, invite, members, revoke } from "./api.js";
+import { LeadError, addApp, closeDoor, invite, members, revoke } from "./api.js";
 import { copyButton } from "./copying.js";
 import { button, byId, make, makeSvg, tell } from "./dom.js";
 
-// By the role of the machine that joins: its command, and what it may do.
-const ROLES = {
-  back: ["back --model MODEL", "It reads the texts for which it drafts."],
-  client: ["chat", "It asks questions, and sees no one else's."],
-};
 const QUIET_ZONE = 4; // light modules around a QR code (ISO/IEC 18004)
 
 export class Invitations {
@@ -18,11 +13,10 @@ export class Invitations {
     byId("invite").addEventListener("click", () => this.#ask());
     byId("invite-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      this.#invite(new FormData(event.target).get("role"));
+      this.#invite(new FormData(event.target).get("what"));
     });
     byId("invite-done").addEventListener("click", () => this.dialog.close());
     byId("close-door").addEventListener("click", () => this.#close());
-    byId("join-row").append(copyButton("Copy the command", () => byId("join").textContent));
   }
 
   /** Look again who has joined; who may not know is shown nothing. */
@@ -46,19 +40,16 @@ export class Invitations {
     this.dialog.showModal();
   }
 
-  async #invite(role) {
+  async #invite(what) {
     try {
-      const { code, qr, seconds, addresses } = await invite(role);
-      const [command, may] = ROLES[role];
+      const { lines, qr, note } = await MAKE[what]();
       byId("invite-form").hidden = true;
       byId("code").hidden = false;
-      tell(byId("join"), `${command} --join ${code}`);
-      drawQr(byId("qr"), qr);
-      tell(
-        byId("invitation-note"),
-        `Run this on one machine that reaches ${addresses.join(" or ")}, within ${Math.round(seconds / 60)} minutes. ${may}`,
-      );
-      byId("join").focus();
+      byId("code-lines").replaceChildren(...lines.flatMap(line));
+      byId("qr").toggleAttribute("hidden", !qr);
+      if (qr) drawQr(byId("qr"), qr);
+      tell(byId("invitation-note"), note);
+      this.dialog.querySelector("code").focus();
     } catch (error) {
       tell(byId("invitation-note"), error.message);
     }
@@ -94,6 +85,47 @@ export class Invitations {
       button("Revoke", () => this.#revoke(name), { className: "quiet", ariaLabel: `Revoke ${name}` }),
     );
   }
+}
+
+// What to copy, the QR code, and what to do with them.
+const MAKE = {
+  back: async () => {
+    const { code, seconds, addresses } = await invite("back");
+    return {
+      lines: [["Command", `back --model MODEL --join ${code}`]],
+      note: `Run this on one machine that reaches ${or(addresses)}, ${within(seconds)}. It reads the texts for which it drafts.`,
+    };
+  },
+  client: async () => {
+    const { code, page, qr, seconds } = await invite("client");
+    return {
+      lines: [
+        ["Address", page],
+        ["Or a command", `chat --join ${code}`],
+      ],
+      qr,
+      note: `Scan this with a phone, or use one of the two on one machine, ${within(seconds)}. ${trust(new URL(page).host)} It sees only its own questions.`,
+    };
+  },
+  app: async () => {
+    const { name, key, addresses } = await addApp();
+    return {
+      lines: [
+        ["Base URL", `https://${addresses[0]}/v1`],
+        ["API key", key],
+      ],
+      note: `The key is shown only now; revoke “${name}” to end it. ${trust(addresses[0])}`,
+    };
+  },
+};
+
+const or = (addresses) => addresses.join(" or ");
+const within = (seconds) => `within ${Math.round(seconds / 60)} minutes`;
+const trust = (address) => `It must trust this lead's CA: https://${address}/ca.crt.`;
+
+function line([label, text]) {
+  const copy = copyButton(`Copy: ${label}`, () => text);
+  return [make("p", { className: "note" }, label), make("div", { className: "row" }, make("code", { tabIndex: 0 }, text), copy)];
 }
 
 function drawQr(svg, rows) {

@@ -7,6 +7,7 @@ import { ConversationList } from "./conversation_list.js";
 import { byId, tell } from "./dom.js";
 import { takeFiles } from "./drop.js";
 import { Invitations } from "./invitations.js";
+import { hasCode, useCode } from "./joining.js";
 import { KeyDialog } from "./key_dialog.js";
 import { ModelPicker } from "./model_picker.js";
 import { Panels } from "./panels.js";
@@ -164,6 +165,7 @@ store.onOthers(async (id, isDeleted) => {
 let timer = null;
 let asked = 0;
 let knowsLead = false;
+let whyNoKey = "";
 
 async function poll() {
   clearTimeout(timer);
@@ -207,7 +209,7 @@ function explain(error) {
   else if (error.status === LOADING) showState("wait", "loading the model");
   else if (error.status === NO_KEY || error.status === FORBIDDEN) {
     showState("wait", "a key is needed");
-    keyDialog.open(lead.key.get() === null ? "" : `This key does not work: ${error.message}.`);
+    keyDialog.open(lead.key.get() === null ? whyNoKey : `This key does not work: ${error.message}.`);
   } else showState("bad", error.message);
 }
 
@@ -221,6 +223,18 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) poll();
 });
 
+// Another code may be opened in this tab, which does not load the page anew.
+window.addEventListener("hashchange", async () => {
+  if (!hasCode()) return;
+  whyNoKey = await useCode();
+  keyDialog.showButton();
+  keyDialog.dialog.close();
+  poll();
+});
+if (hasCode()) {
+  whyNoKey = await useCode();
+  keyDialog.showButton();
+}
 poll();
 question.focus();
 if (location.hash.length > 1) await open(location.hash.slice(1));

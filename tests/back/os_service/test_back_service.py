@@ -19,15 +19,31 @@ def given(monkeypatch):
     return installed
 
 
-def test_a_service_knows_the_lead_that_was_joined_and_not_the_code(given, monkeypatch):
-    lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("/data/certificate.pem"))
-    monkeypatch.setattr(JoinedLead, "find", lambda _role, _name, code: lead if code == "duo2bx" else None)
-    main(["install", "--model", "small.gguf", "--join", "duo2bx"])
-    (options,) = given
+LEAD = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("/data/certificate.pem"))
+
+
+@pytest.fixture
+def joined(given, monkeypatch):
+    """The options of a service that is installed with a code."""
+    monkeypatch.setattr(JoinedLead, "find", lambda _role, _name, code: LEAD if code == "duo3bx" else None)
+
+    def joined(*more):
+        main(["install", "--model", "small.gguf", "--join", "duo3bx", *more])
+        return given[-1]
+
+    return joined
+
+
+def test_a_service_of_the_system_knows_the_lead_that_was_joined_and_not_the_code(joined):
+    options = joined("--system")
     assert "join" not in options
-    assert (options["lead"], options["key"]) == (lead.url, "its-key")
-    assert options["pinned_certificate_file"] == lead.certificate
+    assert (options["lead"], options["key"]) == (LEAD.url, "its-key")
+    assert options["pinned_certificate_file"] == LEAD.certificate
     assert options["model"] == "small.gguf"
+
+
+def test_the_users_own_finds_it_by_itself_wherever_it_is(joined):
+    assert not {"join", "lead", "key", "pinned_certificate_file"} & set(joined())
 
 
 def test_a_code_that_does_not_work_is_a_sentence(given, monkeypatch):
@@ -36,7 +52,7 @@ def test_a_code_that_does_not_work_is_a_sentence(given, monkeypatch):
 
     monkeypatch.setattr(JoinedLead, "find", find)
     with pytest.raises(SystemExit, match="back service: the code was used before"):
-        main(["install", "--join", "duo2bx"])
+        main(["install", "--join", "duo3bx"])
     assert given == []
 
 

@@ -36,6 +36,7 @@ NEEDED = {
     "/api/show": {"model": "toy"},
     "/v1/invitations": {"addresses": [], "role": "back"},
     "/v1/join": {"secret": "AAAA", "name": "laptop"},
+    "/v1/members": {"name": "app"},
     "/slots/{id_slot}": {"filename": "talk"},
     "/tokenize": {"content": "Hi"},
     "/detokenize": {"tokens": [1]},

@@ -2,6 +2,7 @@
 
 import json
 import re
+import ssl
 
 import pytest
 
@@ -10,6 +11,16 @@ from shared.pairing.invitation import Invitation
 from tests.http_server import HttpServer, QuietHandler
 
 CODE = Invitation("back", b"s" * 12, b"f" * 16, ("10.0.0.1:5556",)).code()
+PAGE = "https://10.0.0.1:5556/#join=AAAA"
+PEM = ssl.DER_cert_to_PEM_cert(b"a certificate")
+FOR_CHAT = {
+    "code": CODE,
+    "seconds": 600,
+    "addresses": ["10.0.0.1:5556"],
+    "role": "client",
+    "page": PAGE,
+    "certificate": PEM,
+}
 
 
 class Handler(QuietHandler):
@@ -56,18 +67,43 @@ def test_a_code_is_shown_with_the_command_that_uses_it(lead, run):
 
 
 def test_a_code_for_chat_is_asked_for_and_shown_as_one(lead, run):
-    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": [], "role": "client"}
+    lead.answers = 200, FOR_CHAT
     out = run("--chat")
     assert f"    chat --join {CODE}" in out
+    assert PAGE in out
+    assert "https://10.0.0.1:5556/ca.crt" in out
     assert "back" not in out
     assert lead.asked[0][2]["role"] == "client"
 
 
-def test_a_terminal_is_shown_a_qr_code(lead, run, monkeypatch):
-    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
+def test_a_terminal_is_shown_a_qr_code_of_the_page(lead, run, monkeypatch):
+    lead.answers = 200, FOR_CHAT
+    assert "█" not in run("--chat")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert "█" in run()
-    assert "█" not in run("--no-qr")
+    assert "█" in run("--chat")
+    assert "█" not in run("--chat", "--no-qr")
+
+
+def test_a_program_is_given_lines_with_address_key_and_ca(lead, run):
+    lead.answers = (
+        200,
+        {
+            "name": "webui",
+            "key": "the-key",
+            "addresses": ["10.0.0.1:5556", "10.0.0.2:5556"],
+            "certificate": PEM,
+            "data": [{"id": "smollm2"}],
+        },
+    )
+    out = run("--app", "--name", "webui", "--open")
+    assert "base URL  https://10.0.0.1:5556/v1" in out
+    assert "lead invite --revoke webui" in out
+    assert "curl --cacert lead-ca.crt https://10.0.0.1:5556/v1/models" in out
+    for program in ("Open WebUI", "Continue", "Claude Code", "llm -m smollm2"):
+        assert program in out
+    body = {"name": "webui", "open": True, "addresses": []}
+    assert lead.asked[0] == ("POST", "/v1/members", body, None)
+    assert lead.asked[1][:2] == ("GET", "/v1/models")
 
 
 def test_members_are_listed(lead, run):
@@ -79,7 +115,7 @@ def test_members_are_listed(lead, run):
 
 
 def test_a_machine_is_revoked(lead, run):
-    assert run("--revoke", "a b") == "a b is let in no more\n"
+    assert run("--revoke", "a b") == "a b has no access any more\n"
     assert lead.asked[0][:2] == ("DELETE", "/v1/members?name=a+b")
 
 

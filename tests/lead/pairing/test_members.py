@@ -3,7 +3,7 @@
 import pytest
 
 from lead.pairing.members import INVITATION_SECONDS, Members, NotInvitedError
-from lead.settings.keys import Role
+from lead.settings.keys import Role, named_keys
 from shared.errors import UnavailableError
 
 
@@ -48,6 +48,36 @@ def test_a_code_works_for_ten_minutes(members, clock):
     assert members.n_invited == 0
     with pytest.raises(NotInvitedError):
         join(members, late)
+
+
+def test_a_code_of_an_earlier_start_works_for_the_rest_of_its_time(members, clock):
+    secret, other = members.invite(Role.CLIENT), members.invite(Role.BACK)
+    kept = members.invitations
+    assert {each.until for each in kept} == {1e9 + INVITATION_SECONDS}
+    # The clock is another one after a restart; that of the wall may have been set back.
+    again = Members(invited=kept, clock=clock, wall_clock=lambda: 1e9 + 400)
+    assert join(again, secret)[0].role is Role.CLIENT
+    clock.now = 201
+    assert again.n_invited == 0
+    set_back = Members(invited=kept, clock=clock, wall_clock=lambda: 0)
+    clock.now += INVITATION_SECONDS
+    with pytest.raises(NotInvitedError):
+        join(set_back, other)
+
+
+def test_withdrawn_codes_do_not_work(members):
+    secret = members.invite(Role.BACK)
+    members.withdraw_invitations()
+    with pytest.raises(NotInvitedError):
+        join(members, secret)
+
+
+def test_nobody_joins_as_the_owner_of_a_key(members, tmp_path):
+    (tmp_path / "keys").write_text("client alice the-key\n")
+    (owner,) = [key.principal for key in named_keys(tmp_path / "keys")]
+    member, _ = join(members, members.invite(Role.CLIENT), "alice")
+    assert member.principal != owner
+    assert str(member.principal) != str(owner)
 
 
 def test_who_guesses_is_locked_out_even_with_the_right_code(members):

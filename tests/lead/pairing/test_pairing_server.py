@@ -4,9 +4,11 @@ import contextlib
 import json
 
 import pytest
+from cryptography import x509
 
 from lead.http.middleware.auth import OWN_KEYS
 from lead.pairing import pairing_server as module
+from lead.pairing.members import NotInvitedError
 from lead.pairing.pairing_server import PairingServer
 from shared.errors import ConfigError
 from shared.pairing.invitation import fingerprint
@@ -71,6 +73,17 @@ async def test_it_is_closed_and_writes_nothing_before_it_is_opened(make, tmp_pat
 async def test_it_opens_once_on_all_addresses(pairing, server):
     pairing.open()
     assert pairing.is_open
+    assert server.states == [(":::5556", {OWN_KEYS: pairing})]
+
+
+async def test_without_ipv6_it_opens_on_those_of_ipv4(make, server):
+    def listen(host, port):
+        if host == "::":
+            raise ConfigError("Address family not supported by protocol")
+        return f"{host}:{port}"
+
+    pairing = make(listen=listen)
+    pairing.open()
     assert server.states == [("0.0.0.0:5556", {OWN_KEYS: pairing})]
 
 
@@ -101,18 +114,56 @@ async def test_who_joins_the_lead_before_while_this_one_starts_is_a_member(make)
     before.close()
     assert after.members.identify(key) is None
     after.read()
-    assert after.members.identify(key).name == "desk"
+    assert after.members.identify(key).name == "desk (joined)"
     assert not after.was_open
 
 
-async def test_an_invitation_names_certificate_and_addresses(pairing, tmp_path):
+async def test_an_invitation_names_authority_and_addresses(pairing, tmp_path):
     invitation = pairing.invite("back")
     assert invitation.addresses == ("10.0.0.1:5556",)
-    assert invitation.fingerprint == fingerprint((tmp_path / "lead" / "certificate.pem").read_text())
-    assert pairing.invite("back", ["fd00::1", "desk.lan"]).addresses == (
-        "[fd00::1]:5556",
-        "desk.lan:5556",
-    )
+    assert invitation.fingerprint == fingerprint((tmp_path / "lead" / "ca.crt").read_text())
+    given = ["fd00::1", "desk.lan", "example.org:8443", "[fd00::1]:8443"]
+    reached = ("[fd00::1]:5556", "desk.lan:5556", "example.org:8443", "[fd00::1]:8443")
+    assert pairing.invite("back", given).addresses == reached
+
+
+async def test_a_name_that_was_given_is_certified_also_after_a_restart(make, pairing, tmp_path):
+    def certified():
+        served = x509.load_pem_x509_certificate((tmp_path / "lead" / "server.pem").read_bytes())
+        names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        return names.get_values_for_type(x509.DNSName)
+
+    pairing.is_reached_at(["example.org:8443"])
+    assert "example.org" in certified()
+    make().open()
+    assert "example.org" in certified()
+
+
+async def test_who_joins_is_told_all_addresses(pairing, monkeypatch):
+    monkeypatch.setattr(module.socket, "gethostname", lambda: "Desk.lan")
+    pairing.is_reached_at(["example.org:8443"])
+    assert pairing.all_addresses() == ("10.0.0.1:5556", "example.org:8443", "desk.local:5556")
+
+
+async def test_a_code_works_after_a_restart_as_one_of_a_takeover(make, pairing):
+    secret = pairing.invite("client").secret
+    member, _ = make().join(secret, "phone", "10.0.0.2")
+    assert member.role.value == "client"
+
+
+async def test_a_code_made_before_the_door_was_closed_is_void(make, pairing):
+    secret = pairing.invite("back").secret
+    pairing.close()
+    pairing.open()
+    for each in (pairing, make()):
+        with pytest.raises(NotInvitedError):
+            each.join(secret, "desk", "10.0.0.2")
+
+
+async def test_a_program_gets_a_key_without_a_code(make, pairing):
+    member, key = pairing.add("open webui")
+    assert (member.name, member.role.value) == ("open-webui", "client")
+    assert make().members.identify(key) == member.principal
 
 
 async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, pairing, server):
@@ -168,18 +219,43 @@ def announced(make):
     return make(announce=announce), said
 
 
-async def test_it_is_announced_once_while_a_code_lasts(announced, monkeypatch):
+async def test_it_is_announced_once_until_it_is_closed(announced):
     pairing, said = announced
     pairing.open()
     await pairing.announce()
-    await pairing.announce()
-    assert said == [(5556, pairing.invite("back").fingerprint.hex())]
-    monkeypatch.setattr(module, "INVITATION_SECONDS", 0.0)
-    await pairing.announce()
-    await until(lambda: said[1:] == ["gone"])
-    await pairing.announce()
+    await pairing.follow_addresses()
+    assert said == [(5556, pairing.fingerprint.hex())]
     pairing.close()
-    await until(lambda: said[3:] == ["gone"])
+    await until(lambda: said[1:] == ["gone"])
+    await pairing.follow_addresses()
+    assert said[2:] == []
+
+
+async def test_with_another_address_it_is_certified_and_announced_anew(announced, tmp_path):
+    pairing, said = announced
+    pairing.open()
+    await pairing.follow_addresses()
+    before = (tmp_path / "lead" / "server.pem").read_bytes()
+    pairing._own_addresses = lambda: ["10.0.0.77"]
+    await pairing.follow_addresses()
+    assert said[1:] == ["gone", said[0]]
+    assert (tmp_path / "lead" / "server.pem").read_bytes() != before
+
+
+async def test_without_multicast_it_is_open_all_the_same(make):
+    tried = []
+
+    def cannot(*_):
+        tried.append(1)
+        raise ConfigError("pip install 'llama-duo[discover]'")
+
+    pairing = make(announce=cannot)
+    pairing.open()
+    await pairing.follow_addresses()
+    await pairing.follow_addresses()
+    assert (pairing.is_open, tried) == (True, [1])
+    with pytest.raises(ConfigError, match="discover"):
+        await pairing.announce()
 
 
 async def test_at_its_end_a_lead_takes_leave_of_the_network(announced, make):

@@ -5,8 +5,10 @@ import base64
 import contextlib
 import dataclasses
 import socket
+import ssl
 
 import httpx
+import openai
 import pytest
 
 from lead.http.json_route import BodyReader
@@ -31,7 +33,7 @@ async def pairing(lead, serve, tmp_path):
         tmp_path / "lead",
         port,
         served.server,
-        listen=lambda _, port: listen("127.0.0.1", port),
+        listen=lambda _, port: listen("::", port),
         own_addresses=lambda: ["127.0.0.1"],
     )
     await served.server.accepting.wait()
@@ -60,6 +62,11 @@ async def join(code, role="client", name="laptop"):
     return await asyncio.to_thread(JoinedLead.find, role, name, code)
 
 
+def trusted(pairing):
+    """As a browser on a system that trusts the CA."""
+    return ssl.create_default_context(cadata=pairing.certificate)
+
+
 def member(joined):
     key = joined.key.get_secret_value()
     headers = {"Authorization": f"Bearer {key}"}
@@ -80,6 +87,73 @@ async def test_a_machine_joins_and_asks(lead, admin):
     async with member(joined) as client:
         answer = (await client.post("/v1/chat/completions", json=ASK)).json()
     assert answer["choices"][0]["message"]["content"] == "Hello"
+
+
+async def test_a_code_that_was_used_here_goes_on_with_the_membership(admin, pairing):
+    """As in the environment of a service that is started again."""
+    code = await invited(admin)
+    joined = await join(code)
+    assert await join(code) == joined
+    assert (len(list(pairing.members)), pairing.members.n_refused) == (1, 0)
+
+
+async def test_a_code_of_another_lead_replaces_the_membership_and_says_so(admin, caplog):
+    caplog.set_level("INFO")
+    former = await join(await invited(admin))
+    code = await invited(admin, addresses=["localhost"])
+    assert (await join(code)).url != former.url
+    assert f"the lead joined before, at {former.url[8:]}, is forgotten" in caplog.messages
+
+
+async def test_a_client_may_open_the_page_with_its_code(admin, pairing):
+    made = (await admin.post("/v1/invitations", json={"open": True, "role": "client"})).json()
+    page, secret = made["page"].split("#join=")
+    assert page == f"https://127.0.0.1:{pairing.port}/"
+    assert set("".join(made["qr"])) == {"0", "1"}
+    async with httpx.AsyncClient(verify=trusted(pairing)) as browser:
+        assert (await browser.get(page)).status_code == 200
+        joined = await browser.post(page + "v1/join", json={"secret": secret, "name": "phone"})
+        headers = {"Authorization": f"Bearer {joined.json()['key']}"}
+        assert (await browser.get(page + "v1/models", headers=headers)).status_code == 200
+        again = await browser.post(page + "v1/join", json={"secret": secret, "name": "phone"})
+    assert again.status_code == 403
+
+
+async def test_a_program_that_trusts_the_ca_gets_in_with_its_key(lead, admin, pairing):
+    made = (await admin.post("/v1/members", json={"open": True, "name": "app"})).json()
+    lead.will_say("Hello")
+    client = openai.AsyncOpenAI(
+        base_url=f"https://{made['addresses'][0]}/v1",
+        api_key=made["key"],
+        http_client=httpx.AsyncClient(verify=ssl.create_default_context(cadata=made["certificate"])),
+    )
+    answer = await client.chat.completions.create(**ASK | {"model": "any"})
+    assert answer.choices[0].message.content == "Hello"
+    await client.close()
+    assert [(each.name, each.role.value) for each in pairing.members] == [("app", "client")]
+
+
+async def test_everybody_may_fetch_the_certificate_of_an_open_lead(admin, pairing):
+    assert (await admin.get("/ca.crt")).status_code == 400
+    await invited(admin)
+    response = await admin.get("/ca.crt")
+    assert (response.text, response.headers["content-type"]) == (
+        pairing.certificate,
+        "application/x-x509-ca-cert",
+    )
+
+
+@pytest.mark.parametrize("address", ["::1", "[::1]", "localhost"])
+async def test_a_machine_comes_in_by_ipv6_and_by_names(admin, address):
+    joined = await join(await invited(admin, addresses=[address]))
+    async with member(joined) as client:
+        assert (await client.get("/v1/models")).status_code == 200
+
+
+@pytest.mark.parametrize("address", ["a b", "desk:99999", "[desk", "http://desk"])
+async def test_what_is_no_address_is_refused(admin, address):
+    body = {"open": True, "role": "back", "addresses": [address]}
+    assert (await admin.post("/v1/invitations", json=body)).status_code == 400
 
 
 async def test_it_is_remembered(admin):
@@ -172,8 +246,9 @@ async def test_an_address_where_nobody_is_is_passed_over(admin):
     invitation = Invitation.parse(await invited(admin))
     elsewhere = dataclasses.replace(invitation, addresses=(nobody, *invitation.addresses))
     assert (await join(elsewhere.code())).url == f"https://{invitation.addresses[0]}"
+    another = Invitation.parse(await invited(admin))
     with pytest.raises(ConfigError, match=f"no lead answers at {nobody}"):
-        await join(dataclasses.replace(invitation, addresses=(nobody,)).code())
+        await join(dataclasses.replace(another, addresses=(nobody,)).code())
 
 
 async def test_a_machine_without_a_key_may_do_nothing_there(admin):
@@ -207,8 +282,7 @@ async def test_a_revoked_member_is_cut_off_while_it_reads(lead, admin):
 async def test_who_has_joined_is_listed(admin, pairing):
     code = await invited(admin)
     await join(code)
-    with pytest.raises(ConfigError):
-        await join(code)
+    await post_join(pairing, Invitation.parse(code))  # by another machine
     await invited(admin)
     found = (await admin.get("/v1/members")).json()
     assert [(each["name"], each["role"]) for each in found["members"]] == [("laptop", "client")]
@@ -258,6 +332,7 @@ async def test_a_machine_nearby_joins_with_a_code_without_address(admin, network
     joined = await join(code)
     assert joined.url == f"https://{next(iter(network.values()))[0]}"
     assert await join(None) == joined
+    await join("forget")
     with pytest.raises(ConfigError, match="the code is wrong"):
         await join(code)
 

@@ -69,3 +69,11 @@ def test_other_addresses_require_keys(host, refused):
 @pytest.mark.parametrize("given", ["--ssl-cert-file", "--ssl-key-file"])
 def test_a_certificate_requires_its_key(given, refused):
     assert "HTTPS needs both --ssl-cert-file and --ssl-key-file" in refused(given, "file.pem")
+
+
+def test_short_keys_are_named_and_not_shown(caplog):
+    settings("--api-key", "1234", "--admin-key", "0123456789abcdef").security.keyring()
+    (warning,) = caplog.messages
+    assert "short keys can be guessed: client client-1" in warning
+    assert "admin" not in warning
+    assert "1234" not in warning

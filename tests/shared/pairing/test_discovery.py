@@ -1,9 +1,10 @@
 """Which of the leads that announce themselves a back takes."""
 
-import contextlib
 import socket
 import sys
 import threading
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 import zeroconf
@@ -167,47 +168,86 @@ def test_a_lead_on_loopback_is_not_announced(complaint):
     assert "other machines cannot reach a loopback address" in said
 
 
-def test_a_door_is_found_by_its_certificate(monkeypatch):
-    """And by nothing else: others may be announced, too."""
-    infos = {
-        "mine": pairing_info("aa", ["10.0.0.1", "10.0.0.2"]),
-        "other": pairing_info("bb", ["10.0.0.3"]),
-        "bare": ServiceInfo(JOIN_SERVICE, f"x.{JOIN_SERVICE}", port=1, properties={}),
-    }
-    browsed = []
+class Network:
+    """What is announced, by name; a stand-in for zeroconf's."""
 
-    @contextlib.contextmanager
-    def browsing(service, _):
-        browsed.append(service)
-        yield [*infos, "gone"], infos.get
+    infos: ClassVar = {}
 
-    monkeypatch.setattr(discovery, "_browsing", browsing)
-    assert discovery.find_pairing("aa", 1.0) == ("10.0.0.1:5556", "10.0.0.2:5556")
-    assert discovery.find_pairing("cc", 1.0) == ()
-    assert set(browsed) == {JOIN_SERVICE}
+    def __init__(self, **_):
+        pass
+
+    def close(self):
+        pass
+
+    def register_service(self, info, **_):
+        self.infos[info.name] = info
+
+    def get_service_info(self, _service, name, _milliseconds):
+        return self.infos.get(name)
 
 
-def pairing_info(fingerprint, addresses):
-    properties = {"fingerprint": fingerprint}
-    name = f"{fingerprint}.{JOIN_SERVICE}"
-    return ServiceInfo(JOIN_SERVICE, name, port=5556, parsed_addresses=addresses, properties=properties)
+@pytest.fixture
+def network(monkeypatch):
+    monkeypatch.setattr(zeroconf, "Zeroconf", Network)
+    monkeypatch.setattr(Network, "infos", {})
+    monkeypatch.setattr(discovery, "own_addresses", lambda: ["10.0.0.1", "10.0.0.2"])
 
 
-def test_what_is_announced_of_a_door_is_found(monkeypatch):
-    """Where it is, and its certificate; nothing else."""
-    registered = []
-
-    @contextlib.contextmanager
-    def keep(info):
-        registered.append(info)
-        yield
-
-    monkeypatch.setattr(discovery, "_registered", keep)
-    monkeypatch.setattr(discovery, "own_addresses", lambda: ["10.0.0.1"])
+@pytest.mark.usefixtures("network")
+def test_a_door_is_found_by_its_fingerprint_whatever_else_is_announced():
+    for i in range(40):
+        Network().register_service(pairing_info(f"{i:02}"))
     with discovery.announce_pairing(5556, "aa"):
-        (info,) = registered
-    assert (info.port, info.parsed_addresses()) == (5556, ["10.0.0.1"])
-    assert info.properties == {b"fingerprint": b"aa"}
+        assert discovery.find_pairing("aa", 1.0) == ("10.0.0.1:5556", "10.0.0.2:5556")
+    assert discovery.find_pairing("cc", 1.0) == ()
+
+
+def pairing_info(fingerprint):
+    return ServiceInfo(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", port=9, parsed_addresses=["10.0.0.9"])
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("desk", "desk:5556"),
+        ("10.0.0.1", "10.0.0.1:5556"),
+        ("example.org:8443", "example.org:8443"),
+        ("fd00::5", "[fd00::5]:5556"),
+        ("[fd00::5]", "[fd00::5]:5556"),
+        ("[fd00::5]:8443", "[fd00::5]:8443"),
+    ],
+)
+def test_a_host_may_have_a_port_of_its_own(host, address):
+    assert discovery.with_port(host, 5556) == address
+
+
+@pytest.mark.parametrize("host", ["a:99999", "[desk]", "a:b"])
+def test_what_is_no_host_is_an_error(host):
+    with pytest.raises(ValueError, match=r".+"):
+        discovery.with_port(host, 5556)
+
+
+@pytest.mark.parametrize(
+    ("adapters", "own"),
+    [
+        ({"lo": ["127.0.0.1", "::1"], "eth0": ["fd00::1", "2a00::1", "10.0.0.1"]}, ["10.0.0.1", "fd00::1"]),
+        ({"lo": ["127.0.0.1", "::1"], "eth0": ["fe80::1%eth0", "2a00::1"]}, ["2a00::1"]),
+        ({"lo": ["127.0.0.1"]}, []),
+    ],
+    ids=["IPv4", "only public IPv6", "no network"],
+)
+def test_own_addresses_are_those_that_other_machines_may_use(monkeypatch, adapters, own):
+    def found():
+        return {
+            name: [
+                SimpleNamespace(address=each, family=socket.AF_INET6 if ":" in each else socket.AF_INET)
+                for each in addresses
+            ]
+            for name, addresses in adapters.items()
+        }
+
+    monkeypatch.setattr("psutil.net_if_addrs", found)
+    assert discovery.own_addresses() == own
 
 
 @pytest.mark.parametrize("error", [OSError(101, "Network is unreachable"), RuntimeError("No interfaces")])

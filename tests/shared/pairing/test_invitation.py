@@ -21,7 +21,7 @@ def test_a_code_says_for_which_role_it_is():
     other = dataclasses.replace(INVITATION, role="client")
     assert Invitation.parse(other.code()) == other
     with pytest.raises(ConfigError, match="not a whole code"):
-        Invitation.parse(INVITATION.code().replace("duo2b", "duo2c"))
+        Invitation.parse(INVITATION.code().replace("duo3b", "duo3c"))
 
 
 def test_a_code_may_be_wrapped_by_a_terminal():

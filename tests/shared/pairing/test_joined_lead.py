@@ -1,11 +1,20 @@
 """What a machine keeps of the lead that it joined; tests/lead/pairing/test_routes.py joins."""
 
+import contextlib
+import datetime as dt
+import json
 import socket
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 
+from lead.pairing.certificate import Authority
 from shared.errors import ConfigError
-from shared.pairing.joined_lead import JoinedLead
+from shared.pairing import joined_lead as module
+from shared.pairing.invitation import fingerprint
+from shared.pairing.joined_lead import JoinedLead, fetch_authority
+from tests.http_server import HttpServer, QuietHandler
 
 
 @pytest.fixture
@@ -16,16 +25,115 @@ def folder(monkeypatch, tmp_path):
     return folder
 
 
-def test_of_several_addresses_the_first_that_answers_is_used(folder):
+class Certificate(QuietHandler):
+    """Gives the certificate of its lead's CA."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(self.server.authority.certificate.encode())
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Serves as the lead with the CA in a folder of this name does; gives the CA and host:port."""
+    with contextlib.ExitStack() as stack:
+
+        def serve(name, *hosts):
+            server = HttpServer(Certificate)
+            server.authority = Authority(tmp_path / name, hosts)
+            server.socket = server.authority.context.wrap_socket(server.socket, server_side=True)
+            stack.enter_context(server)
+            return server.authority, f"127.0.0.1:{server.server_port}"
+
+        yield serve
+
+
+@pytest.fixture
+def keep(folder):
+    """Writes down a membership."""
+
+    def keep(certificate, *addresses):
+        (folder / "certificate.pem").write_text(certificate)
+        (folder / "lead.json").write_text(json.dumps({"addresses": addresses, "key": "k"}))
+
+    return keep
+
+
+@pytest.fixture(autouse=True)
+def announced(monkeypatch):
+    """What is announced, by fingerprint; it can be changed."""
+    found = {}
+    monkeypatch.setattr(module, "find_pairing", lambda pin, _: found.get(pin, ()))
+    return found
+
+
+@pytest.fixture
+def nobody():
     with socket.create_server(("127.0.0.1", 0)) as free:
-        nobody = free.getsockname()[1]
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        here = listener.getsockname()[1]
-        (folder / "lead.json").write_text(
-            f'{{"addresses": ["127.0.0.1:{nobody}", "127.0.0.1:{here}"], "key": "k"}}'
-        )
-        assert JoinedLead.find("back", "desk", None).url == f"https://127.0.0.1:{here}"
-    assert JoinedLead.find("back", "desk", None).url == f"https://127.0.0.1:{nobody}", "it may come back"
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def find():
+    return JoinedLead.find("back", "desk", None)
+
+
+def test_the_lead_is_the_one_with_its_key_wherever_it_is(keep, serve, nobody, folder):
+    authority, here = serve("lead", "desk")
+    _, another = serve("another", "desk")
+    keep(authority.certificate, nobody, another, here)
+    assert find().url == f"https://{here}"
+    assert json.loads((folder / "lead.json").read_text())["addresses"][0] == here, "the next time it is first"
+
+
+def test_with_another_address_it_is_found_by_its_announcement(keep, serve, announced):
+    authority, here = serve("lead", "desk")
+    _, another = serve("another", "desk")
+    keep(authority.certificate, another)
+    announced[fingerprint(authority.certificate).hex()] = (another, here)
+    assert find().url == f"https://{here}"
+
+
+def test_one_that_does_not_answer_may_come_back(keep, serve, nobody):
+    _, another = serve("another", "desk")
+    authority, _ = serve("lead", "desk")
+    keep(authority.certificate, nobody, another)
+    assert find().url == f"https://{nobody}"
+
+
+def test_a_member_from_before_there_was_a_ca_gets_its_certificate(keep, serve, folder, tmp_path):
+    """The key of a lead's own certificate was that of its CA now."""
+    authority, here = serve("lead", "desk")
+    key = serialization.load_pem_private_key((tmp_path / "lead" / "key.pem").read_bytes(), None)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "llama-duo on desk")])
+    before = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
+        .not_valid_after(dt.datetime(2120, 1, 1, tzinfo=dt.UTC))
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    keep(before.public_bytes(serialization.Encoding.PEM).decode(), here)
+    assert find().url == f"https://{here}"
+    assert (folder / "certificate.pem").read_text() == authority.certificate
+
+
+def test_a_certificate_that_was_made_anew_is_fetched(keep, serve, folder):
+    before, _ = serve("lead", "desk")
+    certificate = before.certificate
+    after, here = serve("lead", "desk", "desk.example.org")
+    keep(certificate, here)
+    assert find().url == f"https://{here}"
+    assert (folder / "certificate.pem").read_text() == after.certificate != certificate
+
+
+@pytest.mark.parametrize("answer", ["", "no certificate", "-----BEGIN CERTIFICATE-----\n"])
+def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
+    authority, here = serve("lead", "desk")
+    pin = fingerprint(authority.certificate)
+    assert fetch_authority(here, pin) == authority.certificate
+    monkeypatch.setattr(authority, "certificate", answer)
+    assert fetch_authority(here, pin) is None
 
 
 @pytest.mark.parametrize(

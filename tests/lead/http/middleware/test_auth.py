@@ -25,8 +25,9 @@ EVERYBODY, CLIENTS, BACKS, ADMINS = (
 MAY = {
     **{("GET", path): EVERYBODY for path in ("/health", "/v1/health", *FILES)},
     ("POST", "/v1/join"): EVERYBODY,
+    ("GET", "/ca.crt"): EVERYBODY,
     **{(method, "/v1/invitations"): ADMINS for method in ("POST", "DELETE")},
-    **{(method, "/v1/members"): ADMINS for method in ("GET", "DELETE")},
+    **{(method, "/v1/members"): ADMINS for method in ("GET", "POST", "DELETE")},
     **{(method, "/openapi.json"): CLIENTS for method in ("GET", "HEAD")},
     ("POST", "/v1/messages"): CLIENTS,
     ("POST", "/v1/messages/count_tokens"): CLIENTS,
@@ -105,6 +106,13 @@ async def test_without_a_right_key_only_public_routes_answer(app, headers):
     refused = {route for route, status in answered.items() if status in {401, 403}}
     assert refused == {route for route, roles in MAY.items() if None not in roles}
     assert {answered[route] for route in refused} == {401}
+
+
+async def test_of_many_wrong_keys_few_are_compared(app):
+    statuses = [(await asgi_request(app, "GET", "/props", bearer(f"{i}")))[0] for i in range(240)]
+    assert [statuses.count(each) for each in (401, 429)] == [20, 220]
+    status, headers, _ = await asgi_request(app, "GET", "/props", bearer("another"))
+    assert (status, headers["retry-after"]) == (429, "1")
 
 
 async def test_a_lead_without_keys_admits_everyone_everywhere(lead):
