@@ -38,6 +38,7 @@ from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, QueueFullError, RequestError, UnavailableError, UnsupportedError
 from shared.image_span import ImageMemory, ImageSpan, row_identities
 from shared.keeper import ConnectedChild, Keeper
+from shared.model_files.projector_file import too_many_rows
 from shared.python_child import child_command, child_environment
 from shared.sandbox import NO_GPU, without_secrets
 from shared.supervisor import MAX_DEATHS_AT_START, ChildState, Supervisor
@@ -230,10 +231,7 @@ class ImageEncoder:
 
     def _check(self, ready: ProjectorReady) -> None:
         if self._max_whole is not None and ready.max_whole > self._max_whole:
-            raise ModelLoadError(
-                f"--ubatch-size {self._max_whole}: an image of this model has {ready.max_whole} rows, "
-                f"which are decoded at once: --ubatch-size {ready.max_whole} or more is needed"
-            )
+            raise ModelLoadError(too_many_rows(ready.max_whole, self._max_whole))
 
     # Images
 

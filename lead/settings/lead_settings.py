@@ -326,7 +326,16 @@ class LeadSettings(FileSettings):
         """With the projector of `model`, which is the one that is asked for."""
         if model is None or self.source.hf_repo is None or not self.finds_projector:
             return self.images
-        return self.images.model_copy(update={"mmproj": projector_beside(model)})
+        return self.images.model_copy(update={"mmproj": self.projector_of(model)})
+
+    def projector_of(self, model: Path) -> Path | None:
+        """The projector of a model although nobody has named one; None: it has none that it can use."""
+        return projector_beside(model, self.max_image_rows) if self.finds_projector else None
+
+    @property
+    def max_image_rows(self) -> int:
+        """The rows of an image that can be decoded at once."""
+        return min(self.compute.ubatch_size, self.compute.batch_size or self.compute.ubatch_size)
 
     @property
     def finds_projector(self) -> bool:

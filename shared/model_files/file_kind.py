@@ -16,8 +16,8 @@ GGUF_MAGIC = b"GGUF"
 _HEADER = struct.Struct("<4sIQQ")
 _LENGTH = struct.Struct("<Q")
 _KIND = struct.Struct("<I")
-_N_READ = 1 << 16
-"""Bytes; `general.*` comes first, the vocabulary much later."""
+BEGINNING_BYTES: Final = 1 << 16
+"""`general.*` comes first, the vocabulary much later."""
 _VOCABULARY = "tokenizer."
 RANK: Final = 4
 """llama.cpp's number for a head that says how well two texts go together."""
@@ -117,7 +117,7 @@ def pooling_of(path: Path) -> int | None:
     0: the file does not specify it. The result is meaningless for models that generate text, whose files may
     have 0 or -1.
     """
-    values = _first_values(path)
+    values = first_values(path)
     architecture = str(values.get("general.architecture", ""))
     pooling = values.get(f"{architecture}.pooling_type")
     if pooling in POOLING_TYPES:
@@ -128,17 +128,17 @@ def pooling_of(path: Path) -> int | None:
 
 def read_beginning(path: Path) -> dict[str, str]:
     """The strings among the first metadata of a GGUF file; empty for other files, whatever they contain."""
-    return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
+    return {name: value for name, value in first_values(path).items() if isinstance(value, str)}
 
 
-def _first_values(path: Path) -> dict[str, str | int | float]:
+def first_values(path: Path) -> dict[str, str | int | float]:
     """The first metadata, including numbers; lists are left out."""
     try:
         with path.open("rb") as file:
-            data = file.read(_N_READ)
-        return _parse(data)
-    except (OSError, struct.error):
+            data = file.read(BEGINNING_BYTES)
+    except OSError:
         return {}
+    return parse_beginning(data)
 
 
 @dataclass(slots=True)
@@ -174,13 +174,13 @@ class _Cursor:
         return found
 
 
-def _parse(data: bytes) -> dict[str, str | int | float]:
-    """The metadata without lists, as far as `data` goes, or the vocabulary comes."""
-    magic, _, _, n_values = _HEADER.unpack_from(data)
+def parse_beginning(data: bytes) -> dict[str, str | int | float]:
+    """The metadata without lists, as far as `data` goes, or the vocabulary comes; empty for no GGUF file."""
     values: dict[str, str | int | float] = {}
-    cursor = _Cursor(data, _HEADER.size)
-    if magic != GGUF_MAGIC:
+    if len(data) < _HEADER.size or not data.startswith(GGUF_MAGIC):
         return values
+    _, _, _, n_values = _HEADER.unpack_from(data)
+    cursor = _Cursor(data, _HEADER.size)
     try:
         for _ in range(n_values):
             key, kind = cursor.text(), cursor.number(_KIND)
