@@ -109,8 +109,10 @@ class ConnectedChild(Child):
         self._writer.close()
 
     async def end(self) -> int | None:
-        status = await super().end()
-        self._writer.transport.abort()  # a process that hangs in a driver keeps its end of the socket open
+        try:
+            status = await super().end()
+        finally:
+            self._writer.transport.abort()  # a process that hangs in a driver keeps its end open
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
         return status

@@ -30,7 +30,7 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Formats events as JSON objects, one per line, in ASCII.
 
-    `extra={"fields": {...}}` adds keys, for programs that read it.
+    `extra={"fields": lambda: {...}}` adds keys, for programs that read it.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -39,7 +39,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
-            **getattr(record, "fields", {}),
+            **getattr(record, "fields", dict)(),
         }
         if record.exc_info:
             item["trace"] = self.formatException(record.exc_info)

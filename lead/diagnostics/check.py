@@ -30,6 +30,7 @@ from shared.exits import print_text
 from shared.free_memory import free_memory
 from shared.heads.eagle_heads import why_no_target
 from shared.heads.mtp_heads import is_heads_file
+from shared.llama import devices
 from shared.llama.devices import METAL
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
@@ -66,7 +67,7 @@ def check(settings: LeadSettings) -> PreflightReport:
         return report
     _check_vector_models(report, settings)
     if (path := _own_path(settings.source)) and pooling_of(path) is not None:
-        _add_vector_model(report, "model", path)
+        _add_vector_model(report, "model", path, settings.compute.n_gpu_layers)
         _check_address(report, settings)
         return report
     with read_model(report, _with_default(report, settings.source)) as vocabulary:
@@ -124,10 +125,10 @@ def _check_vector_models(report: PreflightReport, settings: LeadSettings) -> Non
         report.add("embeddings", "means of the model's own states")
     for topic, path in (("embedding model", found.embedding_model), ("rerank model", found.rerank_model)):
         if path:
-            _add_vector_model(report, topic, path)
+            _add_vector_model(report, topic, path, found.embedding_gpu_layers)
 
 
-def _add_vector_model(report: PreflightReport, topic: str, path: Path) -> None:
+def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_layers: int) -> None:
     try:
         info = Vocabulary.load(path, writes_text=False).info
     except ConfigError as error:
@@ -136,7 +137,9 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path) -> None:
     report.add(topic, str(path))
     makes = "ranks texts" if pooling_of(path) == RANK else "makes vectors of texts"
     report.add("", f"{describe(info)}; {makes} of up to {info.n_ctx_train} tokens")
-    n_needed, n_free = info.size + COMPUTING_BYTES, free_memory()
+    n_needed = info.size + COMPUTING_BYTES
+    gpus = devices.own_gpus() if n_gpu_layers else []
+    n_free = sum(device.free for device in gpus) if gpus else free_memory()
     if n_needed > n_free:
         report.problems.append(
             f"{path} needs {size_text(n_needed)} of memory, but only {size_text(n_free)} are free"
@@ -158,7 +161,9 @@ def _check_images(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
     load = placed_load(settings, vocabulary.info.path)
     others = ["draft model"] * bool(load.draft)
-    others += ["images"] * bool(settings.images.n_bytes) + ["vectors"] * bool(settings.vectors.n_bytes)
+    others += ["images"] * bool(settings.images.projector_bytes) + ["vectors"] * bool(
+        settings.vectors.n_bytes
+    )
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
 

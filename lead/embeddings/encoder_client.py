@@ -124,7 +124,7 @@ class EncoderClient:
         try:
             await self._keeper.listen(process.messages(), self._take, self._timeout)
         finally:
-            had_work = bool(self._queue)
+            had_work = self._queue.n_running > 0  # texts that wait are not what it has died of
             for text in self._queue.lost():
                 _fail(text.waiter, UnavailableError("the process for vectors dies of this text"))
             self._note_busy()

@@ -111,9 +111,10 @@ def has_draft_model(load: Load) -> bool:
 def place_draft_model(load: Load) -> Load:
     """The load with devices chosen for the draft model, and with its size reserved when the target is placed.
 
-    The draft model is placed first, as it is smaller and read more often. Raises ModelLoadError.
+    The draft model is placed first, as it is smaller and read more often. Places of what is beside the engine
+    get their names here, too. Raises ModelLoadError.
     """
-    draft = load.draft
+    load, draft = load.model_copy(update={"taken": devices.located(load.taken)}), load.draft
     if not draft or load.rpc:
         return load
     # Heads are where the last layer is, which they read.

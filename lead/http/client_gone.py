@@ -18,15 +18,28 @@ class ClientGoneError(Exception):
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
-    working = asyncio.ensure_future(work)
+    task, has_left, has_ended = asyncio.current_task(), False, False
+    assert task
+
+    def leave(_: object) -> None:
+        nonlocal has_left
+        if not has_ended:
+            has_left = True
+            task.cancel()
+
     leaving = asyncio.ensure_future(_disconnect(request))
+    leaving.add_done_callback(leave)
     try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientGoneError
-        return working.result()
+        return await work
+    except asyncio.CancelledError:
+        if has_left and task.cancelling() == 1:  # else somebody else cancels this, too
+            raise ClientGoneError from None
+        raise
     finally:
-        await cancel(working, leaving)
+        has_ended = True
+        leaving.cancel()
+        if has_left:
+            task.uncancel()
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:

@@ -60,7 +60,7 @@ class ImageReader(Protocol):
         """The memory for embeddings, as soon as it exists; raises ModelLoadError."""
 
     async def read(self, client: Client, data: bytes) -> EncodedImage:
-        """Encode the image file `data`; raises RequestError, UnavailableError."""
+        """Encode the image file `data`; raises RequestError, UnavailableError, UnsupportedError."""
 
     async def run(self) -> None:
         """Keep the encoder process running, until cancelled."""

@@ -9,13 +9,15 @@ to an unknown path is not read.
 import asyncio
 import codecs
 import contextlib
+import inspect
 import re
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from fastapi import Request
+from fastapi.dependencies.models import Dependant
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
@@ -54,16 +56,21 @@ _MAX_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 1
 
 
 class _ArrivingBody:
-    """A body that is being received or waits for its turn."""
+    """A body that is being received, within `seconds`, or waits for its turn."""
 
-    def __init__(self) -> None:
-        self.until_refused = asyncio.timeout(None)
+    def __init__(self, seconds: float) -> None:
+        self.timeout = asyncio.timeout(seconds)
         self.is_refused = False
 
     def refuse(self) -> None:
         """Refuse the body, to make room for others."""
         self.is_refused = True
-        self.until_refused.reschedule(0)
+        self.timeout.reschedule(0)
+
+    def has_arrived(self) -> None:
+        """It may take any time from now on."""
+        if not self.is_refused:
+            self.timeout.reschedule(None)
 
 
 class BodyReader:
@@ -114,7 +121,8 @@ class BodyReader:
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
         """The whole body; if it is large, its turn has come, which lasts as long as `turn`."""
         max_bytes = _MAX_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
-        client, seconds, arriving = client_of(request), self._limits.body_seconds, _ArrivingBody()
+        client, seconds = client_of(request), self._limits.body_seconds
+        arriving = _ArrivingBody(seconds)
 
         def count(n_bytes: int) -> None:
             for refused in self._arriving.grow(client, arriving, n_bytes):
@@ -122,9 +130,9 @@ class BodyReader:
 
         self._arriving.push(client, arriving, 0)
         try:
-            async with arriving.until_refused:
-                async with asyncio.timeout(seconds):
-                    body = await _collect(request, max_bytes, count)
+            async with arriving.timeout:
+                body = await _collect(request, max_bytes, count)
+                arriving.has_arrived()
                 if len(body) > _MAX_INLINE_BYTES:
                     await turn.enter_async_context(self._fair_lock.turn(client))
         except TimeoutError:
@@ -159,12 +167,15 @@ class JsonRoute(APIRoute):
         assert issubclass(model, BaseModel)
 
         own_names = model.own_names if issubclass(model, ConvertedRequest) else {}
+        call = _direct_call(self)
 
         async def handle_json(request: Request) -> Response:
             bodies: BodyReader = request.app.state.bodies
             body, value = await bodies.read(request, model)
             try:
-                return await handle(_ReadRequest(request, body, value))
+                if value is not None and call:
+                    return await call(_ReadRequest(request, body, value), value)
+                return await handle(_TypedRequest(request, body, value))
             except RequestError as error:
                 _rename(error, own_names)
                 raise
@@ -172,16 +183,49 @@ class JsonRoute(APIRoute):
         return handle_json
 
 
-class _ReadRequest(Request):
-    """A request whose body has been read, and is a model already, which FastAPI leaves as it is.
+def _direct_call(route: APIRoute) -> Callable[[Request, BaseModel], Awaitable[Response]] | None:
+    """Calls a handler that makes a response of a body, the request and what other functions find in it.
 
-    FastAPI reads no JSON of another type, so this one has the right one.
+    None: it needs more. FastAPI's own call takes longer than reading a small body, and has threads run those
+    functions.
     """
+    needs, endpoint = route.dependant, route.endpoint
+    (body,) = needs.body_params
+    names = [body.name, needs.request_param_name, *(each.name for each in needs.dependencies)]
+    takes_more = set(inspect.signature(endpoint).parameters) - set(names)
+    if takes_more or route.response_model is not None or not all(map(_is_plain, needs.dependencies)):
+        return None
+    finders = [(str(each.name), each.call, str(each.request_param_name)) for each in needs.dependencies]
+
+    async def call(request: Request, value: BaseModel) -> Response:
+        given: dict[str, object] = {body.name: value}
+        if needs.request_param_name:
+            given[needs.request_param_name] = request
+        for name, find, takes in finders:
+            assert find
+            given[name] = find(**{takes: request})
+        response: Response = await endpoint(**given)
+        return response
+
+    return call
+
+
+def _is_plain(needed: Dependant) -> bool:
+    """Whether it is found by a function of the request alone, at once."""
+    find = needed.call
+    return (
+        inspect.isfunction(find)
+        and not inspect.iscoroutinefunction(find)
+        and not inspect.isgeneratorfunction(find)
+        and list(inspect.signature(find).parameters) == [needed.request_param_name]
+    )
+
+
+class _ReadRequest(Request):
+    """A request whose body has been read, and is a model already."""
 
     def __init__(self, request: Request, body: bytes, value: BaseModel | None) -> None:
         super().__init__(request.scope, request.receive)
-        others = [header for header in request.headers.raw if header[0] != _CONTENT_TYPE[0]]
-        self._headers = Headers(raw=[*others, _CONTENT_TYPE])
         self._content = body
         self._value = value
 
@@ -190,6 +234,15 @@ class _ReadRequest(Request):
 
     async def json(self) -> Any:
         return self._value
+
+
+class _TypedRequest(_ReadRequest):
+    """FastAPI leaves the model as it is. It reads no JSON of another type, so this one has the right one."""
+
+    def __init__(self, request: Request, body: bytes, value: BaseModel | None) -> None:
+        super().__init__(request, body, value)
+        others = [header for header in request.headers.raw if header[0] != _CONTENT_TYPE[0]]
+        self._headers = Headers(raw=[*others, _CONTENT_TYPE])
 
 
 def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:

@@ -35,9 +35,10 @@ from lead.images.messages import (
     replies,
 )
 from lead.tokenizer.fair_queue import Client
-from shared.errors import ModelLoadError, QueueFullError, RequestError, UnavailableError
+from shared.errors import ModelLoadError, QueueFullError, RequestError, UnavailableError, UnsupportedError
 from shared.image_span import ImageMemory, ImageSpan, row_identities
 from shared.keeper import ConnectedChild, Keeper
+from shared.model_files.projector_file import too_many_rows
 from shared.python_child import child_command, child_environment
 from shared.sandbox import NO_GPU, without_secrets
 from shared.supervisor import MAX_DEATHS_AT_START, ChildState, Supervisor
@@ -129,6 +130,7 @@ class ImageEncoder:
         self._secret = secrets.token_bytes(16)  # makes markers unguessable
         self._state = _state_of(options)  # of the files and limits: part of the cache's keys
         self._first: asyncio.Future[ProjectorReady] | None = None  # of the first process that is ready
+        self._failure = ""  # why the last process could not load the files that others have loaded
         self._kept: OrderedDict[str, _KeptImage] = OrderedDict()  # by key, least recently used first
         self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}  # by key
         self._n_waiting_bytes = 0  # of image files
@@ -216,19 +218,20 @@ class ImageEncoder:
             if not self._ready.done():
                 self._check(reply)
                 self._ready.set_result(reply)
+            self._failure = ""
             self._keeper.ready()
             self._keeper.worked()
             return True
-        if isinstance(reply, EncoderFailed) and not self._ready.done():
-            raise ModelLoadError(reply.reason)
+        if isinstance(reply, EncoderFailed):
+            if not self._ready.done():
+                raise ModelLoadError(reply.reason)
+            log.error("%s", reply.reason)
+            self._failure = reply.reason
         return False
 
     def _check(self, ready: ProjectorReady) -> None:
         if self._max_whole is not None and ready.max_whole > self._max_whole:
-            raise ModelLoadError(
-                f"--ubatch-size {self._max_whole}: an image of this model has {ready.max_whole} rows, "
-                f"which are decoded at once: --ubatch-size {ready.max_whole} or more is needed"
-            )
+            raise ModelLoadError(too_many_rows(ready.max_whole, self._max_whole))
 
     # Images
 
@@ -246,6 +249,8 @@ class ImageEncoder:
                 raise RequestError(f"{_UNREADABLE}: it confuses what reads it", "messages") from None
         if isinstance(reply, ImageRefused):
             raise RequestError(reply.reason, "messages")
+        if isinstance(reply, EncoderFailed):
+            raise UnsupportedError(reply.reason)
         assert isinstance(reply, Encoded)
         self.n_encoded += 1
         return self._keep(key, reply, rows, ready.n_vocab)
@@ -254,6 +259,8 @@ class ImageEncoder:
         try:
             async with asyncio.timeout(_START_SECONDS):
                 while self._keeper.state is not ChildState.READY or self._keeper.child is None:
+                    if self._failure:
+                        raise UnavailableError(self._failure)
                     await self._keeper.wait()
         except TimeoutError:
             raise UnavailableError("images cannot be read at the moment: try again in a moment") from None

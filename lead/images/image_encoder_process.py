@@ -97,6 +97,8 @@ class ImageServer:
             return framed(ImageRefused(reason=str(error)))
         except MemoryError:
             return framed(ImageRefused(reason="messages: an image takes too much memory"))
+        except ModelLoadError as error:
+            return framed(EncoderFailed(reason=str(error)))
 
     def _memory(self) -> AbstractContextManager[None]:
         """The limit of memory; a driver's mappings would count, too."""

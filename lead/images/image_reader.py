@@ -25,8 +25,6 @@ def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
         options,
         max_images=images.max_images,
         cache_bytes=images.image_cache * MEGABYTE,
-        max_whole=min(
-            settings.compute.ubatch_size, settings.compute.batch_size or settings.compute.ubatch_size
-        ),
+        max_whole=settings.max_image_rows,
         log_options=[settings.log_level, *(["json"] if settings.log_json else [])],
     )

@@ -48,7 +48,7 @@ class ProjectorReady(BaseModel, frozen=True):
 
 
 class EncoderFailed(BaseModel, frozen=True):
-    """The process ends: the files to load cannot be used."""
+    """The files cannot be used, at all or for an image that is none to blame."""
 
     type: Literal["failed"] = "failed"
     reason: str

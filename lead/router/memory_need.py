@@ -8,7 +8,9 @@ import asyncio
 import json
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -71,7 +73,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     if settings.source.hf_repo:  # what it is depends on its file
         settings = settings.with_model()
     if (path := settings.source.model) and pooling_of(path) is not None:
-        return MemoryNeed(sizes={CPU: size_of(path) + COMPUTING_BYTES + PROCESS_BYTES})
+        return _need_of_vectors(path, in_use, on_gpu=settings.compute.n_gpu_layers != 0)
     settings = settings.with_model()
     assert settings.source.model
     load = placed_load(settings, settings.source.model)
@@ -90,6 +92,17 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
             free[device.name] = device.free + load.taken.get(device.name, 0)
     n_ctx = plan.parameters.n_ctx // (1 if plan.context.kv_unified else settings.compute.parallel)
     return MemoryNeed(sizes=sizes, free=free, n_ctx=n_ctx)
+
+
+def _need_of_vectors(path: Path, in_use: Mapping[str, int], *, on_gpu: bool) -> MemoryNeed:
+    """The memory of a model for embeddings or reranking."""
+    from shared.llama import devices  # noqa: PLC0415 - loads llama.cpp
+    from shared.llama.placement import CPU  # noqa: PLC0415
+
+    gpus = [device for device in devices.own_gpus() if on_gpu and not device.is_shared][:1]
+    sizes = Counter({CPU: PROCESS_BYTES})
+    sizes[gpus[0].name if gpus else CPU] += size_of(path) + COMPUTING_BYTES
+    return MemoryNeed(sizes=sizes, free={gpu.name: gpu.free + in_use.get(gpu.name, 0) for gpu in gpus})
 
 
 def main() -> None:

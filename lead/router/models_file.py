@@ -17,7 +17,6 @@ from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import SecurityOptions
 from lead.settings.served_models import MODELS_FILE, ServedModels
 from shared.errors import ConfigError
-from shared.model_files.projector_file import projector_beside
 from shared.settings.base import explain_invalid
 from shared.settings.sources import explain_unknown
 
@@ -109,7 +108,7 @@ def _served(
         options["model"] = str(listed)
     try:
         settings = LeadSettings.from_options(**options)
-        if listed and settings.finds_projector and (projector := projector_beside(listed)):
+        if listed and (projector := settings.projector_of(listed)):
             options["mmproj"] = str(projector)
             settings = LeadSettings.from_options(**options)
     except ValidationError as error:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from lead.settings.lead_settings import LeadSettings
 from shared.free_memory import MEMORY_SHARE
+from shared.llama.placement import CPU
 from shared.model_files.file_facts import size_if_known
 
 _DRAFTING_SHARE = 1 / 8
@@ -26,7 +27,7 @@ def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
     the CPU.
     """
     drafting, own_back = settings.drafting, settings.own_back
-    free_bytes -= settings.beside_bytes
+    free_bytes -= settings.beside_bytes.get(CPU, 0)
     n_mib = _share(settings, free_bytes)
     n_small = int(_DRAFTING_SHARE * n_mib)
     n_draft, n_back = n_small * drafting.is_wanted, n_small * own_back.is_wanted

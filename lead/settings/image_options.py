@@ -25,8 +25,7 @@ class ImageOptions(OptionGroup):
     )
     mmproj_offload: bool = Field(
         False,
-        description="encode images on the first GPU; its memory is not counted in the plan for the model, so "
-        "leave room with --fit-target",
+        description="encode images on the first GPU, where the plan for the model leaves memory for it",
     )
     image_max_tokens: int = Field(
         0,
@@ -45,15 +44,21 @@ class ImageOptions(OptionGroup):
     )
 
     @property
-    def n_bytes(self) -> int:
-        """The host memory that images take, in bytes: the projector, and the cache of encoded images."""
+    def projector_bytes(self) -> int:
+        """The memory of the process that encodes images."""
         if self.mmproj is None or not self.mmproj.is_file():
             return 0
-        return self.mmproj.stat().st_size + (self.image_cache << 20)
+        return self.mmproj.stat().st_size
+
+    @property
+    def cache_bytes(self) -> int:
+        """The host memory for encoded images."""
+        return (self.image_cache << 20) if self.projector_bytes else 0
 
     def describe(self) -> str:
         """What the model sees with, for a person; empty if it reads text only. Raises ModelLoadError."""
         if self.mmproj is None:
             return ""
-        kind, kept = kind_of(self.mmproj), size_text(self.image_cache << 20)
-        return f"{self.mmproj.name} ({kind}), {size_text(self.n_bytes)} with up to {kept} of encoded images"
+        kind, kept = kind_of(self.mmproj), size_text(self.cache_bytes)
+        n_bytes = size_text(self.projector_bytes + self.cache_bytes)
+        return f"{self.mmproj.name} ({kind}), {n_bytes} with up to {kept} of encoded images"

@@ -1,6 +1,7 @@
 """The settings of the lead."""
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
@@ -18,7 +19,7 @@ from lead.settings.security import EXPOSED, SecurityOptions
 from lead.settings.served_models import ServedModels
 from lead.settings.vector_models import VectorModelOptions
 from shared import cpus
-from shared.llama.placement import CPU
+from shared.llama.placement import BESIDE_GPU, CPU, FIRST_GPU
 from shared.logs import LogLevel
 from shared.model_files.builtin import builtin_target
 from shared.model_files.file_facts import size_if_known
@@ -316,7 +317,16 @@ class LeadSettings(FileSettings):
         """With the projector of `model`, which is the one that is asked for."""
         if model is None or self.source.hf_repo is None or not self.finds_projector:
             return self.images
-        return self.images.model_copy(update={"mmproj": projector_beside(model)})
+        return self.images.model_copy(update={"mmproj": self.projector_of(model)})
+
+    def projector_of(self, model: Path) -> Path | None:
+        """The projector of a model although nobody has named one; None: it has none that it can use."""
+        return projector_beside(model, self.max_image_rows) if self.finds_projector else None
+
+    @property
+    def max_image_rows(self) -> int:
+        """The rows of an image that can be decoded at once."""
+        return min(self.compute.ubatch_size, self.compute.batch_size or self.compute.ubatch_size)
 
     @property
     def finds_projector(self) -> bool:
@@ -388,12 +398,26 @@ class LeadSettings(FileSettings):
         return self.compute.model_copy(update={"threads": self.n_threads})
 
     @property
-    def beside_bytes(self) -> int:
-        """Of the host's memory, for what runs beside the engine and its drafts."""
-        shares_weights = self.compute.n_gpu_layers == 0 and self.compute.load_mode not in {"none", "dio"}
-        if self.vectors.serve_embeddings and not shares_weights:
-            return self.images.n_bytes + self.vectors.n_bytes + size_if_known(self.source.model)
-        return self.images.n_bytes + self.vectors.n_bytes
+    def beside_bytes(self) -> dict[str, int]:
+        """For what runs beside the engine and its drafts, by place (`shared.llama.devices.located`)."""
+        images, vectors = self.images, self.vectors
+        found = Counter({CPU: images.cache_bytes})
+        found[FIRST_GPU if images.mmproj_offload else CPU] += images.projector_bytes
+        found[FIRST_GPU if vectors.embedding_gpu_layers else CPU] += vectors.n_bytes
+        if vectors.serve_embeddings:
+            found[self._place_of_second_weights] += size_if_known(self.source.model)
+        return {place: n for place, n in found.items() if place and n}
+
+    @property
+    def _place_of_second_weights(self) -> str:
+        """Where a process that makes vectors with the engine's model has its weights; "": where that has
+        them.
+        """
+        if self.vectors.embedding_gpu_layers:
+            return FIRST_GPU
+        if self.compute.load_mode in {"none", "dio"}:
+            return CPU
+        return "" if self.compute.n_gpu_layers == 0 else BESIDE_GPU
 
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
         """The engine's command to load the model and its drafters; the settings must be `located`.
@@ -409,7 +433,7 @@ class LeadSettings(FileSettings):
             mtp=self.drafting.mtp,
             max_mtp=self.drafting.draft_max,
             max_threads=self._max_threads,
-            taken={CPU: self.beside_bytes} if self.beside_bytes else {},
+            taken=self.beside_bytes,
             **dict(self.workers),
             **dict(self.disk),
             **dict(self.engine) | {"suffix_memory": self.suffix_mib},

@@ -25,4 +25,4 @@ def placed_load(settings: LeadSettings, model: Path) -> Load:
             load = settings.load_command(model, cache_shares(settings, free_memory()).target)
             return place_draft_model(load)
     alone = settings.model_copy(update={"drafting": DraftModelOptions(mtp=drafting.mtp)})
-    return alone.load_command(model, cache_shares(settings, free_memory()).target)
+    return place_draft_model(alone.load_command(model, cache_shares(settings, free_memory()).target))

@@ -5,14 +5,15 @@
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from shared.errors import ModelLoadError
 from shared.free_memory import free_memory
 from shared.llama import library
 from shared.llama.native import llama_cpp
-from shared.llama.placement import Device
+from shared.llama.placement import BESIDE_GPU, CPU, FIRST_GPU, Device
 from shared.llama.unbound import DeviceProperties, GgmlInitParameters, function
 from shared.sandbox import NO_GPU
 from shared.settings.model_options import ModelOptions
@@ -111,6 +112,29 @@ def chosen(options: ModelOptions) -> list[int] | None:
 def describe(found: Sequence[int]) -> list[Device]:
     """The names of devices, and their memory."""
     return [_describe(device) for device in found]
+
+
+def own_gpus() -> list[Device]:
+    """The GPUs of this machine; none if this build cannot list them."""
+    library.start()
+    try:
+        return describe(_own_gpus())
+    except AttributeError:  # as in `has_gpu`
+        return []
+
+
+def located(n_bytes: Mapping[str, int]) -> dict[str, int]:
+    """Bytes by device and the CPU.
+
+    Those of FIRST_GPU are the CPU's where there is no GPU; those of BESIDE_GPU are needed only where there is
+    one.
+    """
+    gpu = next((device.name for device in own_gpus()), CPU)
+    names = {FIRST_GPU: gpu, BESIDE_GPU: BESIDE_GPU if gpu == CPU else CPU}
+    found = Counter[str]()
+    for place, n in n_bytes.items():
+        found[names.get(place, place)] += n
+    return {place: n for place, n in found.items() if n and place != BESIDE_GPU}
 
 
 def all_devices() -> list[Device]:

@@ -12,6 +12,8 @@ from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
 """Where everything is that is on no device."""
+FIRST_GPU, BESIDE_GPU = "first GPU", "CPU beside a GPU"
+"""Places that are known once llama.cpp has found devices: see `shared.llama.devices.located`."""
 CACHE, COMPUTING = "KV cache and states", "intermediate results"
 _OF_TEXTS = {CACHE, COMPUTING}
 EMBEDDINGS, EXPERTS = "embeddings", "experts"

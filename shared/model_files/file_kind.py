@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 from shared.errors import ModelLoadError
 from shared.model_files.gguf_header import first_values
 
-_N_READ = 1 << 16
-"""Bytes; `general.*` comes first, the vocabulary much later."""
+BEGINNING_BYTES: Final = 1 << 16
+"""`general.*` comes first, the vocabulary much later."""
 RANK: Final = 4
 """llama.cpp's number for a head that says how well two texts go together."""
 POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
@@ -107,7 +107,7 @@ def pooling_of(path: Path) -> int | None:
     0: the file does not specify it. The result is meaningless for models that generate text, whose files may
     have 0 or -1.
     """
-    values = _first_values(path)
+    values = values_of(path)
     architecture = str(values.get("general.architecture", ""))
     pooling = values.get(f"{architecture}.pooling_type")
     if pooling in POOLING_TYPES:
@@ -118,16 +118,16 @@ def pooling_of(path: Path) -> int | None:
 
 def read_beginning(path: Path) -> dict[str, str]:
     """The strings among the first metadata of a GGUF file; empty for other files, whatever they contain."""
-    return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
+    return {name: value for name, value in values_of(path).items() if isinstance(value, str)}
 
 
-def _first_values(path: Path) -> dict[str, str | float]:
+def values_of(path: Path) -> dict[str, str | float]:
     """The first metadata, including numbers; lists are left out."""
     try:
         if not path.is_file():  # a pipe would be waited for
             return {}
         with path.open("rb") as file:
-            data = file.read(_N_READ)
+            data = file.read(BEGINNING_BYTES)
         return first_values(data)
     except OSError:
         return {}

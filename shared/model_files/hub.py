@@ -6,14 +6,17 @@ huggingface_hub is an optional extra; only this module imports it, and only when
 import glob
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+import httpx
+
 from shared.errors import ConfigError
-from shared.model_files.file_kind import is_model, read_name
-from shared.model_files.projector_file import nearest_projector
+from shared.model_files.file_kind import BEGINNING_BYTES, is_model, read_name
+from shared.model_files.gguf_header import first_values
+from shared.model_files.projector_file import nearest_projector, why_unserved
 
 log = logging.getLogger("hub")
 
@@ -80,8 +83,8 @@ class Hub:
     def fetch(self, model: HubModel, *, with_projector: bool = False) -> Path:
         """The first file of `model` in the cache, downloaded unless its newest version is there.
 
-        with_projector: download that, too, if there is one (`projector_beside`). Without a connection the
-        cached version is used. Raises ConfigError.
+        with_projector: download that, too, if there is one that may be used (`projector_beside`). Without a
+        connection the cached version is used. Raises ConfigError.
         """
         hub = _huggingface_hub()
         offline = self.offline or hub.constants.HF_HUB_OFFLINE
@@ -90,6 +93,9 @@ class Hub:
             return self._from_cache(model)
         parts = model.choose(names)
         projector = nearest_projector(parts[0], names) if with_projector else None
+        if projector and (reason := self._why_useless(hub, model.repository, projector)):
+            log.warning("%s reads text only: %s", parts[0], reason)
+            projector = None
         wanted = [*parts, projector] if projector else parts
         log.info("%s: %s", model.repository, ", ".join(wanted))
         try:
@@ -122,6 +128,19 @@ class Hub:
             log.warning("the hub does not answer, using the cache: %s", _first_line(error))
             return None
         return [file.rfilename for file in found.siblings or []]
+
+    def _why_useless(self, hub: ModuleType, repository: str, projector: str) -> str:
+        """Why a projector that is not in the cache need not be downloaded; empty: it may be of use."""
+        if isinstance(hub.try_to_load_from_cache(repository, projector, self.cache), str):
+            return ""
+        url = hub.hf_hub_url(repository, projector, endpoint=self.endpoint)
+        headers = hub.utils.build_hf_headers(token=self.token)
+        try:
+            reason = why_unserved(first_values(_beginning(url, headers)))
+        except (httpx.HTTPError, OSError) as error:  # the download says what is wrong
+            log.debug("%s cannot be looked at: %s", url, _first_line(error))
+            return ""
+        return reason and f"{projector} {reason}"
 
     def revisions(self) -> Iterator[tuple[str, str, dict[str, Path]]]:
         """Yield (repository, commit, files by name) for each cached revision, newest first.
@@ -169,6 +188,18 @@ def _huggingface_hub() -> ModuleType:
     except ImportError as error:
         raise ConfigError("-hf needs huggingface_hub: pip install 'llama-duo[hub]'") from error
     return huggingface_hub
+
+
+def _beginning(url: str, headers: Mapping[str, str]) -> bytes:
+    """The first bytes of a file; raises httpx.HTTPError."""
+    wanted, data = {"Range": f"bytes=0-{BEGINNING_BYTES - 1}"}, bytearray()
+    with httpx.stream("GET", url, headers={**headers, **wanted}, follow_redirects=True) as response:
+        response.raise_for_status()
+        for chunk in response.iter_raw():
+            data += chunk
+            if len(data) >= BEGINNING_BYTES:  # also from a server that sends the whole file
+                break
+    return bytes(data)
 
 
 def _first_line(error: Exception) -> str:

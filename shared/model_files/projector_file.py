@@ -4,12 +4,12 @@ import importlib.util
 import logging
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from shared.errors import ModelLoadError
-from shared.model_files.file_kind import PROJECTOR, is_model, read_beginning
+from shared.model_files.file_kind import PROJECTOR, is_model, read_beginning, values_of
 
 log = logging.getLogger("models")
 
@@ -21,6 +21,10 @@ _SERVED: Final = {
     "pixtral": {"llama", "mistral3"},
 }
 """Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
+_WHOLE: Final = "gemma3"
+"""The kind whose images are decoded at once, as their rows attend to each other; all have one size."""
+_PATCHES_PER_ROW: Final = 4
+"""Of a side of such an image, where the file says nothing else."""
 QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
@@ -33,25 +37,62 @@ def kind_of(projector: Path) -> str:
     """As llama.cpp calls it; raises ModelLoadError for a file that is no projector."""
     if not projector.is_file():
         raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
-    found = read_beginning(projector)
-    if found.get("general.architecture") != "clip":
+    if (kind := _kind(values_of(projector))) is None:
         raise ModelLoadError(f"--mmproj: {projector} is no projector: its name usually begins with mmproj")
-    return found.get("clip.projector_type") or found.get("clip.vision.projector_type", "")
+    return kind
+
+
+def _kind(values: Mapping[str, object]) -> str | None:
+    """By the metadata of a file; None: it is no projector."""
+    if values.get("general.architecture") != "clip":
+        return None
+    return str(values.get("clip.projector_type") or values.get("clip.vision.projector_type", ""))
+
+
+def why_unserved(values: Mapping[str, object]) -> str:
+    """Why a file with these metadata is of no use for any model; empty: it may be."""
+    kind = _kind(values)
+    if kind is None or kind in _SERVED:
+        return ""
+    return f"is of the kind {kind!r}, which is not served yet; served are {', '.join(_SERVED)}"
 
 
 def check_fits(model: Path, projector: Path) -> None:
     """Raise ModelLoadError if the metadata of a file are not those of a projector for this model."""
     kind = kind_of(projector)
-    if kind not in _SERVED:
-        raise ModelLoadError(
-            f"--mmproj: {projector} is of the kind {kind!r}, which is not served yet; served are "
-            f"{', '.join(_SERVED)}"
-        )
+    if reason := why_unserved(values_of(projector)):
+        raise ModelLoadError(f"--mmproj: {projector} {reason}")
     architecture = read_beginning(model).get("general.architecture", "")
     if architecture not in _SERVED[kind]:
         raise ModelLoadError(
             f"--mmproj: {projector} ({kind}) is the projector of another model than {model} ({architecture})"
         )
+
+
+def check_batch(projector: Path, max_rows: int) -> None:
+    """Raise ModelLoadError if an image has more rows that are decoded at once than `max_rows`."""
+    if kind_of(projector) != _WHOLE:
+        return
+    values = {"projector.scale_factor": _PATCHES_PER_ROW} | {
+        name.removeprefix("clip.vision."): value
+        for name, value in values_of(projector).items()
+        if isinstance(value, int) and value > 0
+    }
+    try:
+        side = values["image_size"] // values["patch_size"] // values["projector.scale_factor"]
+    except KeyError:  # llama.cpp says what is wrong with it
+        return
+    n_rows = side * side
+    if n_rows > max_rows:
+        raise ModelLoadError(too_many_rows(n_rows, max_rows))
+
+
+def too_many_rows(n_rows: int, max_rows: int) -> str:
+    """Why images of a model cannot be decoded. max_rows: at once (`--ubatch-size`)."""
+    return (
+        f"--ubatch-size {max_rows}: an image of this model has {n_rows} rows, which are decoded at once: "
+        f"--ubatch-size {n_rows} or more is needed"
+    )
 
 
 def nearest_projector(model: str, names: Iterable[str]) -> str | None:
@@ -70,11 +111,11 @@ def nearest_projector(model: str, names: Iterable[str]) -> str | None:
     return min(found, key=distance, default=None)
 
 
-def projector_beside(model: Path) -> Path | None:
+def projector_beside(model: Path, max_rows: int | None = None) -> Path | None:
     """The projector that a model without --mmproj gets; None, and a warning: what there is cannot be used.
 
     It is in the same repository of the hub's cache, or in the same folder. In one with several models it has
-    the name of its model.
+    the name of its model. max_rows: as in `check_batch`; None: any number.
     """
     revision = next((each for each in model.parents if each.match(_REVISION)), None)
     is_cached, root = revision is not None, revision or model.parent
@@ -85,13 +126,15 @@ def projector_beside(model: Path) -> Path | None:
     if not is_cached and len({_stem(name) for name in filter(is_model, names)}) > 1:
         names = [name for name in names if _stem(name) == _stem(model.name)]
     chosen = nearest_projector(model.relative_to(root).as_posix(), names)
-    return root / chosen if chosen and _is_usable(model, root / chosen) else None
+    return root / chosen if chosen and _is_usable(model, root / chosen, max_rows) else None
 
 
-def _is_usable(model: Path, projector: Path) -> bool:
+def _is_usable(model: Path, projector: Path, max_rows: int | None) -> bool:
     reason: object = "" if _is_built() else "llama.cpp's library for images is not there: see `make images`"
     try:
         check_fits(model, projector)
+        if max_rows is not None:
+            check_batch(projector, max_rows)
     except ModelLoadError as error:
         reason = error
     if reason:

@@ -13,6 +13,8 @@ from gguf import GGUFReader
 
 from lab.parts.processes import start_lead
 from tests.http_server import HttpServer
+from tests.minilm import tiny_bert
+from tests.real.processes import LEAD
 
 BIN = Path(sys.prefix) / "client-programs/bin"
 ROOT = Path(__file__).parents[2]
@@ -157,6 +159,20 @@ def test_ollamas_own_client_and_langchains_understand_all_they_call(run, url):
     assert flags == [True, ["city"], True, True]
     assert refused[0] == 501
     assert (chain, n_tokens > 0, document) == (True, True, True)
+
+
+def test_clients_of_embedding_models_get_the_same_vectors(run, target, tmp_path):
+    model = tiny_bert(tmp_path / "bert.gguf", ["hello", "fox"])
+    lead, url = start_lead("--model", str(target), "--embedding-model", str(model), *LEAD)
+    with lead:
+        lead.wait_for("embeddings INFO: ready")
+        said = run("python", ROOT / "tests/clients/embed_with_others.py", url).splitlines()
+    different, sizes, n_tokens, capabilities = map(json.loads, said)
+    whole = sizes[0]
+    assert different == []
+    assert sizes == [whole, whole, 8, whole, whole, whole, whole]
+    assert n_tokens > 0
+    assert capabilities == ["embedding"]
 
 
 def test_llm_finds_the_model_by_its_plugin_for_ollama(run, url):

@@ -28,7 +28,7 @@ def status_after(error, monkeypatch):
 def test_a_model_of_the_hub_is_served_with_its_projector(monkeypatch, tmp_path):
     served = []
     monkeypatch.setattr(Hub, "fetch", lambda _hub, _model, **_options: builtin_target())
-    monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda _model: tmp_path / "mmproj")
+    monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda *_: tmp_path / "mmproj")
     monkeypatch.setattr("lead.server.server.Lead", lambda settings, _routed: served.append(settings))
     cli.serving(LeadSettings.from_options(hf_repo="user/repo"))
     assert [each.images.mmproj for each in served] == [tmp_path / "mmproj"]

@@ -44,7 +44,7 @@ def test_a_quoted_text_neither_controls_a_terminal_nor_poses_as_an_event(formatt
 
 
 def test_fields_are_keys():
-    assert json.loads(JsonFormatter().format(record("x", fields={"status": 200})))["status"] == 200
+    assert json.loads(JsonFormatter().format(record("x", fields=lambda: {"status": 200})))["status"] == 200
 
 
 def test_an_exception_is_a_trace():

@@ -77,14 +77,16 @@ class AccessLogMiddleware:
             principal or "anonymous",
             record.id,
             extra={
-                "fields": asdict(record)
-                | {
-                    "method": scope.get("method", "WEBSOCKET"),
-                    "path": scope["path"][:_MAX_PATH_CHARACTERS],
-                    "status": status,
-                    "milliseconds": milliseconds,
-                    "principal": principal and str(principal),
-                }
+                "fields": lambda: (
+                    asdict(record)
+                    | {
+                        "method": scope.get("method", "WEBSOCKET"),
+                        "path": scope["path"][:_MAX_PATH_CHARACTERS],
+                        "status": status,
+                        "milliseconds": milliseconds,
+                        "principal": principal and str(principal),
+                    }
+                )
             },
         )
 

@@ -11,6 +11,7 @@ import pytest
 
 from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import EncodedText, LoadEncoder
+from lead.embeddings.encoder_process import EncoderProcess
 from lead.engine_client.engine_state import EngineState
 from lead.tokenizer.fair_queue import Client
 from shared.errors import ModelLoadError, NotServingError, UnavailableError
@@ -83,6 +84,25 @@ async def test_who_wakes_a_model_that_cannot_be_loaded_any_more_is_told(bert, tm
             await encoder._keeper.wait()
         path.unlink()
         with pytest.raises(UnavailableError, match="model"):
+            await asyncio.wait_for(encoder.encode(CLIENT, texts(2)), 20)
+
+
+async def test_texts_do_not_wait_for_ever_for_a_process_that_crashes_while_it_loads(
+    bert, caplog, monkeypatch
+):
+    caplog.set_level(logging.CRITICAL)
+
+    async def crash(log_options, *, needs_gpu):
+        assert log_options
+        assert not needs_gpu
+        return await EncoderProcess.connected(lambda _: ["false"], stop_seconds=1.0)
+
+    async with running(bert, sleep_seconds=0.05) as encoder:
+        while encoder.state is not EngineState.SLEEPING:
+            await encoder._keeper.wait()
+        monkeypatch.setattr(EncoderProcess, "start", crash)
+        encoder._keeper._supervisor.max_deaths = 2
+        with pytest.raises(UnavailableError):
             await asyncio.wait_for(encoder.encode(CLIENT, texts(2)), 20)
 
 

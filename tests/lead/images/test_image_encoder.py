@@ -1,15 +1,17 @@
 """The process that encodes images, and what becomes of it when images are hostile."""
 
 import asyncio
+import logging
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
 
 from lead.images.image_encoder import _state_of
 from lead.images.messages import EncoderOptions
-from shared.errors import ModelLoadError, RequestError, UnavailableError
+from shared.errors import ModelLoadError, RequestError, UnavailableError, UnsupportedError
 from shared.image_span import row_identities
 from tests.image_files import bmp, gif, hostile, png
 
@@ -163,6 +165,43 @@ async def test_processes_that_die_before_one_is_ready_are_given_up(see, tmp_path
     async with asyncio.timeout(LIMIT):
         with pytest.raises(ModelLoadError, match="before it was ready"):
             await sees.encoder.memory()
+
+
+async def test_whoever_waits_is_told_that_the_files_cannot_be_loaded_any_more(
+    see, sight, tmp_path, caplog, monkeypatch
+):
+    caplog.set_level(logging.CRITICAL)
+    monkeypatch.setattr("shared.supervisor._FIRST_DELAY", 0.001)
+    options = sight("gemma3")
+    projector = tmp_path / "mmproj.gguf"
+    projector.write_bytes(options.projector.read_bytes())
+    sees = await see(options.model_copy(update={"projector": projector}))
+    await sees.read(PICTURE)
+    projector.unlink()
+    os.kill(sees.pid, signal.SIGKILL)
+    async with asyncio.timeout(LIMIT):
+        while True:
+            with pytest.raises(UnavailableError) as told:
+                await sees.read(png(60, 40, 1))
+            if "is not there" in str(told.value):
+                break
+
+
+async def test_a_model_that_lacks_what_one_image_needs_is_not_called_a_damaged_image(see, sight, monkeypatch):
+    script = (
+        "from lead.images import image_encoder_process as process\n"
+        "from shared.errors import ModelLoadError\n"
+        "def encode(*_):\n"
+        "    raise ModelLoadError('--mmproj: the model is another one')\n"
+        "process.Projector.encode = encode\n"
+        "process.main()"
+    )
+    monkeypatch.setattr(
+        "lead.images.image_encoder.child_command", lambda _, *given: [sys.executable, "-c", script, *given]
+    )
+    sees = await see(sight("gemma3"))
+    with pytest.raises(UnsupportedError, match="the model is another one"):
+        await sees.read(PICTURE)
 
 
 @pytest.mark.parametrize("name", ["no/file.gguf", "target"])

@@ -66,8 +66,8 @@ def test_a_draft_model_may_be_called_by_its_name(read):
 @pytest.fixture
 def projectors(monkeypatch):
     """Each model has one beside it."""
-    place = "lead.router.models_file.projector_beside"
-    monkeypatch.setattr(place, lambda model: model.with_suffix(".mmproj"))
+    place = "lead.settings.lead_settings.projector_beside"
+    monkeypatch.setattr(place, lambda model, _: model.with_suffix(".mmproj"))
 
 
 @pytest.mark.usefixtures("projectors")

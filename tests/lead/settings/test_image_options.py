@@ -1,15 +1,20 @@
 import pytest
 
-from lead.settings.image_options import ImageOptions
 from lead.settings.lead_settings import LeadSettings
+from shared.llama.placement import FIRST_GPU
 from shared.model_files.hub import Hub
 
 
 def test_images_take_memory_for_the_projector_and_for_what_is_kept(tmp_path):
     projector = tmp_path / "mmproj.gguf"
     projector.write_bytes(bytes(1000))
-    assert ImageOptions(mmproj=projector, image_cache=2).n_bytes == (2 << 20) + 1000
-    assert ImageOptions().n_bytes == ImageOptions(mmproj=tmp_path / "none").n_bytes == 0
+
+    def memory(*options):
+        return LeadSettings.from_command_line(["--image-cache", "2", *options]).beside_bytes
+
+    assert memory("--mmproj", str(projector)) == {"CPU": (2 << 20) + 1000}
+    assert memory("--mmproj", str(projector), "--mmproj-offload") == {"CPU": 2 << 20, FIRST_GPU: 1000}
+    assert memory() == memory("--mmproj", str(tmp_path / "none")) == {}
 
 
 @pytest.mark.parametrize("other", ["--context-shift", "--exact"])
@@ -36,7 +41,7 @@ def hub(monkeypatch, tmp_path):
 
     monkeypatch.setattr(Hub, "fetch", fetch)
     monkeypatch.setattr(
-        "lead.settings.lead_settings.projector_beside", lambda model: model.with_name("mmproj")
+        "lead.settings.lead_settings.projector_beside", lambda model, _: model.with_name("mmproj")
     )
     return asked
 

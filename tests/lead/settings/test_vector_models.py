@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.vector_models import COMPUTING_BYTES, VectorModelOptions
 from shared.errors import ConfigError
+from shared.llama.placement import BESIDE_GPU, FIRST_GPU
 from tests.minilm import tiny_bert
 
 
@@ -60,13 +61,18 @@ def test_a_model_makes_vectors_of_its_own_only_where_there_is_one(options, messa
 def test_their_memory_is_left_to_them(files):
     settings = LeadSettings.from_options(model=files["text"], rerank_model=files["ranker"])
     n_bytes = files["ranker"].stat().st_size + COMPUTING_BYTES
-    assert settings.beside_bytes == n_bytes
     assert settings.load_command(files["text"]).taken == {"CPU": n_bytes}
     assert LeadSettings.from_options(model=files["text"]).load_command(files["text"]).taken == {}
 
 
 def test_weights_that_the_engine_has_elsewhere_are_read_again(files):
     options = {"model": files["text"], "serve_embeddings": True}
-    shared = LeadSettings.from_options(n_gpu_layers=0, **options)
-    again = LeadSettings.from_options(n_gpu_layers=9, **options)
-    assert again.beside_bytes - shared.beside_bytes == files["text"].stat().st_size
+    weights = files["text"].stat().st_size
+
+    def memory(**more):
+        return LeadSettings.from_options(**options, **more).beside_bytes
+
+    assert memory(n_gpu_layers=0) == {"CPU": COMPUTING_BYTES}
+    assert memory() == memory(n_gpu_layers=9) == {"CPU": COMPUTING_BYTES, BESIDE_GPU: weights}
+    assert memory(n_gpu_layers=0, load_mode="none") == {"CPU": COMPUTING_BYTES + weights}
+    assert memory(embedding_gpu_layers=-1) == {FIRST_GPU: COMPUTING_BYTES + weights}

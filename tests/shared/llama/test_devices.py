@@ -6,7 +6,7 @@ import pytest
 from shared.diagnostics.preflight import list_devices
 from shared.errors import ModelLoadError
 from shared.llama import devices
-from shared.llama.placement import Device
+from shared.llama.placement import BESIDE_GPU, FIRST_GPU, Device
 from shared.settings.model_options import ModelOptions
 
 CPU, GPU, INTEGRATED = 0, 1, 2
@@ -220,3 +220,12 @@ def test_while_llama_cpp_looks_for_devices_no_driver_can_be_found_but_by_childre
     assert (seen["CUDA_VISIBLE_DEVICES"], seen["VK_DRIVER_FILES"]) == ("", os.devnull)
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "1"
     assert "VK_DRIVER_FILES" not in os.environ
+
+
+def test_memory_for_the_first_gpu_is_the_hosts_where_there_is_none(machine):
+    taken = {"CPU": 1, FIRST_GPU: 2, BESIDE_GPU: 4}
+    machine(("CUDA0", GPU, "CUDA"), ("CUDA1", GPU, "CUDA"))
+    assert devices.located(taken) == {"CPU": 5, "CUDA0": 2}
+    machine(("CPU", CPU, "CPU"))
+    assert devices.located(taken) == {"CPU": 3}
+    assert devices.located({}) == {}

@@ -23,13 +23,17 @@ class HubServer(HttpServer):
         self.private = set()
         self.gated = set()
         self.requests = []  # (method, path)
+        self.looked_at = []  # files of which only the beginning was asked for
         self.breaks_off_after = 0  # bytes of the next file; 0: it is whole
         self.ranges = []  # of the downloads that began in the middle
 
     @property
     def downloads(self):
         paths = [path for method, path in self.requests if method == "GET" and "/resolve/" in path]
-        return [path.rpartition("/")[2] for path in paths]
+        names = [path.rpartition("/")[2] for path in paths]
+        for name in self.looked_at:
+            names.remove(name)
+        return names
 
     def refusal(self, repository, authorization):
         """The hub's status and code, or None."""
@@ -65,8 +69,11 @@ class _Handler(QuietHandler):
     def send_file(self, content, headers):
         status, begin = 200, 0
         if wanted := self.headers.get("Range"):
-            self.server.ranges.append(wanted)
             status, begin = 206, int(wanted.removeprefix("bytes=").partition("-")[0])
+            if begin:
+                self.server.ranges.append(wanted)
+            else:
+                self.server.looked_at.append(self.path.rpartition("/")[2])
             headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
         n_sent = self.server.breaks_off_after if self.command == "GET" else 0
         if n_sent:

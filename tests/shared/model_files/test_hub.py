@@ -6,11 +6,13 @@ import socket
 import sys
 
 import pytest
+from gguf import GGUFWriter
 
 from shared.errors import ConfigError
 from shared.model_files.hub import Hub, HubModel
 from tests.python_runs import run_python
 from tests.shared.model_files.hub_server import PLAIN, REPOSITORY, SPLIT, fetch
+from tests.tiny_models import write_and_close
 
 
 def choose(names, quantization=None, file=None):
@@ -85,6 +87,16 @@ def test_the_projector_of_a_model_comes_with_it_where_that_is_wanted(server, cac
     assert sorted(server.downloads) == ["mmproj-toy-Q8_0.gguf", "toy-Q4_K_M.gguf"]
     assert path.name == "toy-Q4_K_M.gguf"
     assert path.with_name("mmproj-toy-Q8_0.gguf").is_file()
+
+
+def test_a_projector_of_no_use_is_not_downloaded(server, cache, tmp_path, caplog):
+    writer = GGUFWriter(tmp_path / "mmproj.gguf", "clip")
+    writer.add_string("clip.projector_type", "qwen3vl_merger")
+    write_and_close(writer)
+    server.repositories[REPOSITORY]["mmproj-toy-Q8_0.gguf"] = (tmp_path / "mmproj.gguf").read_bytes()
+    fetch(server, cache, with_projector=True)
+    assert server.downloads == ["toy-Q4_K_M.gguf"]
+    assert "reads text only: mmproj-toy-Q8_0.gguf is of the kind 'qwen3vl_merger'" in caplog.text
 
 
 def test_a_model_that_is_in_the_cache_is_not_downloaded_again(server, cache):

@@ -40,6 +40,8 @@ def folder(tmp_path):
             writer = GGUFWriter(root / name, "clip" if "mmproj" in name else kind)
             if "mmproj" in name:
                 writer.add_string("clip.projector_type", kind)
+                writer.add_uint32("clip.vision.image_size", 896)
+                writer.add_uint32("clip.vision.patch_size", 14)
             write_and_close(writer)
         return root
 
@@ -80,6 +82,18 @@ def test_one_that_cannot_be_used_is_named_and_the_model_reads_text(folder, caplo
     assert reason in caplog.text
     with pytest.raises(ModelLoadError, match=reason):
         check_fits(root / "big.gguf", root / "mmproj.gguf")
+
+
+def test_one_whose_images_do_not_fit_into_a_batch_is_left_out(folder, caplog):
+    root = folder({"big.gguf": "gemma3", "mmproj.gguf": "gemma3"})
+    assert projector_beside(root / "big.gguf", 256) == root / "mmproj.gguf"
+    assert projector_beside(root / "big.gguf", 255) is None
+    assert "big.gguf reads text only: --ubatch-size 255" in caplog.text
+
+
+def test_rows_that_are_decoded_one_by_one_fit_into_any_batch(folder):
+    root = folder({"big.gguf": "qwen2vl", "mmproj.gguf": "qwen2vl_merger"})
+    assert projector_beside(root / "big.gguf", 1) == root / "mmproj.gguf"
 
 
 def test_without_the_library_for_images_a_model_reads_text(folder, caplog, monkeypatch):

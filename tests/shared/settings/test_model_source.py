@@ -40,7 +40,7 @@ def test_a_name_without_its_package_is_an_error_of_the_option(monkeypatch, compl
 def fetched(monkeypatch):
     """What the hub was asked for."""
     asked = []
-    monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda _: None)
+    monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda *_: None)
 
     def fetch(hub, model, **_):
         asked.append((hub, model))

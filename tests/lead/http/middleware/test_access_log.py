@@ -117,6 +117,6 @@ async def test_the_log_record_has_the_figures_as_fields(lead, app, caplog):
     caplog.set_level(logging.INFO, "lead.requests")
     lead.will_say("one")
     await ask(app)
-    fields = caplog.records[-1].fields
+    fields = caplog.records[-1].fields()
     assert (fields["status"], fields["method"], fields["principal"]) == (200, "POST", "client x")
     assert fields["n_generated"] == len(lead.tokens("one"))
