@@ -63,7 +63,7 @@ _SKIPPED = re.compile(
     r"^```.*?^```|<!-- begin .*?<!-- end [\w-]+ -->|</?[a-z][^<>]*>|^    [^\n]*$", re.MULTILINE | re.DOTALL
 )
 _BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*#>|]|\d+\. ))|(?<!\\)\|")
-_SENTENCE_END = re.compile(r"(?<=[.!?])[)*_\"”]*\s+(?=[*_`(\"“]*[A-Z`(])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])[)*_\"”]*\s+(?=[*_`(\"“]*[A-Z`(]|llama[.-]|[a-z_]+(?:, [a-z_]+)*: )")
 
 
 def faults(sentence: str) -> Iterator[str]:

@@ -48,6 +48,12 @@ def test_code_and_generated_blocks_are_skipped():
     assert [text for _, text in sentences(page)] == ["Two."]
 
 
+def test_an_entry_for_an_argument_begins_a_sentence():
+    assert [text for _, text in sentences("Wait. n_x, y: numbers. llama.cpp waits.")] == [
+        *("Wait.", "n_x, y: numbers.", "llama.cpp waits."),
+    ]
+
+
 def test_docstrings_are_read(tmp_path):
     module = tmp_path / "module.py"
     module.write_text('"""One."""\n\n\ndef two():\n    """Three. Four."""\n')
