@@ -5,13 +5,9 @@ what draws them.
 """
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-PROGRAMS = (
-    *("lead", "back", "chat", "fleet", "shared"),
-    *("lab/doctor", "lab/measuring", "lab/planning", "lab/simulation"),
-)
+from tests.test_mirror import PACKAGES, ROOT
+
 SAY = {"sys.exit", "SystemExit", "sys.stderr.write", "sys.stdout.write", "print"}
 HARMLESS = {"sanitize", "one_line", "size_text"}
 OWN = {"program", "prog", "PROGRAM", "strerror"}
@@ -50,8 +46,8 @@ def said_as_it_is(source):
 def test_nothing_is_said_that_has_not_been_made_harmless():
     found = {
         name: told
-        for program in PROGRAMS
-        for path in (ROOT / program).rglob("*.py")
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
         if (name := path.relative_to(ROOT).as_posix()) not in FOR_PROGRAMS
         and (told := list(said_as_it_is(path.read_text())))
     }

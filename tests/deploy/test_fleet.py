@@ -1,15 +1,10 @@
-"""The routers' files: systemd, compose and HAProxy take them; keys and ports are as the README promises."""
+"""The routers' files: keys and ports are as the README promises."""
 
-import os
 import re
-import subprocess
-
-import pytest
 
 from tests.deploy.test_systemd import SMG, lines_of
 from tests.docker.compose import FLEET as COMPOSE
 from tests.docker.compose import ROOT, load, seconds
-from tests.routers import haproxy
 
 FOLDER = ROOT / "deploy/fleet"
 SMG_GRACE = 180.0
@@ -50,24 +45,3 @@ def test_tokens_are_not_held_back():
     """By up to 200 ms each, which a test would mistake for a busy machine: so the settings are read."""
     defaults = (FOLDER / "haproxy.cfg").read_text().partition("\ndefaults\n")[2].partition("\nfrontend")[0]
     assert "\toption http-no-delay\n" in defaults
-
-
-def test_haproxy_takes_the_configuration(tmp_path):
-    if (binary := haproxy()) is None:
-        pytest.skip("no haproxy")
-    (tmp_path / "api").write_text("# clients\nkey\n")
-    variables = {
-        "FLEET_BIND": "127.0.0.1:8080",
-        "FLEET_KEYS": str(tmp_path / "api"),
-        "FLEET_SMG": "127.0.0.1:30000",
-        "FLEET_LEAD_A": "127.0.0.1:5555",
-        "FLEET_LEAD_B": "127.0.0.1:5556",
-    }
-    result = subprocess.run(
-        [binary, "-c", "-f", FOLDER / "haproxy.cfg"],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=os.environ | variables,
-    )
-    assert (result.returncode, result.stderr) == (0, ""), result.stderr

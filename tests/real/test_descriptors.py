@@ -16,6 +16,7 @@ import pytest
 
 from lab.parts.processes import Program, start_lead
 from shared.model_files.builtin import builtin_draft
+from tests.lead.http.middleware.test_timeouts import UNREADABLE
 from tests.real.client import TIMEOUT_S, ask, get, stream
 from tests.real.processes import LEAD, READY, back_of, engine_of, tokenizer_of
 
@@ -52,22 +53,9 @@ def crowd(url, sent=IDLE):
         yield
 
 
-UPGRADE = (
-    b"GET / HTTP/1.1\r\nHost: lead\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
+@pytest.mark.parametrize(
+    "sent", [IDLE, [*UNREADABLE.values()]], ids=["idle connections", "unreadable handshakes"]
 )
-UNREADABLE = [
-    UPGRADE + b"Content-Length: 1\r\n\r\na",
-    UPGRADE + b"Transfer-Encoding: chunked\r\n\r\n",
-    UPGRADE + b"x: y\r\n" * 130 + b"\r\n",
-    UPGRADE + b"x: " + b"y" * 9000 + b"\r\n\r\n",
-    UPGRADE + b"x: \x01\r\n\r\n",
-    UPGRADE.replace(b"/", b"/" + b"x" * 9000, 1) + b"\r\n",
-]
-"""Handshakes that the WebSocket library cannot read."""
-
-
-@pytest.mark.parametrize("sent", [IDLE, UNREADABLE], ids=["idle connections", "unreadable handshakes"])
 def test_a_crowd_keeps_nobody_out(few_files, sent):
     _, url = few_files
     with crowd(url, sent):
@@ -97,7 +85,7 @@ def test_a_back_stays_in_a_crowd(few_files):
 def test_a_crowd_disturbs_neither_the_end_of_a_stream_nor_that_of_the_lead(target):
     with limited(target) as (lead, url), stream(url) as answer:
         answer.until(lambda reply: reply.text)
-        with crowd(url, [*IDLE, *UNREADABLE]):
+        with crowd(url, [*IDLE, *UNREADABLE.values()]):
             lead.signal(signal.SIGTERM)
             assert answer.rest().done
             assert lead.process.wait(TIMEOUT_S) == 0

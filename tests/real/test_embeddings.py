@@ -6,7 +6,7 @@ import pytest
 from lab.parts.processes import start_lead
 from tests.minilm import tiny_bert
 from tests.real.client import TIMEOUT_S, ask
-from tests.real.processes import LEAD, run_to_end
+from tests.real.processes import LEAD
 
 pytestmark = pytest.mark.real
 
@@ -29,10 +29,3 @@ def test_a_model_that_continues_texts_makes_vectors_of_its_own(target):
         reply = client.post("/v1/embeddings", json={"input": ["Once upon a time", "Once " * 100]})
         assert len(reply.json()["data"]) == 2
         assert ask(url, max_tokens=4).done
-
-
-def test_a_wrong_file_ends_the_lead_in_a_sentence(target):
-    done = run_to_end(
-        "lead", "--model", str(target), "--embedding-model", str(target), "--port", "0", status=1
-    )
-    assert "is no embedding model: it continues texts" in done.stderr

@@ -147,17 +147,6 @@ async def test_no_answer_is_lost_when_models_are_killed(house, n_requests, n_ans
     assert n_killed
 
 
-def test_a_model_that_is_not_to_stay_answers_all_who_ask_next(house):
-    _, url = house
-    httpx.post(f"{url}/api/chat", json=ollamas_question("green", keep_alive=0), timeout=ENOUGH)
-    with ThreadPoolExecutor(50) as pool:
-        asking = [
-            pool.submit(httpx.post, f"{url}/v1/chat/completions", json=question("green"), timeout=ENOUGH)
-            for _ in range(50)
-        ]
-    assert {each.result().status_code for each in asking} == {200}
-
-
 def test_a_model_can_be_unloaded_while_it_is_being_loaded(house):
     _, url = house
     with ThreadPoolExecutor(1) as pool:

@@ -8,15 +8,12 @@ from shared.protocol import (
     MAX_DRAFT_TOKENS,
     MAX_LEAD_MESSAGE_BYTES,
     MAX_TOKENS_PER_MESSAGE,
-    PROTOCOL_VERSION,
     BranchPart,
     Close,
     Draft,
     Extend,
-    Hello,
     Open,
     Refused,
-    VocabularyId,
     Welcome,
     fits_into_open,
     parse_back_message,
@@ -24,14 +21,8 @@ from shared.protocol import (
 )
 from shared.sampling.call_grammars import CallGrammars
 from shared.sampling.parameters import SamplingParameters
+from tests.back.linking import HELLO
 
-HELLO = Hello(
-    protocol=PROTOCOL_VERSION,
-    name="b",
-    vocabulary=VocabularyId(fingerprint="f", n_tokens=3, model="m"),
-    n_ctx=10,
-    n_sequences=2,
-)
 DRAFT = Draft(sequence="s", base=3, tokens=[1, 2])
 TREE = Draft(sequence="s", base=3, tokens=[5, 6, 7], parents=[-1, 0, 0], confidences=[0.9, 0.5, 0.25])
 

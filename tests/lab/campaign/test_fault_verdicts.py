@@ -198,28 +198,28 @@ def tallied(*outcomes):
     return tally
 
 
-def test_an_answer_as_expected_is_no_failure():
-    tally = tallied(outcome(), outcome(errors=["503"]))
-    assert (tally.n_requests, tally.n_tokens, tally.failures) == (2, 4, [])
-    assert tally.errors == {"503": 1}
-
-
-def test_a_changed_answer_is_a_failure_with_what_differs():
-    tally = tallied(outcome("Ho"))
-    assert (tally.n_changed, tally.n_lost) == (1, 0)
-    assert tally.failures[0].reasons == ("text",)
-
-
-def test_an_answer_that_is_lost_is_not_also_changed_if_it_began_right():
-    tally = tallied(outcome("H", done=False, unterminated=True))
-    assert (tally.n_changed, tally.n_lost, tally.n_unterminated) == (0, 1, 1)
-    assert tally.failures[0].reasons == ("lost", "unterminated")
-
-
-def test_a_client_that_left_has_lost_nothing_but_saw_the_right_beginning():
-    tally = tallied(outcome("H", done=False, left=True), outcome("x", done=False, left=True))
-    assert (tally.n_left, tally.n_lost, tally.n_changed) == (2, 0, 1)
-    assert [failure.reasons for failure in tally.failures] == [("beginning",)]
+@pytest.mark.parametrize(
+    ("outcomes", "counts", "reasons"),
+    [
+        ([outcome(), outcome(errors=["503"])], {"n_requests": 2, "n_tokens": 4, "errors": {"503": 1}}, []),
+        ([outcome("Ho")], {"n_changed": 1, "n_lost": 0}, [("text",)]),
+        (
+            [outcome("H", done=False, unterminated=True)],
+            {"n_changed": 0, "n_lost": 1, "n_unterminated": 1},
+            [("lost", "unterminated")],
+        ),
+        (
+            [outcome(text, done=False, left=True) for text in "Hx"],
+            {"n_changed": 1, "n_lost": 0, "n_left": 2},
+            [("beginning",)],
+        ),
+    ],
+    ids=["as expected", "changed", "lost, but right so far", "right and wrong so far, of clients that left"],
+)
+def test_what_an_answer_counts_as(outcomes, counts, reasons):
+    tally = tallied(*outcomes)
+    assert {name: getattr(tally, name) for name in counts} == counts
+    assert [failure.reasons for failure in tally.failures] == reasons
 
 
 def happened(kind, began, ended):

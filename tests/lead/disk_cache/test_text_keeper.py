@@ -196,12 +196,6 @@ def test_a_private_request_leaves_the_text_that_it_goes_on_from_as_it_was():
     assert len(text.tokens) < len(text_after())
 
 
-def test_short_texts_are_not_worth_it():
-    machine = Machine(size=PromptCacheSize(10_000, 1, n_part=7, n_least_saved=50))
-    machine.keep()
-    assert not machine.files.parts
-
-
 @MEMORIES
 def test_a_text_that_gives_way_in_memory_comes_back_from_disk(memory):
     size = memory.get("size", SIZE)
