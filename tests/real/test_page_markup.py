@@ -244,6 +244,10 @@ def test_reasoning_is_folded_and_can_be_opened(page, lead):
 )
 def test_axe_finds_nothing(page, lead):
     lead.thinking = "First this."
+    lead.answer = (
+        MARKDOWN + "\n```diff\n- it was so\n+ it is so\n```\n\n```c\n// one two three\nint x = 1;\n```\n"
+    )
     ask(page)
+    page.locator(".thinking summary").click()
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]
