@@ -237,13 +237,15 @@ class Keeper(Generic[AnyChild]):
             self._supervisor.ended(self._clock())
             return
         watching = asyncio.ensure_future(self._watch(child))
+        ended_itself = False  # else what ends it is an exception, which says why
         try:
             await live(child)
+            ended_itself = True
         finally:
             watching.cancel()
             await child.end()
             self.lost(lambda: True)  # unless that has been reported
-            if self.state in {ChildState.STARTING, ChildState.RESTARTING}:
+            if ended_itself and self.state in {ChildState.STARTING, ChildState.RESTARTING}:
                 log.log(self._level, "%s (pid %d) ended with %s", self._name, child.pid, child.outcome)
             self._supervisor.ended(self._clock())
             self._note()

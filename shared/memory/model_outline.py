@@ -112,10 +112,11 @@ class ModelOutline:
     @contextmanager
     def _context(self, parameters: Any) -> Iterator[tuple[Any, MemorySize]]:
         """A llama_context and its size; None if there is no memory: loading it in full will say why."""
-        with library.captured_log() as lines:
-            context = llama_cpp.llama_init_from_model(self._model, parameters)
-        try:
-            yield context, read_sizes(lines) if context else MemorySize()
-        finally:
-            if context:
-                llama_cpp.llama_free(context)
+        with library.explained_errors():
+            with library.captured_log() as lines:
+                context = llama_cpp.llama_init_from_model(self._model, parameters)
+            try:
+                yield context, read_sizes(lines) if context else MemorySize()
+            finally:
+                if context:
+                    llama_cpp.llama_free(context)

@@ -30,7 +30,10 @@ from shared.text_store import NO_PROMPT_CACHE
 
 _MAPPED = frozenset({"auto", "mmap"})
 """Values of --load-mode with which weights are in the page cache, which the system counts as free."""
-_ROUNDED = 1024
+_SURE = 0.75
+"""Part of a context that seems to fit: what cannot be allocated cannot be measured in full, either."""
+_MIN_CTX = 256
+"""Tokens; fewer are of no use."""
 _LONG_FACTORS = "rope_factors_long"
 """In the names of tensors with the factors for long contexts."""
 
@@ -159,11 +162,12 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
     if n_needed <= n_free:
         return ""
     n_texts = n_needed - n_weights
-    n_fitting = max(0, n_free - n_weights) * n_ctx // max(1, n_texts) // _ROUNDED * _ROUNDED
+    n_fitting = int(_SURE * max(0, n_free - n_weights) * n_ctx / max(1, n_texts))
+    n_round = 1 << n_fitting.bit_length() >> 1
     return (
         f"{size_text(n_needed)} of memory are needed, {size_text(n_texts)} of them for a context of {n_ctx} "
         f"tokens, and {size_text(n_free)} are free: "
-        + (f"lower --ctx-size, to {n_fitting} for instance" if n_fitting else "use a smaller model")
+        + (f"lower --ctx-size, to {n_round} for instance" if n_round >= _MIN_CTX else "use a smaller model")
     )
 
 

@@ -73,8 +73,26 @@ def test_markdown_becomes_elements_and_no_html(page):
 
 @pytest.mark.parametrize(
     "hostile",
-    ["".join("`" * i + " " for i in range(300)), "*" * 50_000, "*a " * 20_000, "[" * 50_000, "> " * 20_000],
-    ids=["backticks", "stars", "emphasis", "brackets", "quotes"],
+    [
+        *(
+            "".join("`" * i + " " for i in range(300)),
+            "*" * 50_000,
+            "*a " * 20_000,
+            "[" * 50_000,
+            "> " * 20_000,
+        ),
+        *(
+            "\\(x " * 20_000,
+            "\\[\n" * 20_000,
+            "$$x " * 20_000,
+            "$x" * 30_000,
+            f"```js\n{'x=1;' * 20_000}\n```",
+        ),
+    ],
+    ids=[
+        *("backticks", "stars", "emphasis", "brackets", "quotes"),
+        *("formulas", "displays", "dollars", "amounts", "a long line"),
+    ],
 )
 def test_no_text_stops_the_page(page, lead, hostile):
     lead.answer = f"{hostile}\n\nThe end."
@@ -99,6 +117,40 @@ def test_a_text_that_comes_in_pieces_looks_like_one_that_came_at_once(page):
         MARKDOWN,
     )
     assert differs is None
+
+
+GROW = """async ([text, step]) => {
+  const { GrowingText } = await import("/page/growing_text.js");
+  const element = document.createElement("div");
+  const grown = new GrowingText(element, { add() {} }, true);
+  const highlight = hljs.highlight;
+  let n = 0;
+  hljs.highlight = (code, ...more) => {
+    n += code.length;
+    return highlight(code, ...more);
+  };
+  for (let at = 0; at < text.length; at += step) {
+    grown.add([{ text: text.slice(at, at + step), source: null }]);
+    grown.paint();
+  }
+  hljs.highlight = highlight;
+  const strings = [...element.querySelectorAll(".code-string")].map((one) => one.textContent);
+  return { n, said: element.querySelector("code").textContent, strings };
+}"""
+
+
+def test_code_that_grows_is_not_colored_all_over_again(page):
+    code = "\n".join(f"def f{i}(x):\n    return x + {i}  # the next" for i in range(1000))
+    grown = page.evaluate(GROW, [f"```python\n{code}\n```\n", 200])
+    assert grown["said"] == code
+    assert grown["n"] < 8 * len(code)
+
+
+def test_a_text_in_code_that_is_long_has_one_color(page):
+    text = "".join(f"line {i} of it\n" for i in range(150))
+    code = f'x = """{text}"""\ny = 1'
+    grown = page.evaluate(GROW, [f"```python\n{code}\n```\n", 50])
+    assert grown["strings"] == [f'"""{text}"""']
 
 
 def test_code_is_copied_as_it_is(page):
@@ -192,6 +244,10 @@ def test_reasoning_is_folded_and_can_be_opened(page, lead):
 )
 def test_axe_finds_nothing(page, lead):
     lead.thinking = "First this."
+    lead.answer = (
+        MARKDOWN + "\n```diff\n- it was so\n+ it is so\n```\n\n```c\n// one two three\nint x = 1;\n```\n"
+    )
     ask(page)
+    page.locator(".thinking summary").click()
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") == page.viewport_size["width"]

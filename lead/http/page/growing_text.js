@@ -13,6 +13,7 @@ export class GrowingText {
   #settledAt = 0;
   #nSettled = 0;
   #nPainted = 0;
+  #known = new Map(); // parts of the last blocks that stay as they are
   #properties = new Map(); // of what a source drafted: the same object for all
 
   constructor(element, legend, isMarkdown) {
@@ -36,11 +37,13 @@ export class GrowingText {
       patch(this.element, paint(this.#text, Int32Array.from(this.#sources.keys())));
       return;
     }
-    const found = blocks(this.#text, this.#settledAt, paint);
+    const found = blocks(this.#text, this.#settledAt, paint, this.#known);
     patch(this.element, found.map(({ node }) => node), this.#nSettled);
     const n = Math.max(0, found.length - N_OPEN);
     this.#nSettled += n;
-    if (n) this.#settledAt = found[n].at;
+    if (!n) return;
+    this.#settledAt = found[n].at;
+    for (const at of this.#known.keys()) if (at < this.#settledAt) this.#known.delete(at);
   }
 
   *#runs(text, places) {

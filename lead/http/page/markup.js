@@ -7,9 +7,9 @@ import { make } from "./dom.js";
 import { addMath, formula } from "./math.js";
 
 const MAX_DEPTH = 60; // of elements in one another: markdown-it leaves out what is deeper
-const MAX_HIGHLIGHTED = 40_000; // characters of a block of code
-const MAX_PLAIN = 1000; // characters at the end of one that grows
-const N_REMEMBERED = 8; // blocks of code whose colors are known
+const CHUNK = 1000; // characters of code, or a little more, that get their colors together
+const MAX_CHUNK = 4 * CHUNK; // where no line ends at the outermost level of the code
+const MAX_HIGHLIGHTED = 200_000; // characters of a block of code
 const TASK = /^\[([ xX])\] /;
 
 const parser = markdownit({ html: false, linkify: true });
@@ -21,14 +21,15 @@ addMath(parser);
 
 /**
  * The blocks of `source` from the place `from` on, {at, node}; only the last two of them may yet change.
- * `paint(text, places)` describes text whose characters stand at `places` in the source (null: not known).
+ * `paint(text, places)` describes text whose characters stand at `places` in the source (null: not known). `known`, a
+ * Map, has what of a block of code stays as it is while the source grows.
  */
-export function blocks(source, from, paint) {
+export function blocks(source, from, paint, known) {
   const text = source.slice(from);
   const lineStarts = [from, ...[...text.matchAll(/\r\n|\r|\n/g)].map((end) => from + end.index + end[0].length)];
   const tokens = parser.parse(text, {});
   if (tokens.some(({ level }) => level >= MAX_DEPTH - 1)) return asWritten(text, from, paint);
-  return [...new Builder(source, lineStarts, paint).build(tokens)];
+  return [...new Builder(source, lineStarts, paint, known).build(tokens)];
 }
 
 function asWritten(text, from, paint) {
@@ -41,7 +42,8 @@ function asWritten(text, from, paint) {
 class Builder {
   #cursor = 0; // in the source: all before it is built
 
-  constructor(source, lineStarts, paint) {
+  constructor(source, lineStarts, paint, known) {
+    this.known = known;
     this.source = source;
     this.lineStarts = lineStarts;
     this.paint = paint;
@@ -94,18 +96,35 @@ class Builder {
   #code(token) {
     const language = token.info.trim().split(/\s/)[0];
     const said = token.content.replace(/\n$/, "");
-    if (token.type === "fence") this.#cursor = this.#lineStart(token.map[0] + 1);
-    const places = this.#placesOf(said, token);
-    let at = 0;
-    const put = (text) => this.paint(text, places.subarray(at, (at += text.length)));
-    const walk = (part) => (typeof part === "string" ? put(part) : scoped(part, part.children.flatMap(walk)));
-    const lastLine = this.source.slice(this.#lineStart(token.map[1] - 1), this.#lineStart(token.map[1]));
-    const isOpen = !lastLine.includes(token.markup || "\n");
-    const children = partsOf(said, language, isOpen).flatMap(walk);
+    const first = token.map[0] + (token.type === "fence" ? 1 : 0);
+    const children = [];
+    for (let at = 0, line = first; at < said.length; ) {
+      this.#cursor = this.#lineStart(line);
+      const chunk = this.#chunk(said, at, language, token);
+      children.push(chunk.node);
+      at += chunk.length;
+      line += chunk.nLines;
+    }
     const head = { key: `code ${language}`, build: () => headOf(language) };
     const code = { tag: "code", children };
     const body = { tag: "pre", of: { tabIndex: 0 }, children: [code] }; // what scrolls has to be reached by the keyboard
     return { tag: "div", of: { className: "code" }, children: [head, body] };
+  }
+
+  /** The next lines of `said`, a block of code, from the place `at` on: {node, length, nLines}. */
+  #chunk(said, at, language, token) {
+    const start = this.#cursor;
+    const known = this.known.get(start);
+    if (known) return known;
+    const { text, parts, isWhole } = colored(said, at, language);
+    const places = this.#placesOf(text, token);
+    let painted = 0;
+    const put = (part) => this.paint(part, places.subarray(painted, (painted += part.length)));
+    const walk = (part) => (typeof part === "string" ? put(part) : scoped(part, part.children.flatMap(walk)));
+    const node = { tag: "span", of: { className: "lines" }, children: parts.flatMap(walk), isSettled: isWhole };
+    const chunk = { node, length: text.length, nLines: text.split("\n").length - 1 };
+    if (isWhole) this.known.set(start, chunk);
+    return chunk;
   }
 
   #inline(token) {
@@ -221,20 +240,20 @@ function headOf(language) {
 
 // --- colors of code
 
-const remembered = []; // {code, language, parts}, the newest first
-
-/** `code` as texts and {scope, children}; the end of one that grows may have no colors yet. */
-function partsOf(code, language, isOpen) {
-  if (!hljs.getLanguage(language) || code.length > MAX_HIGHLIGHTED) return [code];
-  const isKnown = (one) =>
-    one.language === language &&
-    (one.code === code || (isOpen && code.length < one.code.length + MAX_PLAIN && code.startsWith(one.code)));
-  const known = remembered.find(isKnown);
-  if (known) return known.code === code ? known.parts : [...known.parts, code.slice(known.code.length)];
-  const { children: parts } = hljs.highlight(code, { language, ignoreIllegals: true })._emitter.rootNode;
-  remembered.unshift({ code, language, parts });
-  remembered.splice(N_REMEMBERED);
-  return parts;
+/**
+ * Lines of `code` from the place `at` on, {text, parts, isWhole}; `parts` are texts and {scope, children}. More code
+ * changes nothing of them if they are whole: they end where a line does, outside of all that stands in one another.
+ */
+function colored(code, at, language) {
+  const isKnown = hljs.getLanguage(language) && at < MAX_HIGHLIGHTED;
+  for (let size = CHUNK; ; size *= 2) {
+    const end = code.indexOf("\n", at + size) + 1;
+    const text = code.slice(at, end || undefined);
+    if (!isKnown || text.length > 2 * MAX_CHUNK) return { text, parts: [text], isWhole: end > 0 };
+    const { _emitter, _top } = hljs.highlight(text, { language, ignoreIllegals: true });
+    const isWhole = end > 0 && (!_top.parent || size >= MAX_CHUNK);
+    if (isWhole || !end) return { text, parts: _emitter.rootNode.children, isWhole };
+  }
 }
 
 const scopes = new Map(); // their properties, which are then the same object for all

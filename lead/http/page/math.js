@@ -33,9 +33,8 @@ export function formula(tex, isDisplay) {
 }
 
 function inlineMath(state, silent) {
-  const text = state.src.slice(state.pos, state.pos + MAX_LENGTH);
-  const mark = MARKS.find(({ open }) => text.startsWith(open));
-  const tex = mark && between(text, mark);
+  const mark = MARKS.find(({ open }) => state.src.startsWith(open, state.pos));
+  const tex = mark && between(state, mark);
   if (!tex?.trim()) return false;
   if (!silent) {
     const token = state.push("math", "", 0);
@@ -47,11 +46,23 @@ function inlineMath(state, silent) {
   return true;
 }
 
-/** What stands in `text` between marks; null: they are none. */
-function between(text, { open, close }) {
-  if (open === "$") return ONE_LINE.exec(text)?.[1] ?? null;
-  const end = text.indexOf(close, open.length);
-  return end < 0 ? null : text.slice(open.length, end);
+/** What stands from here on between marks; null: they are none. */
+function between(state, { open, close }) {
+  const start = state.pos + open.length;
+  const end = next(state, close, start);
+  if (end < 0 || end > state.pos + MAX_LENGTH) return null;
+  if (open !== "$") return state.src.slice(start, end);
+  return ONE_LINE.exec(state.src.slice(state.pos, state.pos + MAX_LENGTH))?.[1] ?? null;
+}
+
+/** Where `mark` stands in the text at `from` or later; < 0: nowhere. The text is read once for all questions in order. */
+function next(state, mark, from) {
+  const { src, env } = state;
+  const last = (env.marks ??= {})[mark];
+  if (last?.src === src && last.from <= from && (last.at < 0 || last.at >= from)) return last.at;
+  const at = src.indexOf(mark, from);
+  env.marks[mark] = { src, from, at };
+  return at;
 }
 
 function blockMath(state, startLine, endLine, silent) {
@@ -60,7 +71,8 @@ function blockMath(state, startLine, endLine, silent) {
   const mark = MARKS.find(({ open, isDisplay }) => isDisplay && lineAt(startLine).startsWith(open));
   if (!mark) return false;
   const start = state.bMarks[startLine] + state.tShift[startLine] + mark.open.length;
-  if (!state.src.slice(start, start + MAX_LENGTH).includes(mark.close)) return false;
+  const end = next(state, mark.close, start);
+  if (end < 0 || end > start + MAX_LENGTH) return false;
   let text = lineAt(startLine).slice(mark.open.length);
   let line = startLine;
   while (!text.includes(mark.close)) {

@@ -7,7 +7,8 @@ const described = new WeakMap(); // what each node was made of
 
 /**
  * Have the children of `parent` from the place `from` on be as `wanted`: of each a text, an element
- * {tag, of, children}, or {key, build} with `build()` for an element that stays while its key does.
+ * {tag, of, children}, or {key, build} with `build()` for an element that stays while its key does. One that `isSettled`
+ * is not looked at again.
  */
 export function patch(parent, wanted, from = 0) {
   let node = parent.childNodes[from] ?? null;
@@ -35,8 +36,12 @@ function hasSame(of, other) {
 }
 
 function update(node, one) {
-  if (typeof one === "string") node.data !== one && (node.data = one);
-  else if (!one.build) patch(node, one.children ?? []);
+  if (typeof one === "string") {
+    if (node.data !== one) node.data = one;
+  } else if (!one.build && described.get(node) !== one) {
+    if (one.isSettled) described.set(node, one);
+    patch(node, one.children ?? []);
+  }
 }
 
 function create(one) {
