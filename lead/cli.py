@@ -35,6 +35,7 @@ SUBCOMMANDS = {
     "plan": "lab.planning.plan_program",
     "rpc-worker": "lead.rpc.rpc_worker",
     "service": "lead.os_service.lead_service",
+    "uninstall": "lead.os_service.uninstall_program",
 }
 """Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
 

@@ -24,6 +24,7 @@ from lead.convert.convert_program import ConvertSettings
 from lead.disk_cache.cache_program import CacheSettings
 from lead.generate.generate_settings import GenerateSettings
 from lead.os_service.lead_service import LeadServiceSettings
+from lead.os_service.uninstall_program import UninstallSettings
 from lead.pairing.invite import InviteSettings
 from lead.router.models_program import ModelsSettings
 from lead.rpc.rpc_worker import RpcWorkerSettings
@@ -42,6 +43,7 @@ PROGRAMS: Mapping[type[ProgramSettings], Mapping[str, type[ProgramSettings]]] = 
         "plan": PlanSettings,
         "rpc-worker": RpcWorkerSettings,
         "service": LeadServiceSettings,
+        "uninstall": UninstallSettings,
     },
     BackSettings: {"doctor": BackSettings, "service": BackServiceSettings},
     ChatSettings: {},

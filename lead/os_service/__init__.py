@@ -1,1 +1,1 @@
-"""The ring for `lead service`."""
+"""The ring for `lead service` and `lead uninstall`."""

@@ -326,3 +326,17 @@ def _has_group(name: str) -> bool:
 def _toml(value: object) -> str:
     """A value as TOML has it, which is JSON for what command lines, variables and files give."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
+
+
+def installed_services(*, is_system: bool) -> list[str]:
+    """The names of the services that `install` has written."""
+    places = ServicePlaces.of(is_system=is_system)
+    names = sorted(file.stem for file in places.settings.glob("*.toml"))
+    kinds = ("service", "plist")
+    return [name for name in names if any((places.units / f"{name}.{kind}").exists() for kind in kinds)]
+
+
+def remove_service(name: str) -> str:
+    """Remove one of the user's own services; returns what to print. Raises ConfigError, PermissionError."""
+    options = ServiceOptions(action="remove", unit=name)
+    return _Service(options, ProgramSettings, ServiceFacts("lead", 0, 0)).remove()

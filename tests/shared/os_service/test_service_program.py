@@ -7,6 +7,7 @@ import pytest
 
 from lead.settings.lead_settings import LeadSettings
 from shared.os_service import service_program
+from shared.os_service.service_program import installed_services, remove_service
 
 KEY = "abc123"
 
@@ -208,3 +209,11 @@ def test_the_command_of_the_unit_starts_the_program(machine):
     shown = subprocess.run(command, check=False, capture_output=True, text=True)
     assert shown.returncode in {0, 1}, shown.stderr
     assert "model" in shown.stdout
+
+
+def test_services_that_were_installed_are_known_and_removed_by_name(machine):
+    machine.run("lead", "install")
+    (machine.settings / "other.toml").touch()
+    assert installed_services(is_system=False) == ["llama-duo-lead"]
+    assert "llama-duo-lead is removed" in remove_service("llama-duo-lead")
+    assert machine.files() == {"other.toml"}

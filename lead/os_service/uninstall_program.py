@@ -1,0 +1,137 @@
+"""`lead uninstall`: lists and removes what lead, back and chat keep on this machine."""
+
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path, user_config_path, user_data_path, user_log_path, user_state_path
+from pydantic import Field
+from pydantic_settings import CliToggleFlag
+
+from shared.errors import ConfigError
+from shared.exits import exiting_in_words, print_text, say
+from shared.os_service.service_program import installed_services, remove_service
+from shared.settings.base import ProgramSettings
+from shared.terminal import size_text
+
+_REMAINS = """\
+Not removed:
+  the programs: pip uninstall llama-duo, or delete the folder of their environment
+  models of the Hugging Face hub: `hf cache ls` lists them, `hf cache rm` deletes them
+  the CA of a lead, where it was installed on phones and other machines: docs/certificates.md"""
+
+
+class UninstallSettings(ProgramSettings):
+    """List what lead, back and chat keep on this machine, and remove it after a question.
+
+        lead uninstall          what there is; then it asks
+        lead uninstall --yes    remove it without a question
+
+    Services of the user are stopped first. End a lead or a back that runs otherwise.
+    """
+
+    program = "lead uninstall"
+    prefix = "LEAD_UNINSTALL_"
+
+    yes: CliToggleFlag[bool] = Field(False, description="remove everything without a question")
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredPath:
+    """A file or folder, and what it is."""
+
+    path: Path
+    what: str
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `lead uninstall`. Exits with status 1 and a message if something cannot be removed."""
+    settings = UninstallSettings.from_command_line(arguments)
+    with exiting_in_words(settings.program):
+        services, kept = installed_services(is_system=False), list(_kept())
+        print_text(_report(services, kept))
+        if not (services or kept):
+            return
+        if not settings.yes and not _is_confirmed():
+            print_text("Nothing was removed.")
+            return
+        print_text(_remove(services, kept))
+
+
+def _kept() -> Iterator[_StoredPath]:
+    data = user_data_path("llama-duo")
+    for path in sorted(data.iterdir()) if data.is_dir() else ():
+        yield _StoredPath(path, _data(path))
+    places = {
+        user_config_path("llama-duo"): "settings of services, with their keys",
+        user_cache_path("llama-duo"): "what was converted and measured (`lead cache`)",
+        user_state_path("llama-duo"): "the input history of chat",
+        user_log_path("llama-duo"): "logs of services",
+    }
+    for path, what in places.items():
+        if path.exists() and path != data:
+            yield _StoredPath(path, what)
+
+
+def _data(path: Path) -> str:
+    match path.name:
+        case "joined":
+            return "memberships: the leads that this machine has joined, and its keys"
+        case "conversations":
+            return "saved conversations of chat"
+        case name if name.startswith("lead-"):
+            return f"CA, keys and members of the lead at port {name.removeprefix('lead-')}"
+        case _:
+            return "data of llama-duo"
+
+
+def _report(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
+    lines = [f"  service {name}" for name in services]
+    lines += [f"  {each.path}: {each.what}, {size_text(_size(each.path))}" for each in kept]
+    of_system = [
+        f"  the service {name} of the system: sudo lead service remove --system --unit {name}"
+        for name in installed_services(is_system=True)
+        if sys.platform != "darwin"
+    ]
+    head = "Kept on this machine:" if lines else "Nothing is kept on this machine."
+    return "\n".join([head, *lines, _REMAINS, *of_system])
+
+
+def _is_confirmed() -> bool:
+    """Raises ConfigError if nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise ConfigError("nothing was removed: add --yes to remove all of it")
+    say("Remove all of it? [y/N] ")
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
+    """Raises ConfigError with what could not be removed, after all else has been."""
+    failures = []
+    for name in services:
+        try:
+            remove_service(name)
+        except (ConfigError, PermissionError) as error:
+            failures.append(f"service {name}: {error}")
+    for each in kept:
+        if failures and each.path == user_config_path("llama-duo"):
+            continue  # of a service that is still there
+        try:
+            shutil.rmtree(each.path) if each.path.is_dir() else each.path.unlink()
+        except FileNotFoundError:  # a service has taken it along
+            continue
+        except OSError as error:
+            failures.append(f"{error.filename}: {error.strerror}")
+    with suppress(OSError):  # there are other files
+        user_data_path("llama-duo").rmdir()
+    if failures:
+        raise ConfigError(f"cannot remove {'; '.join(failures)}")
+    return "All of it is removed."
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(each.lstat().st_size for each in files if each.is_file())

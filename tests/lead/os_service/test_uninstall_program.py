@@ -1,0 +1,110 @@
+"""`lead uninstall` lists what programs keep, and removes it once somebody has agreed."""
+
+import io
+
+import pytest
+
+from lead.cli import main
+from lead.os_service import uninstall_program as module
+from shared.errors import ConfigError
+
+KEPT = {
+    "data": ["lead-5555/key.pem", "joined/back/lead.json", "conversations/talk.json", "odd"],
+    "config": ["llama-duo-lead.toml"],
+    "cache": ["memory/a.json"],
+    "state": ["chat-history"],
+}
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """With what programs keep."""
+    for kind in (*KEPT, "log"):
+        folder = tmp_path / kind / "llama-duo"
+        monkeypatch.setattr(module, f"user_{kind}_path", lambda _, folder=folder: folder)
+        for name in KEPT.get(kind, ()):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("x")
+    return tmp_path
+
+
+@pytest.fixture
+def services(monkeypatch):
+    """Those of the user and of the system, and what is removed of them."""
+    of_user, of_system, removed = ["llama-duo-lead"], [], []
+    monkeypatch.setattr(
+        module, "installed_services", lambda *, is_system: of_system if is_system else of_user
+    )
+    monkeypatch.setattr(module, "remove_service", removed.append)
+    return of_user, of_system, removed
+
+
+@pytest.fixture
+def run(monkeypatch, capsys, folders, services):  # noqa: ARG001 - nothing of this machine is touched
+    def run(*options, answer=None):
+        stdin = io.StringIO(answer or "")
+        stdin.isatty = lambda: answer is not None
+        monkeypatch.setattr("sys.stdin", stdin)
+        monkeypatch.setattr("sys.argv", ["lead", "uninstall", *options])
+        main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def remaining(folder):
+    return sorted(path.name for path in folder.rglob("*") if path.is_file())
+
+
+def test_it_says_what_there_is(run):
+    out = run(answer="n\n")
+    for words in (
+        "service llama-duo-lead",
+        "of the lead at port 5555",
+        "memberships",
+        "conversations",
+        "hf cache",
+    ):
+        assert words in out
+
+
+@pytest.mark.parametrize("answer", ["n\n", "\n", ""])
+def test_without_a_yes_nothing_is_removed(run, folders, services, answer):
+    before = remaining(folders)
+    assert "Nothing was removed" in run(answer=answer)
+    assert remaining(folders) == before
+    assert services[2] == []
+
+
+@pytest.mark.parametrize(("options", "answer"), [((), "y\n"), (("--yes",), None)])
+def test_with_one_all_of_it_is(run, folders, services, options, answer):
+    assert "All of it is removed." in run(*options, answer=answer)
+    assert remaining(folders) == []
+    assert services[2] == ["llama-duo-lead"]
+
+
+def test_who_cannot_be_asked_is_told_of_the_option(run, folders):
+    with pytest.raises(SystemExit, match="add --yes"):
+        run()
+    assert remaining(folders)
+
+
+def test_settings_of_a_service_that_cannot_be_stopped_stay(run, folders, monkeypatch):
+    def fail(_):
+        raise ConfigError("systemctl: Failed to connect to bus")
+
+    monkeypatch.setattr(module, "remove_service", fail)
+    with pytest.raises(SystemExit, match="service llama-duo-lead: systemctl: Failed to connect"):
+        run("--yes")
+    assert remaining(folders) == ["llama-duo-lead.toml"]
+
+
+def test_a_service_of_the_system_is_only_named(run, services):
+    services[1].append("llama-duo-back")
+    assert "sudo lead service remove --system --unit llama-duo-back" in run("--yes")
+
+
+def test_where_nothing_is_kept_there_is_nothing_to_ask(run, services):
+    services[0].clear()
+    run("--yes")
+    assert "Nothing is kept on this machine." in run()
