@@ -8,6 +8,7 @@ import math
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from back.model_fit import fitted, plan_draft
 from back.rings import RINGS
 from back.settings import BackSettings
 from back.worker import DraftWorker
+from back.worth import SECONDS, SECONDS_IN_A_FILE, DraftWorth
 from shared import cpus
 from shared.drafting.drafter import Drafter
 from shared.drafting.drafter_maker import drafter_maker, max_ahead
@@ -90,10 +92,10 @@ def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | Non
 
 def _load(settings: BackSettings, path: Path) -> Model:
     model = Model(plan_draft(settings, path))
-    log.info("devices: %s", model.plan.placement or "chosen by llama.cpp")
-    log.info("CPU kernel: %s", library.describe_kernel())
-    log.info("memory: %s", model.plan.size)
-    log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
+    log.info("%s: %s", model.vocabulary.info.name, model.plan.placement or "devices chosen by llama.cpp")
+    log.debug("CPU kernel: %s", library.describe_kernel())
+    log.debug("memory: %s", model.plan.size)
+    log.debug("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if max_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(
             f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
@@ -115,7 +117,12 @@ async def _run(settings: BackSettings, model: Model) -> None:
     posts = [link.outbox.post for link in links]
     shares = LeadShares(len(links)) if len(links) > 1 else None
     worker = DraftWorker(
-        setup.make(), posts, on_failure, n_sequences=settings.compute.parallel, shares=shares
+        setup.make(),
+        posts,
+        on_failure,
+        n_sequences=settings.compute.parallel,
+        shares=shares,
+        worth=_worth(settings),
     )
     worker.start()
     following = asyncio.ensure_future(
@@ -153,6 +160,12 @@ async def _follow(
                 worker.change_drafter(functools.partial(_replace, setup, new))
                 setup = new
             await asyncio.sleep(next(delays))
+
+
+def _worth(settings: BackSettings) -> list[DraftWorth]:
+    seconds = SECONDS if sys.stderr.isatty() else SECONDS_IN_A_FILE
+    names = settings.lead if len(settings.lead) > 1 else ("",)
+    return [DraftWorth(seconds, name) for name in names]
 
 
 def _link(settings: BackSettings, model: Model) -> LeadLink:

@@ -68,23 +68,44 @@ class BackComputeOptions(ComputeOptions):
 class BackSettings(FileSettings):
     """Draft tokens for a lead: run a small model ahead of the lead's large one (speculative decoding).
 
-    It may run on another machine, or on this one with cores or a GPU of its own.
+    On another machine, or on this one with cores or a GPU of its own:
+      back --model small.gguf --join CODE         a code from `lead invite`, needed once
+      back --model small.gguf                     from then on
+      back --model small.gguf --lead host:5555    a lead that is open on its network
+      back                                        the draft model of the lead's demo model
 
-        back                                     the built-in draft model, for the lead's demo model
-        back --model 8B.gguf --threads 16 --lead http://host:5555
-        back service install [options]           run it now and after each start of the machine
-        back doctor [options]                    find out why the lead is not faster
+    Commands, each with its own --help:
+      back service                  run it whenever the machine runs
+      back doctor                   say why the lead is not faster
 
     The draft model is best a smaller one of the lead's family: drafts of another tokenizer are translated.
     A back may be started before the lead and stopped at any time. It receives the text of the requests it
     drafts for.
-    Each option can also be set by an environment variable: BACK_MODEL, BACK_LEAD, BACK_THREADS, …
-    llama-server's spellings work, too: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
+    llama-server's spellings and variables work; ours are BACK_MODEL, BACK_LEAD, …
     """
 
     program = "back"
     prefix = "BACK_"
     dialect = LLAMA_SERVER
+    usual: ClassVar = {
+        "model": "GGUF file of the draft model",
+        "hf_repo": "model of the Hugging Face hub: USER/REPO:QUANT",
+        "lead": "address of the lead, host:port or a URL",
+        "join": "code from `lead invite`, needed once",
+        "discover": "find a lead that runs with --announce",
+        "key_file": "file with the lead's key for backs",
+        "name": "name of this back for the lead",
+        "n_ahead": "tokens to draft ahead, at most",
+        "parallel": "texts to draft for at the same time",
+        "cpus": "CPU cores, as in 0-7,16",
+        "threads": "CPU threads; default: what is fastest",
+        "n_gpu_layers": "layers in VRAM; default: what fits",
+        "device": "GPUs to use (--list-devices)",
+        "ctx_size": "tokens of context of all texts together",
+        "log_level": "debug, info, warning, error",
+        "check": "say what fits and where, without loading",
+        "config": "TOML file with options",
+    }
     headings: ClassVar = {
         "model": "drafting",
         "cpus": "computing",
@@ -97,7 +118,8 @@ class BackSettings(FileSettings):
         ("http://127.0.0.1:5555",),
         min_length=1,
         max_length=_MAX_LEADS,
-        description="URL of the lead. Give it several times for leads with models of the same vocabulary, "
+        description="address of the lead, host:port or a URL. Give it several times for leads with models of "
+        "the same vocabulary, "
         "which share this back's time: one that is away or has nothing to do costs nothing",
     )
     discover: bool = Field(

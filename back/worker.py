@@ -27,6 +27,14 @@ class TimeShares(Protocol):
     def learn(self, lead: int, n_right: int, n_wrong: int) -> None: ...
 
 
+class Worth(Protocol):
+    """Is told what became of drafts for one lead (implemented in `back.worth`)."""
+
+    def rest(self) -> None: ...
+
+    def learn(self, n_tokens: int, n_right: int, n_wrong: int, now: float) -> None: ...
+
+
 class DraftWorker:
     """The drafting thread for all leads: handles their messages, runs the drafter, posts its drafts."""
 
@@ -39,9 +47,10 @@ class DraftWorker:
         *,
         n_sequences: int = MAX_SEQUENCES,
         shares: TimeShares | None = None,
+        worth: Sequence[Worth] = (),
     ) -> None:
         """`posts` send a draft to each of the leads, which are numbered as there; each may open
-        `n_sequences`. shares: of several leads; None: all are served in each step.
+        `n_sequences`. shares: of several leads; None: all are served in each step. worth: of each lead.
 
         They and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
@@ -51,6 +60,7 @@ class DraftWorker:
         self._on_failure = on_failure
         self._n_sequences = n_sequences
         self._shares = shares
+        self._worth = worth
         # Bounded by the links, which read no more from the leads while there are many.
         self._inbox: _Inbox = queue.SimpleQueue()
 
@@ -110,6 +120,7 @@ class DraftWorker:
         match message:
             case None:
                 self._drafter.reset(lead)
+                self._rest(lead)
             case Open():
                 if self._n_open(lead) < self._n_sequences:  # its part of the slots
                     self._drafter.handle(message, lead)
@@ -117,12 +128,19 @@ class DraftWorker:
                 n_right, n_wrong = self._drafter.handle(message, lead, (arrived, self._clock()))
                 if self._shares:
                     self._shares.learn(lead, n_right, n_wrong)
+                if isinstance(message, Extend) and self._worth:
+                    self._worth[lead].learn(len(message.tokens), n_right, n_wrong, arrived)
+                self._rest(lead)
             case Tune():
                 if self._shares:
                     self._shares.claim(lead, message.value)
                 self._drafter.handle(message, lead)
             case _:
                 self._drafter = message()
+
+    def _rest(self, lead: int) -> None:
+        if self._worth and not self._n_open(lead):
+            self._worth[lead].rest()
 
     def _n_open(self, lead: int) -> int:
         return sum(sequence.group == lead for sequence in self._drafter.sequences.values())

@@ -5,7 +5,6 @@ import ssl
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-import httpx
 from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import CliPositionalArg, CliSuppress
 
@@ -15,6 +14,7 @@ from shared.pairing.joined_lead import JOIN_HELP, JoinedLead
 from shared.settings.base import ProgramSettings
 from shared.settings.command_line import Dialect, Spelling
 from shared.settings.options import PathList
+from shared.settings.server_url import server_url
 from shared.tls import pinning, trusting
 
 
@@ -45,12 +45,29 @@ class ChatSettings(ProgramSettings):
 
     program = "chat"
     prefix = "CHAT_"
+    usual: ClassVar = {
+        "question": "question to answer, then exit; - stands for the text from stdin",
+        "lead": "address of the server, host:port or a URL",
+        "join": "code from `lead invite --chat`, needed once",
+        "model": "name of the model, if there are several",
+        "api_key_file": "file with the server's key",
+        "image": "image file for a model that sees",
+        "system": "system prompt",
+        "output": "text or json; --json is the same as json",
+        "lines": "each line of stdin is a question",
+        "markdown": "--no-markdown shows the text as it is",
+        "temperature": "0: always the likeliest token",
+        "max_tokens": "length of an answer, at most",
+        "seed": "the same seed gives the same answer",
+    }
     dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
 
     question: CliPositionalArg[list[_Text]] = Field(
         default=[], description="question to answer, then exit; - is replaced with the text from stdin"
     )
-    lead: str = Field("http://127.0.0.1:5555", description="URL of the server")
+    lead: Annotated[str, AfterValidator(server_url)] = Field(
+        "http://127.0.0.1:5555", description="address of the server: host:port or a URL"
+    )
     join: str | None = Field(None, description=JOIN_HELP % "lead invite --chat")
     model: _Text | None = Field(None, description="name of the model to use, if the server has several")
     api_key: SecretStr | None = Field(
@@ -92,20 +109,6 @@ class ChatSettings(ProgramSettings):
             if not path.is_file():
                 raise ValueError(f"{path} is no file")
         return paths
-
-    @field_validator("lead")
-    @classmethod
-    def _normalize_address(cls, lead: str) -> str:
-        """Also accept an address without a scheme, or with a slash or `/v1` at the end."""
-        address = lead if "://" in lead else f"http://{lead}"
-        address = address.rstrip("/").removesuffix("/v1").rstrip("/")
-        try:
-            url = httpx.URL(address)
-        except httpx.InvalidURL as error:
-            raise ValueError(f"should be an address like http://127.0.0.1:5555: {error}") from error
-        if url.scheme not in ("http", "https") or not url.host:
-            raise ValueError("should be an address like http://127.0.0.1:5555")
-        return address
 
     def joined(self) -> Self:
         """The settings with the lead of `--join` or of an earlier pairing, unless a lead is named; raises

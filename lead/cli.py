@@ -7,8 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from lead.habits import translated
 from lead.rings.table import RINGS
-from lead.settings.lead_settings import LeadSettings
+from lead.settings.lead_settings import DoctorSettings, LeadSettings
 from shared import cpus, descriptors
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError, EngineError
@@ -42,13 +43,16 @@ SUBCOMMANDS = {
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Run the lead or a subcommand, or print the report of --check or `doctor`."""
-    if program := SUBCOMMANDS.get(next(iter(sys.argv[1:]), "")):
+    arguments = translated(sys.argv[1:])
+    if program := SUBCOMMANDS.get(next(iter(arguments), "")):
         module = importlib.import_module(program)
         raise_interrupts()
-        module.main(sys.argv[2:])
+        module.main(arguments[1:])
         return
-    is_doctor = sys.argv[1:2] == ["doctor"]
-    settings = kind.from_command_line(sys.argv[2:] if is_doctor else None)
+    is_doctor = arguments[:1] == ["doctor"]
+    settings = (
+        DoctorSettings.from_command_line(arguments[1:]) if is_doctor else kind.from_command_line(arguments)
+    )
     configure_logging(settings.log_level, as_json=settings.log_json)
     if settings.list_devices or settings.check:
         from lead.diagnostics.check import exit_with_report  # noqa: PLC0415 - the lead starts faster

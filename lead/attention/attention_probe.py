@@ -117,7 +117,7 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
         if times is None:
             return options
         stored.keep(times)
-    log.info(
+    log.debug(
         "flash attention: %s, as attention takes %.0f µs a token in %d layers with it, %.0f µs without",
         "on" if times.prefer_flash else "off",
         1e6 * times.with_flash,
@@ -144,7 +144,7 @@ def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> Atte
     except (MissingFunctionError, ModelLoadError):
         return None
     except _BusyError:
-        log.info("flash attention: not measured, as other programs compute; the next start tries again")
+        log.info("flash attention was not measured, as other programs compute: the next start tries again")
         return None
     without, with_flash = (sum(each) / len(each) for each in zip(*times, strict=True))
     return AttentionTimes(without_flash=without, with_flash=with_flash)

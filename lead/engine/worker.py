@@ -102,7 +102,7 @@ def _serve(
     engine = _make_engine(model, limits, inline, load, lookups, fork_server=fork_server)
     threads = _threads(model, exactness, load)
     ready = _ready(limits, model, exactness, inline, threads.used)
-    _log_what_is_loaded(model, load, ready)
+    _log_what_is_loaded(model, load)
     side_jobs = SideJobs(pipe.send)
     side_jobs.register(Explain, lambda _: Explained(report=engine.explain()))
     # rings plug in what they do before the first command can arrive
@@ -160,15 +160,14 @@ def _make_engine(
     return Engine(limits, speculation, sampler_for, vocabulary.end_tokens, budget)
 
 
-def _log_what_is_loaded(model: Model, load: Load, ready: Ready) -> None:
-    log.info("devices: %s", ready.devices)
+def _log_what_is_loaded(model: Model, load: Load) -> None:
     for adapter in load.options.lora:
         log.info("adapter: %s, scale %g", adapter.path, adapter.scale)
-    log.info("CPU kernel: %s", library.describe_kernel())
-    log.info("memory: %s", model.plan.size)
+    log.debug("CPU kernel: %s", library.describe_kernel())
+    log.debug("memory: %s", model.plan.size)
     if checkpoints := describe_checkpoints(model.traits, load.options):
-        log.info("checkpoints: %s", checkpoints)
-    log.info("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
+        log.debug("checkpoints: %s", checkpoints)
+    log.debug("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
         log.warning("serving without speculation: the model's recurrent states cannot be kept")
 

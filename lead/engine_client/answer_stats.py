@@ -78,7 +78,11 @@ def seconds_between(start: float | None, end: float | None) -> float:
 
 @dataclass(slots=True)
 class RequestStats:
-    """The statistics of one HTTP request, for its line in the log. `id` is also the header X-Request-Id."""
+    """The statistics of one HTTP request, for its line in the log. `id` is also the header X-Request-Id.
+
+    tokens_per_second: of the slowest of its answers, after its first step. first_ms: from the request to the
+    engine until the first token of all. Both None if there were no tokens.
+    """
 
     id: str
     n_sequences: int = 0
@@ -87,6 +91,8 @@ class RequestStats:
     n_generated: int = 0
     n_drafted: int = 0
     n_accepted: int = 0
+    tokens_per_second: float | None = None
+    first_ms: int | None = None
 
     def add(self, sequence: LiveSequence) -> None:
         """Add a sequence from which nothing more is read."""
@@ -96,6 +102,11 @@ class RequestStats:
         self.n_generated += sequence.n_generated
         self.n_drafted += sequence.n_drafted
         self.n_accepted += sequence.n_accepted
+        if sequence.first_token_at is not None:
+            first_ms = round(1000 * (sequence.first_token_at - sequence.created_at))
+            self.first_ms = min(first_ms, first_ms if self.first_ms is None else self.first_ms)
+        if (rate := AnswerStats.of(sequence, sequence.n_generated).tokens_per_second) is not None:
+            self.tokens_per_second = min(rate, self.tokens_per_second or rate)
 
     def __str__(self) -> str:
         """Empty if nothing was generated."""
@@ -104,6 +115,10 @@ class RequestStats:
         text = f", prompt {self.n_prompt} tokens ({self.n_cached} cached), generated {self.n_generated}"
         if self.n_drafted:
             text += f", drafted {self.n_drafted}, accepted {self.n_accepted}"
+        if self.tokens_per_second is not None:
+            text += f", {self.tokens_per_second:.1f} tokens/s"
+        if self.first_ms is not None:
+            text += f", first token after {self.first_ms} ms"
         return text
 
 

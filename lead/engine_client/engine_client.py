@@ -26,6 +26,7 @@ from lead.engine_client.front_vocabulary import KnownPieces
 from lead.engine_client.open_questions import OpenQuestions
 from lead.engine_client.sequences import Broadcast, LiveSequence, Sequences
 from shared.descriptors import SpareDescriptors
+from shared.diagnostics.findings import count
 from shared.errors import EngineError, ModelLoadError, QueueFullError, RequestError, UnavailableError
 from shared.keeper import Keeper
 from shared.logs import LogLevel
@@ -272,13 +273,14 @@ class EngineClient:
         self.ready = ready
         self._load = self._load.model_copy(update={"exactness": ready.exactness})
         log.info(
-            "ready: %d slots, %d tokens of context (%d for one sequence), %d threads",
+            "ready: %d slots, %d tokens of context (%d for one sequence), %s; %s",
             ready.n_slots,
             ready.n_ctx,
             ready.n_ctx_sequence,
-            ready.n_threads,
+            count(ready.n_threads, "thread"),
+            ready.devices,
         )
-        log.info("texts: %s", ready.exactness.guarantee)
+        log.debug("texts: %s", ready.exactness.guarantee)
         if not self._stopped:
             self._keeper.ready()
             self.has_been_ready.set()

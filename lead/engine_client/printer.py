@@ -1,82 +1,143 @@
-"""Prints the text as it is generated."""
+"""Prints the text as it is generated, and after each answer a line with its times."""
 
-import contextlib
 import os
-import queue
-import threading
-from typing import TextIO
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
 
 from lead.engine.events import Committed
+from lead.engine_client.answer_stats import AnswerStats, seconds_between
 from lead.engine_client.assembler import Assembler
 from lead.engine_client.front_vocabulary import FrontVocabulary
 from lead.engine_client.sequences import LiveSequence
+from lead.engine_client.terminal_writer import TerminalWriter
 from lead.settings.choices import Print
-from shared.terminal import sanitize, wants_colour
+from shared.diagnostics.findings import count
+from shared.terminal import one_line, sanitize, wants_colour
 
 ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
+_TIMES = "\x1b[2m"
 RESET = "\x1b[0m"
-_MAX_WAITING = 4096
-"""Pieces of text that wait for a stopped terminal before further ones are dropped."""
+_MAX_HELD_CHARACTERS: Final = 1 << 16
+"""Of one answer's text, while another is shown."""
+_MAX_WAITING: Final = 64
+"""Answers that wait while one is shown; with more, the one that is shown gives way."""
+_CUT = "…\n"
+
+
+@dataclass(slots=True)
+class _PrintedAnswer:
+    """One answer. held: what waits to be shown; n_held: its characters. at_line_start: no line of it is
+    unfinished.
+    """
+
+    assembler: Assembler
+    held: list[str] = field(default_factory=list)
+    n_held: int = 0
+    at_line_start: bool = True
+    ended: bool = False
 
 
 class Printer:
-    """Prints sequences; an observer of `Sequences`. Of several at once, one is printed until it ends.
+    """Prints sequences; an observer of `Sequences`.
 
-    Private sequences are not printed.
+    Of several at once one is shown as it grows. The others are shown after it, each as a whole, in the order
+    in which they began. Of private sequences only the line with the times is printed.
     """
 
-    def __init__(self, vocabulary: FrontVocabulary, mode: Print, out: TextIO) -> None:
+    def __init__(self, vocabulary: FrontVocabulary, mode: Print, writer: TerminalWriter) -> None:
         self._vocabulary = vocabulary
         self._mode = mode
-        self._colour = wants_colour(out, os.environ)
-        self._writer = _TerminalWriter(out)
-        self._shown: LiveSequence | None = None
-        self._assembler = Assembler(vocabulary.piece, [])
+        self._colour = wants_colour(writer.out, os.environ)
+        self._writer = writer
+        self._answers: dict[str, _PrintedAnswer] = {}
+        """By sequence, the one that is shown first."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        if self._mode == "none" or sequence.private:
+        if self._mode == "none":
             return
-        if self._shown is None:
-            self._shown = sequence
-            self._assembler = Assembler(self._vocabulary.piece, [])
-        if self._shown is not sequence:
-            return
-        tokens = self._assembler.push(step)
-        self._show("".join(token.text for token in tokens if token.source), ACCEPTED)
-        if self._mode == "all":
-            rejected = b"".join(self._vocabulary.piece(token) for token in step.rejected)
-            self._show(rejected.decode("utf-8", "replace"), _REJECTED)
-        self._show("".join(token.text for token in tokens if not token.source), "")
+        answer = self._answer(sequence)
+        if not sequence.private:
+            for text, colour in self._parts(answer.assembler, step):
+                self._add(sequence.id, answer, text, colour)
+        if len(self._answers) > 1 + _MAX_WAITING:
+            self._give_way()
 
     def on_end(self, sequence: LiveSequence) -> None:
-        if self._shown is sequence:
-            self._shown = None
-            self._writer.put("\n")
+        if self._mode == "none" or sequence.started_at is None:
+            return
+        answer = self._answer(sequence)
+        if not answer.at_line_start:
+            self._add(sequence.id, answer, "\n", "")
+        self._add(sequence.id, answer, f"{times_of(sequence)}\n", _TIMES)
+        answer.ended = True
+        if next(iter(self._answers)) == sequence.id:
+            self._show_next()
 
-    def _show(self, text: str, colour: str) -> None:
-        if shown := sanitize(text):
-            self._writer.put(f"{colour}{shown}{RESET}" if colour and self._colour else shown)
+    def _answer(self, sequence: LiveSequence) -> _PrintedAnswer:
+        if (found := self._answers.get(sequence.id)) is None:
+            found = self._answers[sequence.id] = _PrintedAnswer(Assembler(self._vocabulary.piece, []))
+        return found
+
+    def _parts(self, assembler: Assembler, step: Committed) -> Iterable[tuple[str, str]]:
+        """The text that a step adds, in parts of one colour."""
+        tokens = assembler.push(step)
+        yield "".join(token.text for token in tokens if token.source), ACCEPTED
+        if self._mode == "all":
+            rejected = b"".join(self._vocabulary.piece(token) for token in step.rejected)
+            yield rejected.decode("utf-8", "replace"), _REJECTED
+        yield "".join(token.text for token in tokens if not token.source), ""
+
+    def _add(self, sequence: str, answer: _PrintedAnswer, text: str, colour: str) -> None:
+        """Show text of an answer, now or when it is its turn."""
+        if not (shown := sanitize(text)):
+            return
+        answer.at_line_start = shown.endswith("\n")
+        painted = self._painted(shown, colour)
+        if next(iter(self._answers)) == sequence:
+            self._writer.put(painted)
+        elif answer.n_held < _MAX_HELD_CHARACTERS or colour == _TIMES:
+            answer.held.append(painted)
+            answer.n_held += len(painted)
+
+    def _painted(self, text: str, colour: str) -> str:
+        """Each line by itself: the log may come between them."""
+        if not (colour and self._colour):
+            return text
+        return "\n".join(f"{colour}{line}{RESET}" if line else "" for line in text.split("\n"))
+
+    def _show_next(self) -> None:
+        """End the answer that is shown, and show what is held of those after it, up to one that goes on."""
+        self._answers.pop(next(iter(self._answers)))
+        while self._answers:
+            following = next(iter(self._answers.values()))
+            self._writer.put("".join(following.held))
+            following.held.clear()
+            if not following.ended:
+                return
+            self._answers.pop(next(iter(self._answers)))
+
+    def _give_way(self) -> None:
+        """Put the answer that is shown behind all others."""
+        name = next(iter(self._answers))
+        answer = self._answers[name]
+        if not answer.at_line_start:
+            self._add(name, answer, _CUT, "")
+        self._show_next()
+        self._answers[name] = answer
 
 
-class _TerminalWriter:
-    """Writes in a thread: a terminal stopped with Ctrl-S blocks its writer but must not block the lead."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._queue: queue.Queue[str] = queue.Queue(_MAX_WAITING)
-        threading.Thread(target=self._run, name="printer", daemon=True).start()
-
-    def put(self, text: str) -> None:
-        with contextlib.suppress(queue.Full):
-            self._queue.put_nowait(text)
-
-    def _run(self) -> None:
-        encoding = self._out.encoding or "utf-8"
-        while True:
-            text = self._queue.get()
-            try:
-                self._out.write(text.encode(encoding, "replace").decode(encoding))
-                self._out.flush()
-            except (OSError, ValueError):
-                return  # the terminal is gone
+def times_of(sequence: LiveSequence) -> str:
+    """A line with the times of an answer in seconds, whose parts add up to the whole."""
+    stats = AnswerStats.of(sequence, sequence.n_generated)
+    parts = [count(stats.n_generated, "token")]
+    if (rate := stats.tokens_per_second) is not None:
+        parts.append(f"{rate:.1f} tokens/s")
+    drafts = f"drafted {stats.n_drafted}, accepted {stats.n_accepted}" if stats.n_drafted else "no drafts"
+    waiting = round(seconds_between(sequence.created_at, sequence.started_at), 2)
+    prompt, generating = round(stats.prompt_seconds, 2), round(stats.generation_seconds, 2)
+    first = f"first token {waiting + prompt:.2f} s (waiting {waiting:.2f}, prompt {prompt:.2f})"
+    whole = f"{first} + {generating:.2f} = {waiting + prompt + generating:.2f} s"
+    failure = f"; failed: {one_line(str(sequence.failure))}" if sequence.failure else ""
+    return f"[{', '.join([*parts, drafts])}; {whole}{failure}]"

@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from lead.engine.events import EXACT_SAMPLE, Exactness
 from shared.exact.batch_invariance import InvariantSizes
 
-EXACT = "the same text bit for bit with any backs, with other clients, after a restart"
+EXACT = "bit-identical text with any backs, with other clients and after a restart"
 _ENOUGH_DRAFT = 8
 """Longer drafts seldom pay."""
 
@@ -30,14 +30,14 @@ class ExactMode(BaseModel, frozen=True):
     def guarantee(self) -> str:
         """The guarantee as a sentence, for the log, `GET /props`, the page and `doctor`."""
         if not self.is_on:
-            return f"{EXACT_SAMPLE}; --exact would also give {EXACT}: {self._offer}"
-        return f"{EXACT_SAMPLE}; and {EXACT} (--exact: {self._price})"
+            return f"{EXACT_SAMPLE}. For {EXACT}, add --exact{self._offer}"
+        return f"{EXACT_SAMPLE}, and {EXACT} (--exact: {self._price})"
 
     @property
     def _offer(self) -> str:
         if self.cost is None:
-            return f"not here, or not known ({self.reason})"
-        return f"a step of one token would take {self.cost:.2f} times as long"
+            return f" (not measured: {self.reason})"
+        return f" (here a step of one token then takes {self.cost:.2f} times as long)"
 
     @property
     def _price(self) -> str:

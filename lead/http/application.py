@@ -1,5 +1,6 @@
 """Assembles an HTTP application: routes, and the middleware and error handling around them."""
 
+import sys
 from collections.abc import Iterable
 from typing import TypedDict, Unpack
 
@@ -8,6 +9,7 @@ from fastapi.responses import Response
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lead.engine_client.terminal_writer import shares_terminal
 from lead.http import error_responses, page
 from lead.http.client_gone import ClientGoneError
 from lead.http.json_route import BodyReader
@@ -33,6 +35,7 @@ class HttpOptions(TypedDict, total=False):
     hosts: AllowedHosts | None
     origins: AllowedOrigins
     with_page: bool
+    shows_answers: bool
 
 
 def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
@@ -43,7 +46,13 @@ def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
         "hosts": settings.security.host_names(settings.host),
         "origins": AllowedOrigins(settings.security.cors_origins),
         "with_page": settings.ui,
+        "shows_answers": shows_answers(settings),
     }
+
+
+def shows_answers(settings: LeadSettings) -> bool:
+    """Whether the terminal of the log also shows answers."""
+    return settings.printing != "none" and shares_terminal(sys.stdout, sys.stderr)
 
 
 def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) -> FastAPI:
@@ -59,7 +68,7 @@ def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) ->
         redoc_url=None,
         redirect_slashes=False,  # a redirect is written from the Host header, which a client chooses
         middleware=[  # the outermost first
-            Middleware(AccessLogMiddleware),
+            Middleware(AccessLogMiddleware, shows_answers=options.get("shows_answers", False)),
             Middleware(HeadMiddleware),
             *([Middleware(AllowedHostsMiddleware, hosts=hosts)] if hosts else []),
             *([origins.cors()] if origins else []),  # before auth: preflight requests carry no key

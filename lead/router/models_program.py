@@ -3,9 +3,9 @@
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import BeforeValidator, Field, SecretStr
 from pydantic_settings import CliPositionalArg, CliToggleFlag
 
 from lead.router.catalog import FOLDER, HUB, KnownModel, find_models
@@ -20,6 +20,11 @@ from shared.model_files.hub import Hub, HubModel
 from shared.model_files.projector_file import projector_beside
 from shared.settings.base import ProgramSettings
 from shared.terminal import one_line, size_text
+
+_READ_ACTION = BeforeValidator(
+    lambda value: {"ls": "list", "rm": "remove", "delete": "remove", "download": "pull"}.get(value, value)
+)
+"""Also accepts words of other programs."""
 
 
 class ModelsSettings(ProgramSettings):
@@ -37,7 +42,7 @@ class ModelsSettings(ProgramSettings):
     program = "lead models"
     prefix = "LEAD_MODELS_"
 
-    action: CliPositionalArg[Literal["list", "show", "pull", "remove"]] = Field(
+    action: CliPositionalArg[Annotated[Literal["list", "show", "pull", "remove"], _READ_ACTION]] = Field(
         "list", description="what to do: list, show, pull or remove"
     )
     name: CliPositionalArg[str | None] = Field(None, description="which model: all but list need it")

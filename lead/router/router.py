@@ -17,8 +17,9 @@ from lead.router.models_file import ServedModel, served_models
 from lead.router.router_api import RouterServices
 from lead.server.draining import DrainingServer
 from lead.server.listening import open_address
-from lead.server.site import Site, companions_of, end_all
+from lead.server.site import Site, companions_of, end_all, how_to_ask
 from lead.settings.lead_settings import LeadSettings
+from shared.diagnostics.findings import count
 from shared.free_memory import free_memory
 from shared.model_files.hub import Hub
 from shared.seams import plugged
@@ -70,6 +71,7 @@ class Router:
         address = open_address(settings)
         companions = companions_of(Site(self.app, self._server, settings, address, "models"))
         log.info("listening on %s://%s, with %s", settings.security.scheme, address, self._names())
+        log.info("%s", how_to_ask(settings, address))
         self._host.start()
         try:
             for companion in companions:
@@ -94,7 +96,7 @@ class Router:
 
     def _names(self) -> str:
         names = list(self._host.models)
-        return f"{len(names)} models: {', '.join(names)}" if names else "no models yet"
+        return f"{count(len(names), 'model')}: {', '.join(names)}" if names else "no models yet"
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:

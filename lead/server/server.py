@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +21,8 @@ from lead.engine_client.engine_client import DraftReports, EngineClient
 from lead.engine_client.front_vocabulary import FrontVocabulary
 from lead.engine_client.printer import Printer
 from lead.engine_client.sequences import Sequences
-from lead.http.application import http_options
+from lead.engine_client.terminal_writer import TerminalWriter, stderr_through
+from lead.http.application import http_options, shows_answers
 from lead.http.client_gone import cancel
 from lead.http.images import ImageReader
 from lead.http.services import Services
@@ -30,7 +31,7 @@ from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, hand_over, meeting_point, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
-from lead.server.site import Companion, Site, companions_of, end_all
+from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask
 from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
@@ -40,6 +41,7 @@ from lead.tokenizer.pool import TokenizerPool
 from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
+from shared.logs import configure_logging
 from shared.python_child import child_environment
 from shared.seams import plugged
 
@@ -69,6 +71,7 @@ class Lead:
         self._settings = settings
         self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)
+        self._writer = TerminalWriter(sys.stdout)
         self._shares = cache_shares(settings, free_memory())
         self._local_key = secrets.token_urlsafe(32)
         self._app = self._create_app()
@@ -100,13 +103,13 @@ class Lead:
 
         Should anything hang, the process exits with status 1 and a trace _END_SECONDS after the drain time.
         """
-        settings = self._settings
         if self._routed:
             await self._serve(Address(self._routed.listener, is_inherited=True))
             return
-        address = open_address(settings)
-        log.info("listening on %s://%s, loading the model", settings.security.scheme, address)
-        await self._serve(address)
+        address = open_address(self._settings)
+        log.info("listening on %s://%s, loading %s", self._settings.security.scheme, address, self._name)
+        with self._log_beside_answers():
+            await self._serve(address)
 
     async def ready(self) -> Services:
         """The services, once the model is loaded; waits for ever if `serve` fails before."""
@@ -126,6 +129,20 @@ class Lead:
     def has_given_up_back(self) -> bool:
         """Whether the lead's own back cannot draft, and is not restarted."""
         return self._local_back is not None and self._local_back.ended.is_set()
+
+    @contextlib.contextmanager
+    def _log_beside_answers(self) -> Iterator[None]:
+        """While this context lasts, the log of all processes cuts no line of an answer on the terminal."""
+        settings = self._settings
+        if not shows_answers(settings):
+            yield
+            return
+        try:
+            with stderr_through(self._writer):
+                configure_logging(settings.log_level, as_json=settings.log_json)
+                yield
+        finally:
+            configure_logging(settings.log_level, as_json=settings.log_json)
 
     def _create_app(self) -> FastAPI:
         own = [Key(Principal(Role.BACK, NAME), self._local_key)]
@@ -151,7 +168,7 @@ class Lead:
                     needs_gpu=self._settings.own_back.back_gpu_layers != 0,
                 ),
             )
-        running = asyncio.ensure_future(self._run_engine())
+        running = asyncio.ensure_future(self._run_engine(address))
         starting = asyncio.ensure_future(self._start(companions))
         # 2. Serve until a signal; on a socket that others use, only once the model is loaded.
         async with _in_background(self._run_local_back(address)):
@@ -175,9 +192,13 @@ class Lead:
                         await ended
 
     def _site(self, address: Address) -> Site:
+        return Site(self._app, self._server, self._settings, address, self._name)
+
+    @property
+    def _name(self) -> str:
+        """The model's, before its file is read."""
         path = self._settings.source.model
-        name = self._settings.aliases(path.stem if path else "demo")[0]
-        return Site(self._app, self._server, self._settings, address, name)
+        return self._settings.aliases(path.stem if path else "demo")[0]
 
     async def _start(self, companions: Sequence[Companion]) -> None:
         await self._owns_address.wait()  # the lead before this one has left the port
@@ -221,7 +242,7 @@ class Lead:
             self._local_back.stop()
             await self._local_back.ended.wait()
 
-    async def _run_engine(self) -> None:
+    async def _run_engine(self, address: Address) -> None:
         settings = self._settings
         try:
             path = settings.model_path
@@ -258,7 +279,8 @@ class Lead:
                 # requests are taken as soon as the vocabulary is read, while the engine still loads
                 if not self._stopping.is_set():
                     opening = asyncio.ensure_future(self._open_services(engine, tokenizer, images))
-                    async with _in_background(self._note_ready(engine, opening)), _in_background(opening):
+                    ready = self._note_ready(engine, opening, address)
+                    async with _in_background(ready), _in_background(opening):
                         await engine.run(opening)
         except BaseException:
             self.stop()
@@ -276,10 +298,21 @@ class Lead:
         open_services(self._app, services)
         return services.backs
 
-    async def _note_ready(self, engine: EngineClient, opening: asyncio.Future[DraftReports]) -> None:
+    async def _note_ready(
+        self, engine: EngineClient, opening: asyncio.Future[DraftReports], address: Address
+    ) -> None:
         await asyncio.shield(opening)
         await engine.has_been_ready.wait()
         self._ready.set()
+        if not self._routed:
+            self._say_what_to_do(address)
+
+    def _say_what_to_do(self, address: Address) -> None:
+        """Log where to ask, and how another machine can draft if nothing else does."""
+        settings = self._settings
+        if not (settings.own_back.is_wanted or settings.drafting.is_wanted):
+            log.info("no back yet: `lead invite --open --nearby` prints the command for a second machine")
+        log.info("%s", how_to_ask(settings, address))
 
     def _services(
         self,
@@ -288,7 +321,7 @@ class Lead:
         tokenizer: TokenizerPool,
         images: ImageReader | None,
     ) -> Services:
-        self._sequences.observe(Printer(vocabulary, self._settings.printing, sys.stdout))
+        self._sequences.observe(Printer(vocabulary, self._settings.printing, self._writer))
         backs = Backs(
             self._sequences,
             vocabulary.n_tokens,

@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from lead.rings.table import RINGS
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address
+from lead.server.local_back import local_url
 from lead.settings.lead_settings import LeadSettings
 from shared.seams import plugged
 
@@ -31,6 +32,13 @@ class Site:
     settings: LeadSettings
     address: Address
     name: str
+
+
+def how_to_ask(settings: LeadSettings, address: Address) -> str:
+    """A sentence with the addresses of the page and for other programs, as this machine reaches them."""
+    url = local_url(address.host, address.port, tls=settings.security.https)
+    page = f"open {url}/ in a browser" if settings.ui else "run `chat`"
+    return f"{page}; other programs use {url}/v1"
 
 
 def companions_of(site: Site) -> list[Companion]:

@@ -17,6 +17,7 @@ from lead.settings.limits import RequestLimits
 from lead.settings.sampling_defaults import SamplingDefaults
 from lead.settings.security import EXPOSED, SecurityOptions
 from lead.settings.served_models import ServedModels
+from lead.settings.usual_options import USUAL
 from lead.settings.vector_models import VectorModelOptions
 from shared import cpus
 from shared.llama.placement import BESIDE_GPU, CPU, FIRST_GPU
@@ -77,39 +78,31 @@ class RpcOptions(OptionGroup):
 
 
 class LeadSettings(FileSettings):
-    """Serve a GGUF model over HTTP (OpenAI-compatible), with speculative decoding across machines.
+    """Serve a GGUF model over HTTP; draft models on this and other machines make it faster.
 
-    The draft models run in backs: programs on this or other machines that send draft tokens to the lead.
+    One machine:
+      lead --model big.gguf                     then `chat`, or http://127.0.0.1:5555/
+      lead --model big.gguf --draft-model small.gguf
+    Two machines:
+      lead --model big.gguf                     on the first
+      lead invite --open --nearby               there, too: prints a code
+      back --model small.gguf --join CODE       on the second
+    An app on this machine has the address http://127.0.0.1:5555/v1 (OpenAI's API).
 
-        lead                                           the built-in demo model
-        lead --model 70B.gguf --n-gpu-layers 99        your own model
-        lead --model 70B.gguf --draft-model 1B.gguf    with a draft model on the same cores or devices
-        lead --model 70B.gguf --back 1B.gguf           with a back on this machine
-        lead --model 70B.gguf --host 0.0.0.0 --keys-file keys
-                                                       for backs and clients on other machines
-        lead --model 70B.gguf --embedding-model embed.gguf
-                                                       embeddings at the same address
-        lead --models-dir FOLDER                       every model of a folder, each started on demand
-        lead models                                    list, download, examine and delete models
-        lead generate --model 70B.gguf --back 1B.gguf -i "Once upon a time"
-                                                       continue one text, without a server
-        lead convert stories15M.bin stories15M.gguf    write a GGUF file of a llama2.c or GPT-2 model
-        lead plan --model 70B.gguf --draft-model 1B.gguf
-                                                       measure both, and say where the draft model runs best
-        lead bench --model 70B.gguf --draft-model 1B.gguf --prompts human-eval
-                                                       measure its speed alone and with drafts
-        lead rpc-worker                                compute layers for `lead --rpc` on another machine
-        lead service install [options]                 run it now and after each start of the machine
-        lead cache                                     list or delete what it keeps on this machine
-        lead doctor [options]                          find out why a running lead is not faster
-
-    Each option can also be set by an environment variable: LEAD_MODEL, LEAD_PORT, LEAD_N_GPU_LAYERS, …
-    llama-server's spellings work, too: -ngl 99, LLAMA_ARG_N_GPU_LAYERS=99.
+    Commands, each with its own --help:
+      lead models                     list, download, examine, delete models
+      lead invite                     codes with which others join
+      lead plan, bench, doctor        predict; measure; say why it is not faster
+      lead service                    run it whenever the machine runs
+      lead generate, convert          a text without a server; write GGUF files
+      lead cache, rpc-worker          what is kept on disk; layers for `lead --rpc`
+    llama-server's spellings and variables work; ours are LEAD_MODEL, LEAD_PORT, …
     """
 
     program = "lead"
     prefix = "LEAD_"
     dialect = LLAMA_SERVER
+    usual = USUAL
     headings: ClassVar = {
         "model": "model",
         "models_dir": "several models",
@@ -466,6 +459,15 @@ class LeadSettings(FileSettings):
     @property
     def printing(self) -> Print:
         return self.print or ("accepted" if sys.stdout.isatty() else "none")
+
+
+class DoctorSettings(LeadSettings):
+    """Say why the lead that runs with the same options is not faster. Ask it for a long answer first.
+
+    lead doctor --model big.gguf --port 5555     the options of the running lead
+    """
+
+    program = "lead doctor"
 
 
 def _split(text: str | None) -> tuple[str, ...]:

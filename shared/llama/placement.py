@@ -110,7 +110,7 @@ class Placement:
         """For the log: where the layers are, and what that leaves."""
         if not self.n_gpu_layers:
             free = ", ".join(f"{each.name} has {each.free / _MIB:.0f} MiB free" for each in self.devices)
-            return f"none, all layers are on the CPU{free and f' ({free})'}"
+            return f"all layers are on the CPU{free and f' ({free})'}"
         experts = f", the experts of {self.n_cpu_moe} layers on the CPU" if self.n_cpu_moe else ""
         used = (
             f"{self.used(device.name) / _MIB:.0f} of {device.free / _MIB:.0f} free MiB on {device.name} "

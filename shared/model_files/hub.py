@@ -36,7 +36,7 @@ class HubModel:
     @classmethod
     def parse(cls, text: str, file: str | None = None) -> "HubModel":
         """Parse a name such as OWNER/MODEL:QUANT; raises ValueError."""
-        found = _REPOSITORY.fullmatch(text)
+        found = _REPOSITORY.fullmatch(re.sub(r"^(https?://)?(hf\.co|huggingface\.co)/", "", text))
         if not found:
             raise ValueError("write it as in ggml-org/gemma-3-1b-it-GGUF or ggml-org/gemma-3-1b-it-GGUF:Q8_0")
         return cls(found["repository"], found["quantization"], file)
@@ -141,6 +141,23 @@ class Hub:
             log.debug("%s cannot be looked at: %s", url, _first_line(error))
             return ""
         return reason and f"{projector} {reason}"
+
+    def search(self, words: str, n: int, seconds: float) -> list[str]:
+        """The `n` most used repositories with GGUF files for these words; none offline, or if the hub does
+        not answer within `seconds`. Raises ConfigError without huggingface_hub, which itself would try for
+        longer and tell of it.
+        """
+        hub = _huggingface_hub()
+        if self.offline or hub.constants.HF_HUB_OFFLINE:
+            return []
+        asked: dict[str, str | int] = {"search": words, "filter": "gguf", "sort": "downloads", "limit": n}
+        url = f"{self.endpoint or hub.constants.ENDPOINT}/api/models"
+        try:
+            found = httpx.get(url, params=asked, timeout=seconds).raise_for_status().json()
+            return [str(model["id"]) for model in found]
+        except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
+            log.debug("no search on the hub: %s", error)
+            return []
 
     def revisions(self) -> Iterator[tuple[str, str, dict[str, Path]]]:
         """Yield (repository, commit, files by name) for each cached revision, newest first.

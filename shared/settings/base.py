@@ -19,6 +19,7 @@ from pydantic_settings import CliToggleFlag, SettingsError
 from shared.settings.command_line import Dialect, OptionParser
 from shared.settings.options import OptionError
 from shared.settings.sources import OptionSources
+from shared.settings.wrong_values import sentence
 from shared.terminal import sanitize
 from shared.version import VERSION
 
@@ -27,14 +28,17 @@ class ProgramSettings(BaseModel):
     """The settings of one program; the docstring of the subclass heads its `--help`.
 
     program: its name. prefix: of its environment variables. headings: the first option under each heading of
-    `--help`, with the heading, in the order of `--help`. dialect: another program's spellings that are
-    accepted, too. defaults: defaults of this program that differ from those of the fields.
+    help, with the heading, in the order of help. usual: the options that `--help` shows, each with a text of
+    one line; empty: all. A program whose base has such a list shows only its own options. dialect: another
+    program's spellings that are accepted, too. defaults: defaults of this program that differ from those of
+    the fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     program: ClassVar[str]
     prefix: ClassVar[str]
     headings: ClassVar[Mapping[str, str]] = {}
+    usual: ClassVar[Mapping[str, str]] = {}
     dialect: ClassVar[Dialect] = Dialect()
     defaults: ClassVar[Mapping[str, object]] = {}
 
@@ -113,8 +117,27 @@ class ProgramSettings(BaseModel):
     def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
         """The sources of options; its `parser()` knows all of them."""
         description = inspect.cleandoc(cls.__doc__ or "")
-        parser = OptionParser(cls.program, description, cls.version, cls.headings_by_option(), cls.dialect)
+        parser = OptionParser(
+            cls.program,
+            description,
+            cls.version,
+            cls.headings_by_option(),
+            cls.dialect,
+            usual=cls._shown_by_help(),
+        )
         return OptionSources(cls.options(), cls.prefix, parser, cls.dialect, list(arguments))
+
+    @classmethod
+    def _shown_by_help(cls) -> Mapping[str, str] | None:
+        """The options of `--help` with their texts; None: all."""
+        if not cls.usual:
+            return None
+        if "usual" in cls.__dict__:
+            return cls.usual
+        base = next(each for each in cls.__mro__ if "usual" in each.__dict__)
+        assert issubclass(base, ProgramSettings)
+        inherited = base.options()
+        return {name: "" for name in cls.options() if name not in inherited}
 
     @classmethod
     def version(cls) -> str:
@@ -173,15 +196,20 @@ def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
 def explain_invalid(
     error: ValidationError, options: Container[str], origin: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield a line for each invalid option, without values that may be secrets.
+    """Yield a line for each invalid option, about its first fault, without values that may be secrets.
 
     origin: returns where a person finds the value of an option.
     """
-    return (_explain(item, options, origin) for item in error.errors())
+    told: set[str] = set()
+    for item in error.errors():
+        name = next((str(part) for part in item["loc"] if part in options), "")
+        if not name or name not in told:
+            told.add(name)
+            yield _explain(item, options, origin)
 
 
 def _explain(item: ErrorDetails, options: Container[str], origin: Callable[[str], str]) -> str:
-    message = item["msg"].removeprefix("Value error, ")
+    message = sentence(item)
     error = item.get("ctx", {}).get("error")
     if isinstance(error, OptionError):
         return f"{origin(error.option)}: {message}"

@@ -4,9 +4,13 @@ Knows nothing of settings: `shared.settings.sources` adds the options and reads 
 """
 
 import argparse
+import ast
 import difflib
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
@@ -21,6 +25,7 @@ _METAVARS = {
     "str": "TEXT",
     "SecretStr": "KEY",
     "list[SecretStr]": "KEY",
+    "tuple[JSON,...]": "FILE",
     "tuple[Path,...]": "FILE",
     "tuple[float,...]": "N,N",
     "tuple[str,...]": "TEXT,TEXT",
@@ -29,14 +34,20 @@ _METAVARS = {
 
 _DEFAULTS = {
     " (default: unset)": "",
-    " (default: [])": "",
-    " (default: ())": "",
     "(default: True)": "(default: enabled)",
     "(default: False)": "(default: disabled)",
 }
 """Defaults as pydantic-settings writes them, and as `--help` shows them."""
-_BARE = {"exact": "on"}
+_DEFAULT_LIST = re.compile(r" \(default: ([(\[].*[)\]])\)$", re.DOTALL)
+"""A default of several values, as pydantic-settings writes it."""
+_BARE = {"exact": "on", "flash_attn": "on"}
 """Options that may be given without a value, and the value that they then have."""
+_ARGUMENTS, _GENERAL = "arguments", "general"
+"""Headings of those without one."""
+_METAVAR_COLUMNS = 12
+"""Longer lists of words are not shown beside an option in the short help."""
+_OPTION_COLUMNS = 30
+"""The width of options in the short help, with the gap after them."""
 _DOCTOR = "doctor"
 """A subcommand, which must be the first word."""
 
@@ -80,8 +91,14 @@ class OptionParser(argparse.ArgumentParser):
         version: Callable[[], str],
         headings: Mapping[str, str],
         dialect: Dialect,
+        *,
+        usual: Mapping[str, str] | None = None,
     ) -> None:
-        """`headings` of options in `--help`, which are shown in this order, after those without."""
+        """`headings` of options in help, which are shown in this order, after those without.
+
+        usual: the settings that --help shows, each with a text of one line, or an empty one for its whole
+        help; None: all of them. The others are shown by --help TOPIC and --help-all.
+        """
         self._constants: dict[str, tuple[str, ...]] = {}
         super().__init__(
             prog=program,
@@ -89,22 +106,31 @@ class OptionParser(argparse.ArgumentParser):
             description=description,
             formatter_class=partial(_Formatter, constants=self._constants),
             allow_abbrev=False,
+            add_help=False,
         )
+        self._usual = usual
+        self._add_help()
         self.add_argument(
             "--version", action=_ShowVersion, nargs=0, const=version, help="show the version and exit"
         )
         self._dialect = dialect
         self._settings: dict[str, list[str]] = {}
         titles = {heading: self.add_argument_group(heading) for heading in dict.fromkeys(headings.values())}
+        self._titles = headings
         self._headings = {setting: titles[heading] for setting, heading in headings.items()}
+        self._sections: dict[str, list[argparse.Action]] = {
+            title: [] for title in (_ARGUMENTS, _GENERAL, *titles)
+        }
+        """The settings by heading."""
 
     def add_setting(self, *names: str, **arguments: Any) -> None:
         """Like `add_argument`, with the spellings of the dialect in addition to `names`."""
-        arguments["help"] = _plain_default(arguments["help"])
+        separator = ";" if ";" in _metavar(arguments.get("metavar", "")) else ", "
+        arguments["help"] = _plain_default(arguments["help"], separator)
         if not names[0].startswith("-"):
             more = " ..." if arguments.get("nargs") in {"*", "+"} else ""
             self.usage = f"{self.usage} [{arguments['metavar']}{more}]"
-            self.add_argument(*names, **arguments)
+            self._sections[_ARGUMENTS].append(self.add_argument(*names, **arguments))
             return
         setting = arguments["dest"]
         spelling = self._dialect.spellings.get(setting, Spelling())
@@ -113,8 +139,10 @@ class OptionParser(argparse.ArgumentParser):
         if setting in _BARE:
             arguments |= {"nargs": "?", "const": _BARE[setting]}
         group = self._headings.get(setting, self)
+        section = self._sections[self._titles.get(setting, _GENERAL)]
         options = dict.fromkeys((*names, *spelling.options))
         action = group.add_argument(*sorted(options, key=_shortness), **arguments)
+        section.append(action)
         self._settings[setting] = list(action.option_strings)
         self._constants[setting] = tuple(spelling.constants)
         for option, value in spelling.constants.items():
@@ -128,6 +156,64 @@ class OptionParser(argparse.ArgumentParser):
                 help=argparse.SUPPRESS,
             )
 
+    def _add_help(self) -> None:
+        if self._usual is None:
+            self.add_argument("-h", "--help", action=_ShowHelpAll, nargs=0, help="show this help and exit")
+            return
+        self.add_argument(
+            "-h",
+            "--help",
+            action=_ShowHelp,
+            nargs="?",
+            metavar="TOPIC",
+            help="show the usual options, or those of a topic, and exit",
+        )
+        self.add_argument("--help-all", action=_ShowHelpAll, nargs=0, help="show all options and exit")
+
+    def short_help(self) -> str:
+        """Usage, description and the usual options, each in a line or two."""
+        usual = self._usual or {}
+        actions = {each.dest: each for section in self._sections.values() for each in section}
+        shown = [self._usual_action(actions[name]) for name in usual if name in actions]
+        formatter = _Formatter(self.prog, {}, max_help_position=_OPTION_COLUMNS)
+        formatter.add_usage(self.usage, (), ())
+        formatter.add_text(self.description)
+        _add_section(formatter, "usual options", shown)
+        topics = dict.fromkeys(re.findall(r"\w+", title)[0] for title in self._topics())
+        formatter.add_text(
+            f"{self.prog} --help-all shows all options, {self.prog} --help TOPIC those of one:\n"
+            f"{textwrap.fill(', '.join(topics), initial_indent='  ', subsequent_indent='  ')}"
+        )
+        return formatter.format_help()
+
+    def help_on(self, topic: str) -> str:
+        """The options under the headings that contain `topic`; exits with status 2 if there are none."""
+        topics = self._topics()
+        found = {title: actions for title, actions in topics.items() if topic.casefold() in title.casefold()}
+        if not found:
+            self.error(f"no topic {topic!r}: there are {'; '.join(topics)}")
+        formatter = _Formatter(self.prog, self._constants)
+        for title, actions in found.items():
+            _add_section(formatter, title, actions)
+        return formatter.format_help()
+
+    def _topics(self) -> dict[str, list[argparse.Action]]:
+        """The options by heading, without empty ones."""
+        return {title: actions for title, actions in self._sections.items() if actions}
+
+    def _usual_action(self, action: argparse.Action) -> argparse.Action:
+        """The action with its short text, one short spelling and one long one."""
+        shown = copy(action)
+        shown.help = (self._usual or {}).get(action.dest) or action.help
+        own = f"--{action.dest.replace('_', '-')}"
+        short = [name for name in action.option_strings if not name.startswith("--")][:1]
+        if action.option_strings:
+            names = action.option_strings
+            if action.nargs != 0 and len(str(action.metavar)) > _METAVAR_COLUMNS:
+                shown.metavar = "WORD"
+            shown.option_strings = [*short, own if own in names else names[-1]]
+        return shown
+
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Parse the command line; exits with status 2 if it is invalid."""
         for option, n_values in self._dialect.ignored.items():
@@ -138,6 +224,10 @@ class OptionParser(argparse.ArgumentParser):
         if rest:
             self.error(self._explain_unknown(rest, arguments))
         return namespace
+
+    def is_argument(self, setting: str) -> bool:
+        """Whether the setting has no option: its place says what it is."""
+        return any(action.dest == setting for action in self._sections[_ARGUMENTS])
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
         """The spelling under which the option `setting` occurs in `arguments`; None if it does not."""
@@ -174,14 +264,15 @@ class OptionParser(argparse.ArgumentParser):
     def _explain_stray(self, words: Sequence[str], *, may_be_secret: bool) -> str:
         if _DOCTOR in words:
             return f"{_DOCTOR} must come first: {self.prog} {_DOCTOR} [options]"
-        word = "a value" if may_be_secret else repr(words[0])
-        return f"{word} does not belong to an option: to load a model, for instance, use --model FILE"
+        if may_be_secret:
+            return "a value does not belong to an option"
+        return f"{words[0]!r} is no option; to load a model: {self.prog} --model {words[0]}"
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str, constants: Mapping[str, Sequence[str]]) -> None:
-        """`constants`: by option, the spellings that set it to one of its values."""
-        super().__init__(prog)
+    def __init__(self, prog: str, constants: Mapping[str, Sequence[str]], **layout: int) -> None:
+        """`constants`: by option, the spellings that set it to one of its values. layout: as of argparse."""
+        super().__init__(prog, **layout)
         self._constants = constants
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
@@ -193,6 +284,35 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         return f"{', '.join(action.option_strings)} {value}"
+
+
+def _add_section(formatter: argparse.HelpFormatter, title: str, actions: Iterable[argparse.Action]) -> None:
+    formatter.start_section(title)
+    formatter.add_arguments(actions)
+    formatter.end_section()
+
+
+class _ShowHelp(argparse.Action):
+    """The usual options, or those of a topic."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        del namespace, option_string
+        assert isinstance(parser, OptionParser)
+        print_text((parser.short_help() if values is None else parser.help_on(str(values))).rstrip())
+        sys.exit(0)
+
+
+class _ShowHelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Show all options."""
+        print_text(parser.format_help().rstrip())
+        sys.exit(0)
 
 
 class _ShowVersion(argparse.Action):
@@ -222,8 +342,12 @@ class _RefuseOption(argparse.Action):
         parser.error(f"{option_string}: {self.const}")
 
 
-def _plain_default(text: str) -> str:
+def _plain_default(text: str, separator: str) -> str:
     """The help of an option, with its default as people write it."""
+    if found := _DEFAULT_LIST.search(text):
+        values = ast.literal_eval(found[1])
+        shown = separator.join(str(value).encode("unicode_escape").decode() for value in values)
+        text = text[: found.start()] + (f" (default: {shown})" if shown else "")
     for written, plain in _DEFAULTS.items():
         text = text.removesuffix(written) + (plain if text.endswith(written) else "")
     return text

@@ -7,8 +7,10 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from shared.errors import ConfigError
 from shared.model_files.builtin import named_model
+from shared.model_files.file_kind import read_name
 from shared.model_files.hub import Hub, HubModel
 from shared.model_files.model_file import loadable, pending_conversion
+from shared.model_files.near_models import no_such_model
 from shared.settings.options import OptionError, OptionGroup
 
 if TYPE_CHECKING:  # see `shared.model_files.model_file`
@@ -82,6 +84,8 @@ class ModelSource(OptionGroup):
         if self.hf_repo is None:
             if self.model is None:
                 return self
+            if not self.model.exists() and read_name(self.model.name) is None:
+                raise ConfigError(no_such_model(self.model, self._hub))
             return self.model_copy(update={"model": loadable(self.model, self.tokenizer)})
         path = self.fetched(HubModel.parse(self.hf_repo, self.hf_file), with_projector=with_projector)
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
@@ -92,5 +96,8 @@ class ModelSource(OptionGroup):
 
     def fetched(self, model: HubModel, *, with_projector: bool = False) -> Path:
         """The path of `model` on this machine, downloaded if needed; raises ConfigError."""
-        token = self.hf_token.get_secret_value() if self.hf_token else None
-        return Hub(token, self.offline).fetch(model, with_projector=with_projector)
+        return self._hub.fetch(model, with_projector=with_projector)
+
+    @property
+    def _hub(self) -> Hub:
+        return Hub(self.hf_token.get_secret_value() if self.hf_token else None, self.offline)

@@ -5,17 +5,20 @@ from urllib.parse import urlsplit, urlunsplit
 
 Scheme = Literal["http", "https"]
 
-_HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
+_HOW_TO_WRITE = "write an address as in 192.168.1.20:5555 or http://192.168.1.20:5555"
 
 
 def server_url(value: str) -> str:
-    """A URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError."""
+    """A URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError.
+
+    Without a scheme, as in host:port, it is an HTTP URL.
+    """
     try:
-        parts = urlsplit(value)
-        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+        parts = urlsplit(value if "://" in value else f"http://{value}")
+        sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0 and " " not in value
         (parts.hostname or "").encode("idna")
-    except ValueError as error:  # of the host or the port
-        raise ValueError(f"{error}; {_HOW_TO_WRITE}") from None
+    except ValueError:  # of the host or the port
+        raise ValueError(_HOW_TO_WRITE) from None
     if not sound or parts.query or parts.fragment:
         raise ValueError(_HOW_TO_WRITE)
     # urlsplit has made the scheme lower-case, as what is made of this expects it.

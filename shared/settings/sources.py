@@ -83,6 +83,8 @@ class OptionSources:
         if variable := next((variable for variable in variables if os.environ.get(variable)), None):
             return variable
         key = option.replace("_", "-")
+        if self._parser.is_argument(option):
+            return key.upper()
         return f"{self._path}: {key}" if option in self._file else f"--{key}"
 
     def misspelled_variables(self) -> Iterator[str]:

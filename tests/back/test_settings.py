@@ -19,6 +19,9 @@ def settings(*arguments):
     ("lead", "url"),
     [
         ("http://host:5555", "ws://host:5555/v1/speculation"),
+        ("host:5555", "ws://host:5555/v1/speculation"),
+        ("localhost:5555", "ws://localhost:5555/v1/speculation"),
+        ("192.168.1.20:5555", "ws://192.168.1.20:5555/v1/speculation"),
         ("http://host:5555/v1/", "ws://host:5555/v1/speculation"),
         ("https://host/", "wss://host/v1/speculation"),
         ("http://[::1]:5555", "ws://[::1]:5555/v1/speculation"),
@@ -33,7 +36,7 @@ def test_the_url_of_the_websocket_is_derived_from_that_of_the_lead(lead, url):
 @pytest.mark.parametrize(
     "lead",
     [
-        *("host:5555", "ftp://host", "http://", "nonsense", "http://host:0x15b3", "http://host:99999"),
+        *("ftp://host", "http://", "no host", "host:0x15b3", "http://host:0x15b3", "http://host:99999"),
         *("http://host:5555?key=1", "http://host:5555/#chat", "http://gpu..example:5555", "http://[::1:5555"),
     ],
 )

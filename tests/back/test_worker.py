@@ -189,3 +189,25 @@ def test_the_first_draft_after_a_rejection_says_how_long_it_took():
     drafts = [draft for _, draft in working.sent() if draft.base == 3]
     assert [draft.waited_ms for draft in drafts] == [pytest.approx(0.55), None]
     assert [draft.drafted_ms for draft in drafts] == [pytest.approx(1.65), None]
+
+
+class Recorded:
+    def __init__(self):
+        self.calls = []
+
+    def rest(self):
+        self.calls.append("rest")
+
+    def learn(self, n_tokens, n_right, n_wrong, _now):
+        self.calls.append((n_tokens, n_right, n_wrong))
+
+
+def test_what_became_of_drafts_is_told_until_the_lead_rests():
+    worth = Recorded()
+    working = Working(opened="s", worth=[worth])
+    working.step(3)
+    _, draft = working.sent()[-1]
+    tokens = [*draft.tokens[:2], draft.tokens[2] + 1]
+    working.tell(Extend(sequence="s", start=draft.base, tokens=tokens), CLOSE)
+    working.step()
+    assert worth.calls == [(3, 2, 1), "rest"]

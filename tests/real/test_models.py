@@ -214,7 +214,7 @@ def test_the_name_of_a_file_cannot_act_on_the_terminal(tmp_path):
     shutil.copy(builtin_draft(), tmp_path / "red\x1b[31m\n12:00:00 lead ERROR: \u202e.gguf")
     options = ("--models-dir", str(tmp_path), "--threads", "1", "--ctx-size", "512", "--no-calibrate")
     with Program("lead", "--port", "0", *options) as program:
-        url = program.wait_for(r"listening on (http://\S+), with 1 models").group(1)
+        url = program.wait_for(r"listening on (http://\S+), with 1 model:").group(1)
         (name,) = states(url)
         body = {"model": name, "prompt": "Hi", "max_tokens": 1}
         assert httpx.post(f"{url}/v1/completions", json=body, timeout=ENOUGH).status_code == 200

@@ -174,17 +174,14 @@ class Arrivals:
         if (first := timing.first.value) is None:
             return
         waited, drafted = timing.waited.value, timing.drafted.value
-        parts = (
-            ""
-            if waited is None or drafted is None
-            else (
-                f": {1000 * waited:.1f} waiting for its decode, {1000 * drafted:.1f} drafting, "
-                f"{1000 * max(0.0, first - waited - drafted):.1f} on the way"
+        parts = ""
+        # The means are of different drafts: without parts rather than with some that exceed the whole.
+        if waited is not None and drafted is not None and (way := first - waited - drafted) >= 0:
+            parts = (
+                f": {1000 * waited:.1f} ms for its decode to end, {1000 * drafted:.1f} ms to draft, "
+                f"{1000 * way:.1f} ms to transfer"
             )
-        )
-        log.info(
-            "back %s: its first new token came %.1f ms after a correction%s", source, 1000 * first, parts
-        )
+        log.info("back %s sent a new token %.1f ms after a correction%s", source, 1000 * first, parts)
 
     def _growth(self, timing: _Timing, mean: _RunningMean, waited: float) -> Arrival | None:
         """When a living draft grows: a token each `mean` seconds, of which its source has `waited` some."""

@@ -18,29 +18,28 @@ log = logging.getLogger("lead.requests")
 
 _VALID_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _MAX_PATH_CHARACTERS = 200
-_POLLED = {
-    ("GET", "/health"),
-    ("GET", "/v1/health"),
-    ("HEAD", "/health"),
-    ("HEAD", "/v1/health"),
-    ("GET", "/metrics"),
-    ("GET", "/loads"),
-    ("GET", "/v1/loads"),
-    ("GET", "/v1/speculation"),  # chat clients and the web UI
-    ("POST", "/v1/speculation"),  # backs without a WebSocket
-}
-"""Programs poll these: successes are logged only with --log-level debug."""
+_READS = {"GET", "HEAD"}
+_HEALTH, _OF_HEALTH = {"/health", "/v1/health"}, {200, 503}
+_OF_BACKS = "/v1/speculation"
+"""Where backs without a WebSocket post several times a second."""
 _SWITCHING_PROTOCOLS = 101
 _BAD_REQUEST = 400
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log only
 
 
 class AccessLogMiddleware:
-    """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces."""
+    """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces.
 
-    def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
+    What succeeds and changes nothing (the page, /health, polling) is logged only with --log-level debug.
+    """
+
+    def __init__(
+        self, app: ASGIApp, clock: Callable[[], float] = time.monotonic, *, shows_answers: bool = False
+    ) -> None:
+        """shows_answers: the terminal of the log also shows each answer with its times."""
         self._app = app
         self._clock = clock
+        self._shows_answers = shows_answers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -66,9 +65,8 @@ class AccessLogMiddleware:
         status = status or _CLIENT_CLOSED_REQUEST
         milliseconds = round(seconds * 1e3)
         principal = scope["state"].get("principal")
-        is_polling = (scope.get("method"), scope["path"]) in _POLLED and status < _BAD_REQUEST
         log.log(
-            logging.DEBUG if is_polling else logging.INFO,
+            logging.DEBUG if self._is_dull(scope, record, status) else logging.INFO,
             "%s %d in %d ms%s, %s, request %s",
             _what(scope),
             status,
@@ -89,6 +87,16 @@ class AccessLogMiddleware:
                 )
             },
         )
+
+    def _is_dull(self, scope: Scope, record: RequestStats, status: int) -> bool:
+        method, path = scope.get("method"), scope["path"]
+        if path in _HEALTH and status in _OF_HEALTH:
+            return True
+        if status >= _BAD_REQUEST:
+            return False
+        if self._shows_answers and record.n_sequences:
+            return True
+        return method in _READS or (method == "POST" and path == _OF_BACKS)
 
 
 class _ResponseObserver:

@@ -1,4 +1,4 @@
-"""The lead's screen shows one answer at a time, marks accepted tokens, and delays no answer."""
+"""The lead's screen shows one answer after the other, marks accepted tokens, and delays no answer."""
 
 import io
 import queue
@@ -7,8 +7,11 @@ import threading
 import pytest
 
 from lead.engine.events import Committed, Finished, Started
-from lead.engine_client.printer import _MAX_WAITING, Printer
+from lead.engine_client.printer import _MAX_HELD_CHARACTERS, _MAX_WAITING, Printer, times_of
 from lead.engine_client.sequences import Sequences
+from lead.engine_client.terminal_writer import _MAX_WAITING as _MAX_PIECES
+from lead.engine_client.terminal_writer import TerminalWriter
+from shared.errors import UnavailableError
 from tests.toy_engine import submit
 
 
@@ -21,6 +24,7 @@ class Screen(io.StringIO):
         super().__init__()
         self.terminal = True
         self._written = queue.SimpleQueue()
+        self._shown = ""
         self._going = threading.Event()
         self._going.set()
         self.reached = threading.Event()
@@ -41,12 +45,22 @@ class Screen(io.StringIO):
         self._written.put(text)
         return len(text)
 
+    def all_lines(self, n):
+        """The next `n` lines."""
+        while self._shown.count("\n") < n:
+            self._shown += self._written.get(timeout=60)
+        *lines, self._shown = self._shown.split("\n", n)
+        return lines
+
     def line(self):
-        """What stands in the line that is ended next."""
-        shown = ""
-        while not shown.endswith("\n"):
-            shown += self._written.get(timeout=60)
-        return shown
+        """The next line that is not one with times."""
+        while _is_of_times(line := self.all_lines(1)[0]):
+            pass
+        return line + "\n"
+
+
+def _is_of_times(line):
+    return line.removeprefix("\x1b[2m").startswith("[")
 
 
 class Stage:
@@ -54,8 +68,8 @@ class Stage:
 
     def __init__(self, vocabulary, screen, mode):
         self.vocabulary = vocabulary
-        self.sequences = Sequences()
-        self.sequences.observe(Printer(vocabulary, mode, screen))
+        self.sequences = Sequences(clock=lambda: 0.75)
+        self.sequences.observe(Printer(vocabulary, mode, TerminalWriter(screen)))
 
     def start(self, *, private=False):
         sequence = self.sequences.create(submit(tokens=[1, 2]), private=private)
@@ -66,6 +80,7 @@ class Stage:
         tokens = self.vocabulary.tokenize(text, add_special=False, parse_special=False)
         step = Committed(sequence=sequence.id, start=len(sequence.tokens), tokens=tokens, **figures)
         self.sequences.apply(step, now)
+        return len(tokens)
 
     def end(self, sequence):
         self.sequences.apply(Finished(sequence=sequence.id, reason="stop"), 9.0)
@@ -118,20 +133,82 @@ def test_control_characters_do_not_reach_the_terminal(new_stage, screen):
     assert screen.line() == "\u241b[2J\u2407\n"
 
 
-def test_the_screen_follows_one_answer_until_it_ends(new_stage, screen):
+def test_each_line_of_a_text_has_its_own_colour(new_stage, screen):
     stage = new_stage("accepted")
-    first, second = stage.start(), stage.start()
+    sequence = stage.start()
+    stage.say(sequence, " upon\n a", sources=["desk"] * 9, n_accepted=9)
+    stage.end(sequence)
+    assert [screen.line(), screen.line()] == ["\x1b[32m upon\x1b[0m\n", "\x1b[32m a\x1b[0m\n"]
+
+
+def test_of_two_answers_at_once_each_is_shown_as_a_whole(new_stage, screen):
+    stage = new_stage("accepted")
+    first, second, third = stage.start(), stage.start(), stage.start()
     stage.say(first, "one")
     stage.say(second, "two")
+    stage.say(third, "three")
     stage.say(first, " one")
-    stage.end(first)
-    stage.say(second, "three")
+    stage.say(second, " two")
     stage.end(second)
-    assert (screen.line(), screen.line()) == ("one one\n", "three\n")
+    stage.end(first)
+    stage.say(third, " three")
+    stage.end(third)
+    lines = screen.all_lines(6)
+    assert lines[::2] == ["one one", "two two", "three three"]
+    assert all(map(_is_of_times, lines[1::2]))
+
+
+def test_an_answer_gives_way_if_too_many_wait(new_stage, screen):
+    stage = new_stage("accepted")
+    long = stage.start()
+    stage.say(long, "long")
+    for _ in range(_MAX_WAITING):
+        short = stage.start()
+        stage.say(short, "short")
+        stage.end(short)
+    last = stage.start()
+    stage.say(last, "last")
+    stage.end(last)
+    stage.end(long)
+    assert [screen.line() for _ in range(3)] == ["long…\n", "short\n", "short\n"]
+
+
+def test_an_answer_that_waits_keeps_a_limited_text(new_stage, screen):
+    stage = new_stage("accepted")
+    shown, waiting = stage.start(), stage.start()
+    stage.say(shown, "one")
+    for _ in range(_MAX_HELD_CHARACTERS + 10):
+        stage.say(waiting, "a")
+    stage.end(shown)
+    stage.end(waiting)
+    screen.line()
+    assert len(screen.line()) == _MAX_HELD_CHARACTERS + 1
+
+
+def test_the_times_of_an_answer_add_up(new_stage, screen, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    stage = new_stage("accepted")
+    sequence = stage.start()
+    n_first = stage.say(sequence, "Once", now=2.0)
+    n_more = stage.say(sequence, " upon", sources=["desk"] * 4, n_accepted=1, rejected=[7, 8, 9], now=2.5)
+    stage.end(sequence)
+    assert screen.all_lines(2)[1] == (
+        f"[{n_first + n_more} tokens, {n_more / 0.5:.1f} tokens/s, drafted 4, accepted 1; "
+        "first token 1.25 s (waiting 0.25, prompt 1.00) + 0.50 = 1.75 s]"
+    )
+
+
+def test_a_failure_is_said_with_the_times(new_stage, screen):
+    stage = new_stage("accepted")
+    sequence = stage.start()
+    stage.say(sequence, "Once")
+    stage.sequences.fail(sequence, UnavailableError("the engine has died"))
+    assert "; failed: the engine has died]" in screen.all_lines(2)[1]
+    assert "no drafts" in times_of(sequence)
 
 
 @pytest.mark.parametrize("mode", ["accepted", "all"])
-def test_a_private_answer_is_not_shown_and_hides_no_other(new_stage, screen, mode):
+def test_the_text_of_a_private_answer_is_not_shown_and_hides_no_other(new_stage, screen, mode):
     stage = new_stage(mode)
     secret, other = stage.start(private=True), stage.start()
     stage.say(secret, "secret")
@@ -158,10 +235,10 @@ def test_a_stopped_terminal_delays_no_answer_and_misses_some_text(new_stage, scr
     sequence = stage.start()
     stage.say(sequence, "a")
     assert screen.reached.wait(60)
-    for _ in range(2 * _MAX_WAITING):
+    for _ in range(2 * _MAX_PIECES):
         stage.say(sequence, "a")
     screen.go_on()
-    assert [screen._written.get(timeout=60) for _ in range(1 + _MAX_WAITING)] == ["a"] * (1 + _MAX_WAITING)
+    assert [screen._written.get(timeout=60) for _ in range(1 + _MAX_PIECES)] == ["a"] * (1 + _MAX_PIECES)
 
 
 def test_nothing_is_shown_where_nothing_is_wanted(new_stage, screen):

@@ -10,15 +10,15 @@ def test_what_always_holds_is_always_said():
 
 def test_equal_bits_are_promised_only_in_exact_mode():
     assert f"and {EXACT}" in ExactMode(batch_sizes=InvariantSizes((2,), (2,)), cost=1.2).guarantee
-    assert f"--exact would also give {EXACT}" in ExactMode(cost=1.2).guarantee
+    assert f"For {EXACT}, add --exact" in ExactMode(cost=1.2).guarantee
 
 
 def test_what_it_would_cost_is_said():
-    assert "would take 1.23 times as long" in ExactMode(cost=1.234).guarantee
+    assert "then takes 1.23 times as long" in ExactMode(cost=1.234).guarantee
 
 
 def test_what_is_not_known_is_not_guessed():
-    assert ExactMode(reason="too large").guarantee.endswith("not here, or not known (too large)")
+    assert ExactMode(reason="too large").guarantee.endswith("add --exact (not measured: too large)")
 
 
 def test_a_short_limit_on_drafts_is_said():

@@ -275,7 +275,7 @@ def test_tensors_are_shown_in_groups(tensor, group):
         (2000, {"sizes": MIXTURE}, "the experts of 8 layers on the CPU: 1750 of 2000 free MiB on A (a GPU)"),
         (9000, {"sizes": MIXTURE, "cpu_moe": True}, "the experts of 10 layers on the CPU: 1150 of 9000"),
         (9000, {"cpu_moe": True}, "11 of 11 layers: 1150 of 9000 free MiB on A (a GPU)"),
-        (40, {}, "none, all layers are on the CPU (A has 40 MiB free)"),
+        (40, {}, "all layers are on the CPU (A has 40 MiB free)"),
     ],
 )
 def test_the_log_says_which_layers_are_where(free_mib, options, said):
@@ -283,4 +283,4 @@ def test_the_log_says_which_layers_are_where(free_mib, options, said):
 
 
 def test_the_log_says_that_there_is_no_device():
-    assert str(placed()) == "none, all layers are on the CPU"
+    assert str(placed()) == "all layers are on the CPU"

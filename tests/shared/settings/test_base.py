@@ -116,7 +116,7 @@ def test_keys_of_the_file_may_have_hyphens(file, key):
         ("config = 'b'", "unknown option config"),
         ("[thing]\nlevel = 6", "unknown option thing"),
         ("level = ", "thing.toml is not valid TOML: "),
-        ("level = -2", "thing.toml: level: Input should be greater than or equal to 0 (got -2)\n"),
+        ("level = -2", "thing.toml: level: at least 0 is needed (got -2)\n"),
     ],
 )
 def test_a_wrong_file_ends_with_status_2_and_a_line(file, complaint, text, message):
@@ -161,7 +161,7 @@ def test_a_wrong_value_is_named_as_it_was_given(monkeypatch, complaint, variable
     if variable:
         monkeypatch.setenv(variable, "much")
     said = complaint(Settings.from_command_line, [option, "much"] if option else [])
-    assert said.startswith(f"thing: {named}: Input should be a valid integer")
+    assert said.startswith(f"thing: {named}: a whole number is needed")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_options_without_effect_are_ignored(parser):
         ("--mmproj a.gguf", "--mmproj: only text is served"),
         ("--absent 1", "unknown option --absent"),  # it has a spelling, and the program lacks the setting
         ("--gpu-layer 1", "unknown option --gpu-layer: did you mean --gpu-layers?"),
-        ("--layers 7 foo", "'foo' does not belong to an option"),
+        ("--layers 7 foo", "'foo' is no option; to load a model: thing --model foo"),
         ("-ngl 7 doctor", "doctor must come first: thing doctor [options]"),
         ("-ngl", "-ngl/--layers/--gpu-layers: expected one argument"),
     ],

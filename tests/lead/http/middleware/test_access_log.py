@@ -1,5 +1,6 @@
 import asyncio
 import logging
+import re
 
 import pytest
 
@@ -37,12 +38,12 @@ async def test_a_request_is_one_line_with_its_tokens_key_and_id(lead, app, lines
         len(lead.tokens("one two")) + len(lead.tokens(" three")),
     )
     (line,) = lines()
-    before, after = line.split(" ms, ")
+    before, after = line.split(" ms, ", 1)
     assert before.startswith("POST /v1/chat/completions 200 in ")
-    assert after == (
-        f"prompt {n_prompt} tokens (2 cached), generated {n_generated}, drafted 3, accepted 1, client x, "
-        f"request {response.headers['x-request-id']}"
-    )
+    figures, times = after.split(", drafted 3, accepted 1, ")
+    assert figures == f"prompt {n_prompt} tokens (2 cached), generated {n_generated}"
+    request = re.escape(f"client x, request {response.headers['x-request-id']}")
+    assert re.fullmatch(rf"\d+\.\d tokens/s, first token after -?\d+ ms, {request}", times)
 
 
 async def test_a_refused_request_is_logged(app, lines):
@@ -51,12 +52,23 @@ async def test_a_refused_request_is_logged(app, lines):
     assert lines()[0].endswith(f"anonymous, request {headers['x-request-id']}")
 
 
-async def test_polling_is_not_logged_but_a_change_is(lead, lines):
+async def test_what_only_looks_is_not_logged_but_a_change_is(lead, lines):
     app = create_app(lead.app.state.services)
-    await asgi_request(app, "GET", "/v1/speculation")
+    for path in ("/", "/health", "/v1/models", "/v1/speculation", "/props"):
+        await asgi_request(app, "GET", path)
+        await asgi_request(app, "HEAD", path)
     await asgi_request(app, "PUT", "/v1/speculation", {"content-type": "application/json"})
     (line,) = lines()
     assert line.startswith("PUT /v1/speculation 400 in ")
+
+
+async def test_an_answer_that_the_terminal_shows_with_its_times_is_not_logged_again(lead, lines):
+    app = create_app(lead.app.state.services, keys=keyring(), shows_answers=True)
+    lead.will_say("one")
+    await ask(app)
+    assert lines() == []
+    await ask(app, temperature="warm")
+    assert lines()[0].startswith("POST /v1/chat/completions 400 in ")
 
 
 async def test_a_valid_request_id_of_the_client_is_kept(app, lines):

@@ -1,0 +1,85 @@
+"""What drafts are worth to a lead: the tokens per second that it would not have without them."""
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Final
+
+log = logging.getLogger("back")
+
+SECONDS: Final = 5.0
+"""Of work, between two lines on a terminal."""
+SECONDS_IN_A_FILE: Final = 60.0
+_MIN_GAIN: Final = 0.05
+"""Tokens gained per token of the lead's own, below which a back is not worth its power."""
+_MAX_STEP_TOKENS: Final = 256
+"""A longer update is a part of a prompt."""
+_GOOD_SHARE: Final = 0.4
+"""Of accepted tokens; with fewer, the drafts are wrong rather than late."""
+
+
+@dataclass(slots=True)
+class _Outcomes:
+    """Since the last line. n_gained: right tokens that came with the lead's own token after them."""
+
+    seconds: float = 0.0
+    n_tokens: int = 0
+    n_gained: int = 0
+    n_right: int = 0
+    n_wrong: int = 0
+
+
+class DraftWorth:
+    """Counts for one lead, and logs a line for every `seconds` of work. Reads no clock."""
+
+    def __init__(self, seconds: float, lead: str = "") -> None:
+        """lead: named in each line, where there are several."""
+        self._seconds = seconds
+        self._prefix = f"{lead}: " if lead else ""
+        self._count = _Outcomes()
+        self._last: float | None = None  # when tokens came; None: nothing has come since the lead was idle
+        self._was_worth = True
+
+    def rest(self) -> None:
+        """Record that the lead has no sequence to draft for: time does not count until its next tokens."""
+        self._last = None
+
+    def learn(self, n_tokens: int, n_right: int, n_wrong: int, now: float) -> None:
+        """Record that `n_tokens` were committed, `n_right` of them drafted, and `n_wrong` against a draft."""
+        if n_tokens > _MAX_STEP_TOKENS:
+            return
+        count = self._count
+        if self._last is not None:
+            count.seconds += now - self._last
+            count.n_tokens += n_tokens
+            count.n_right += n_right
+            count.n_wrong += n_wrong
+            # The last token of a step is the lead's own; one that came alone was drafted too late.
+            count.n_gained += min(n_right, n_tokens - 1)
+        self._last = now
+        if count.seconds >= self._seconds:
+            self._count = _Outcomes()
+            self._report(count)
+
+    def _report(self, count: _Outcomes) -> None:
+        rate, share = count.n_gained / count.seconds, _share(count.n_right, count.n_wrong)
+        is_worth = count.n_gained >= _MIN_GAIN * (count.n_tokens - count.n_gained)
+        if is_worth:
+            log.info("%s+%.1f tokens/s, %.0f %% accepted", self._prefix, rate, 100 * share)
+        elif self._was_worth:
+            log.info("%snot worth it: +%.1f tokens/s, as %s", self._prefix, rate, _reason(share))
+        self._was_worth = is_worth
+
+
+def _share(n_right: int, n_wrong: int) -> float:
+    """Of the tokens that were drafted; NaN if there were none."""
+    n = n_right + n_wrong
+    return n_right / n if n else math.nan
+
+
+def _reason(share: float) -> str:
+    if math.isnan(share):
+        return "no draft was there when the lead had its own token: `back doctor` says why"
+    if share < _GOOD_SHARE:
+        return f"only {100 * share:.0f} % is accepted: a model of the lead's family is right more often"
+    return f"{100 * share:.0f} % is right but comes too late: a smaller model or a shorter way would help"

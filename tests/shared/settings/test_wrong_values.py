@@ -1,0 +1,79 @@
+"""Whatever is wrong with the value of an option is told in one sentence, without pydantic's words."""
+
+import re
+
+import pytest
+from pydantic import ValidationError
+
+from back.settings import BackSettings
+from chat.settings import ChatSettings
+from lead.pairing.invite import InviteSettings
+from lead.router.models_program import ModelsSettings
+from lead.settings.lead_settings import LeadSettings
+from shared.settings.base import explain_invalid
+
+PROGRAMS = (LeadSettings, BackSettings, ChatSettings)
+WRONG = ("abc", "-5", "1e99", "1.5", "", "{", "[1", "\x00", "nan", True, [], {}, 10**30)
+PYDANTIC = re.compile(
+    r"Input should|valid (integer|string|number)|pydantic|type=|validation error|Value error"
+)
+
+
+def sentences(program, option, value):
+    try:
+        program.from_options(**{option: value})
+    except ValidationError as error:
+        yield from explain_invalid(error, program.options(), lambda name: f"--{name}")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.program)
+def test_each_option_with_wrong_values_is_one_sentence(program):
+    said = [
+        sentence
+        for option in program.options()
+        for value in WRONG
+        for sentence in sentences(program, option, value)
+    ]
+    assert len(said) > 10 * len(program.options()) / 3
+    assert [each for each in said if PYDANTIC.search(each) or "\n" in each] == []
+
+
+COMMAND_LINES = [
+    (LeadSettings, "--ctx-size abc", "--ctx-size: a whole number is needed (got 'abc')"),
+    (LeadSettings, "-c 1.5", "-c: a whole number is needed (got '1.5')"),
+    (LeadSettings, "--port 70000", "--port: at most 65535 is possible"),
+    (LeadSettings, "--print al", "--print: one of none, accepted, all is needed: did you mean all?"),
+    (LeadSettings, "--temp hot", "--temp: a number is needed (got 'hot')"),
+    (LeadSettings, "--log-level loud", "--log-level: one of debug, info, warning, error is needed"),
+    (LeadSettings, "--drain-seconds -1", "--drain-seconds: at least 0 is needed (got '-1')"),
+    (LeadSettings, "--rpc-timeout 0", "--rpc-timeout: more than 0 is needed (got '0')"),
+    (LeadSettings, "-ngl many", "-ngl: a whole number is needed (got 'many')"),
+    (LeadSettings, "-fa maybe", "-fa: one of on, off, auto is needed"),
+    (LeadSettings, "--chat-template-kwargs {", "--chat-template-kwargs"),
+    (LeadSettings, "--cpus many", "--cpus: "),
+    (LeadSettings, "-ot exps", "-ot: PATTERN=BUFFER is needed"),
+    (LeadSettings, "-hf qwen3", "-hf: write it as in"),
+    (LeadSettings, "-ts a,b", "-ts: a number is needed"),
+    (LeadSettings, "--lora none.gguf", "--lora: none.gguf: No such file"),
+    (LeadSettings, "--ui maybe", "'maybe' is no option"),
+    (BackSettings, "--n-ahead 100", "--n-ahead: at most 64 is possible"),
+    (BackSettings, "--ping-seconds x", "--ping-seconds: a number is needed"),
+    (BackSettings, "--lead ftp://x", "--lead: write an address as in"),
+    (ChatSettings, "--timeout 0", "--timeout: more than 0 is needed"),
+    (ChatSettings, "--output xml", "--output: one of text, json is needed"),
+    (ChatSettings, "--seed x", "--seed: a whole number is needed"),
+    (ModelsSettings, "destroy", "ACTION: one of list, show, pull, remove is needed"),
+    (InviteSettings, "--lead ::", "--lead: write an address as in"),
+]
+
+
+@pytest.mark.parametrize(("program", "typed", "sentence"), COMMAND_LINES)
+def test_a_wrong_command_line_is_one_sentence(complaint, program, typed, sentence):
+    said = complaint(program.from_command_line, typed.split())
+    assert said.startswith(f"{program.program}: ")
+    assert sentence in said
+    assert said.count("\n") == 1
+
+
+def test_words_of_other_programs_name_what_models_does():
+    assert [ModelsSettings.from_command_line([word]).action for word in ("rm", "ls")] == ["remove", "list"]
