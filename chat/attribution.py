@@ -53,7 +53,7 @@ def transfer(written: str, sources: Sequence[Source], shown: str) -> list[Source
     return marks
 
 
-ANSI_COLOURS = {
+ANSI_COLORS = {
     "green": "\x1b[32m",
     "cyan": "\x1b[36m",
     "magenta": "\x1b[35m",
@@ -65,13 +65,13 @@ ANSI_COLOURS = {
 }
 """rich's names and escape sequences, in the order in which sources get them; red is for errors."""
 
-_NAMES = tuple(ANSI_COLOURS)
+_NAMES = tuple(ANSI_COLORS)
 
 
-class SourceColours:
-    """The colour of each source.
+class SourceColors:
+    """The color of each source.
 
-    It stays the same for the session; if there are more sources than colours, some share one.
+    It stays the same for the session; if there are more sources than colors, some share one.
     """
 
     def __init__(self) -> None:
@@ -81,4 +81,4 @@ class SourceColours:
         return self._chosen.setdefault(source, _NAMES[len(self._chosen) % len(_NAMES)])
 
     def escape_of(self, source: str) -> str:
-        return ANSI_COLOURS[self.name_of(source)]
+        return ANSI_COLORS[self.name_of(source)]

@@ -1,4 +1,4 @@
-"""The sentences and tables that chat shows. Pure; knows neither colour nor the terminal."""
+"""The sentences and tables that chat shows. Pure; knows neither color nor the terminal."""
 
 import re
 import textwrap
@@ -22,7 +22,7 @@ _MAX_HANGING = 0.6
 _GUIDE = (
     "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
     "in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you typed, Ctrl-R searches it, Tab "
-    "completes commands, Ctrl-C stops an answer. Coloured words were drafted and accepted, with one colour "
+    "completes commands, Ctrl-C stops an answer. Colored words were drafted and accepted, with one color "
     "for each source."
 )
 

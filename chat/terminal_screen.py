@@ -1,4 +1,4 @@
-"""Show answers on a terminal: Markdown rendered as it arrives, coloured by source, with a status line below.
+"""Show answers on a terminal: Markdown rendered as it arrives, colored by source, with a status line below.
 
 While tokens arrive, the last block (a paragraph, a list, code) is redrawn; those before it are final.
 """
@@ -119,7 +119,7 @@ class TerminalScreen(Screen):
         self._console = Console(
             file=out,
             force_terminal=True,
-            no_color=not self._colour_out,
+            no_color=not self._color_out,
             legacy_windows=False,
             highlight=False,
             theme=THEME,
@@ -147,7 +147,7 @@ class TerminalScreen(Screen):
         self._next_drawing = 0.0  # the first token is drawn at once
 
     def show_piece(self, piece: Piece) -> None:
-        """Show a piece of an answer in its source's colour, or dim if it is reasoning."""
+        """Show a piece of an answer in its source's color, or dim if it is reasoning."""
         if self._is_shown and piece.is_reasoning:
             self._reasoning += piece.text
         elif self._is_shown:
@@ -220,7 +220,7 @@ class TerminalScreen(Screen):
 
     def _rendered(self, block: AttributedText) -> list[TerminalLine]:
         self._console.width = self.columns
-        return self._lines(render(block, self._console, self._colours))
+        return self._lines(render(block, self._console, self._colors))
 
     def _thought_lines(self) -> list[TerminalLine]:
         if not self._reasoning:

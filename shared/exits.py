@@ -94,7 +94,7 @@ def discard_stdout() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line of progress to stderr, sanitised as in `print_text`. Failures are ignored."""
+    """Write a line of progress to stderr, sanitized as in `print_text`. Failures are ignored."""
     with suppress(OSError):
         sys.stderr.write(f"{sanitize(text)}\n")
         sys.stderr.flush()

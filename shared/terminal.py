@@ -35,8 +35,8 @@ def said_by_lead(body: bytes, status: int) -> str:
         return f"HTTP {status}"
 
 
-def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether to use colours: on a terminal that supports them, unless NO_COLOR is set and not empty
+def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether to use colors: on a terminal that supports them, unless NO_COLOR is set and not empty
     (no-color.org).
     """
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

@@ -31,7 +31,7 @@ class BackServiceSettings(BackSettings):
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Install, remove or show the service. Exits with status 1 and a message on failure."""
+    """Install, remove or show the service. Exits with status 1 and a message after a failure."""
     settings = BackServiceSettings.from_command_line(arguments)
     given = dict(BackServiceSettings.sources(arguments).read())
     if settings.service.action == "install":
@@ -41,7 +41,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def _with_joined_lead(given: Mapping[str, object], settings: BackSettings) -> dict[str, object]:
-    """The lead that was joined, by address and key: a code works once, a service may be another user."""
+    """Return the options with the joined lead's address and key instead of the code, which works
+    only once.
+    """
     others = {name: value for name, value in given.items() if name != "join"}
     if settings.pinned_certificate_file is None:
         return others

@@ -25,9 +25,9 @@ class AcceptanceRate:
     def interval(self) -> tuple[float, float]:
         """(low, high) with a confidence of 95 %, if positions are independent: Wilson's score interval."""
         n, p = self.n_positions, self.value
-        centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        center = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-        return max(0.0, centre - half), min(1.0, centre + half)
+        return max(0.0, center - half), min(1.0, center + half)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class SimulatedLead:
         if self._inline and self._speculation.inline:
             self._speculation.inline.cost.learn_table({n: self._inline.seconds(n) for n in range(1, 9)})
         sizes = _CALIBRATION_ROUNDS * BATCH_SIZES
-        self._speculation.cost.learn_turns((n, self._steps.seconds(n)) for n in sizes)
+        self._speculation.cost.learn_sweeps((n, self._steps.seconds(n)) for n in sizes)
         self._speculation.cost.learn_settling(self._steps.settling)
 
     @property

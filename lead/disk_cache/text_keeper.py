@@ -36,7 +36,7 @@ from lead.disk_cache.text_files import (
     write_named,
 )
 from lead.engine.engine import Engine
-from lead.engine.side_jobs import Doing
+from lead.engine.side_jobs import SteppedJob
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.errors import RequestError, UnavailableError
 from shared.slot_cache import SavedPart, SavedText, StoredText
@@ -153,7 +153,7 @@ class TextKeeper:
         self._writer.shutdown()
         self._reader.shutdown()
 
-    def turn(self, now: float, *, idle: bool) -> float:
+    def run_due(self, now: float, *, idle: bool) -> float:
         self._finish_reading()
         self._start_reading()
         self._finish_saving(now)
@@ -176,7 +176,7 @@ class TextKeeper:
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
         return _READING_SECONDS if self._reading else 0.0
 
-    def wait(self, now: float) -> float | None:
+    def seconds_until_due(self, now: float) -> float | None:
         if self._reading:
             return _READING_SECONDS
         if self._saving or self._looking:
@@ -316,7 +316,7 @@ class SlotActions:
         self._thread = executor(1, "saves slots")
         self._is_busy = False
 
-    def act(self, command: ActOnSlot) -> Doing[SlotActed]:
+    def act(self, command: ActOnSlot) -> SteppedJob[SlotActed]:
         """Perform the action; one slot at a time. A job of `SideJobs`."""
         if self._is_busy:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
@@ -331,7 +331,7 @@ class SlotActions:
         finally:
             self._is_busy = False
 
-    def _save(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
+    def _save(self, command: ActOnSlot, memory: TextMemory) -> SteppedJob[SlotActed]:
         while (text := self._stored(command.slot)) is None or (pieces := _lend(text, (), memory)) is None:
             yield
         saved = text.to_save("")
@@ -347,7 +347,7 @@ class SlotActions:
         Raises RequestError, UnavailableError.
         """
         slot = self._slots.idle_slot(index)
-        tokens, owner = slot.cache.tokens or slot.moved, slot.cache.owner
+        tokens, owner = slot.cache.tokens or slot.evicted_tokens, slot.cache.owner
         if not tokens:
             raise RequestError(f"slot {index} holds no text", "id_slot")
         if owner is None:
@@ -366,7 +366,7 @@ class SlotActions:
             self._texts.fetch(text)
         return text if text.place == "memory" else None
 
-    def _restore(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
+    def _restore(self, command: ActOnSlot, memory: TextMemory) -> SteppedJob[SlotActed]:
         saved = yield from self._in_thread(read_manifest, command.path, self._key)
         text = self._expected(command, saved)
         pieces = _reserve(text, saved.parts, memory)
@@ -402,21 +402,21 @@ class SlotActions:
         if self._slots.store_before_loss(slot.cache):
             return False
         slot.cache.keep(0)
-        slot.moved, slot.cache.owner = list(text.tokens), text.owner
+        slot.evicted_tokens, slot.cache.owner = list(text.tokens), text.owner
         return True
 
     def _erase(self, index: int) -> int:
         """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
         slot = self._slots.idle_slot(index)
-        tokens = list(slot.cache.tokens or slot.moved)
+        tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None
         if text and text.tokens == tokens:
             self._texts.drop(text)
-        slot.moved = []
+        slot.evicted_tokens = []
         slot.cache.keep(0)
         return len(tokens)
 
-    def _in_thread(self, do: Callable[..., T], path: Path, *arguments: object) -> Doing[T]:
+    def _in_thread(self, do: Callable[..., T], path: Path, *arguments: object) -> SteppedJob[T]:
         """What becomes of a file is said to who asked for it: raises RequestError."""
         done = self._thread.submit(do, path, *arguments)
         while not done.done():

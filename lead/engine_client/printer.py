@@ -1,4 +1,4 @@
-"""Prints the text as it is generated."""
+"""Prints generated text to the lead's terminal."""
 
 import contextlib
 import os
@@ -11,25 +11,25 @@ from lead.engine_client.assembler import Assembler
 from lead.engine_client.front_vocabulary import FrontVocabulary
 from lead.engine_client.sequences import LiveSequence
 from lead.settings.choices import Print
-from shared.terminal import sanitize, wants_colour
+from shared.terminal import sanitize, wants_color
 
 ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
 RESET = "\x1b[0m"
 _MAX_WAITING = 4096
-"""Pieces of text that wait for a stopped terminal before further ones are dropped."""
+"""The most pieces of text that wait for a stopped terminal; further ones are dropped."""
 
 
 class Printer:
-    """Prints sequences; an observer of `Sequences`. Of several at once, one is printed until it ends.
+    """An observer of `Sequences` that prints one sequence at a time, until it ends.
 
-    Private sequences are not printed.
+    Other sequences that run meanwhile, and private ones, are not printed.
     """
 
     def __init__(self, vocabulary: FrontVocabulary, mode: Print, out: TextIO) -> None:
         self._vocabulary = vocabulary
         self._mode = mode
-        self._colour = wants_colour(out, os.environ)
+        self._color = wants_color(out, os.environ)
         self._writer = _TerminalWriter(out)
         self._shown: LiveSequence | None = None
         self._assembler = Assembler(vocabulary.piece, [])
@@ -54,9 +54,9 @@ class Printer:
             self._shown = None
             self._writer.put("\n")
 
-    def _show(self, text: str, colour: str) -> None:
+    def _show(self, text: str, color: str) -> None:
         if shown := sanitize(text):
-            self._writer.put(f"{colour}{shown}{RESET}" if colour and self._colour else shown)
+            self._writer.put(f"{color}{shown}{RESET}" if color and self._color else shown)
 
 
 class _TerminalWriter:

@@ -1,4 +1,4 @@
-"""Cancels work for a client that leaves before it is done."""
+"""Cancels work for a client that leaves before the work is done."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,9 @@ class ClientGoneError(Exception):
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
+    """Return the result of `work`, which is cancelled if the client leaves first; then raises
+    ClientGoneError.
+    """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_disconnect(request))
     try:

@@ -233,7 +233,7 @@ class ImageEncoder:
     # Images
 
     async def _encode(self, client: Client, key: str, data: bytes) -> _KeptImage:
-        async with self._turns.turn(client):
+        async with self._turns.hold(client):
             process = await self._next_process()
             ready = await self._ready
             try:

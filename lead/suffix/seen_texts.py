@@ -97,13 +97,13 @@ class SeenTexts(Sequence[int]):
         while len(self._blocks) > len(self._ring) // _BLOCK:
             self._blocks.pop(next(iter(self._blocks)))
 
-    def turn(self, _now: float, *, idle: bool) -> float:
+    def run_due(self, _now: float, *, idle: bool) -> float:
         """Forget texts that have reached their age (`lead.engine.loop.Chore`)."""
         del idle
         self.forget_old()
         return 0.0
 
-    def wait(self, _now: float) -> float | None:
+    def seconds_until_due(self, _now: float) -> float | None:
         """Seconds until the next text reaches its age; None: there is none."""
         return self.forget_old()
 

@@ -53,7 +53,7 @@ def derive_call_format(render: Render, unfinished: str = "") -> tuple[CallFormat
     text).
 
     unfinished: text at the end of prompts that is part of the answer. None if the template writes no calls,
-    or none that can be recognised.
+    or none that can be recognized.
     """
     plain = render([ASKED, ANSWERED], _TOOLS)
     if plain is None or CONTENT not in plain:

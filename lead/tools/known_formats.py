@@ -1,4 +1,4 @@
-"""Formats of calls that chat templates do not show, recognised by a text in the template, with reasons."""
+"""Formats of calls that chat templates do not show, recognized by a text in the template, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Lets another thread watch a running `llama_decode`, and stop it.
 
 llama.cpp calls its abort callback before each operation of a graph on the CPU: thousands of times in a step.
-A Python callback would cost some per cent of the step, and need a lock that another thread may hold.
+A Python callback would cost some percent of the step, and need a lock that another thread may hold.
 Therefore functions of libc are the callback, which take nanoseconds; a result other than 0 means "abort".
 """
 

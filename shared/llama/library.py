@@ -1,4 +1,4 @@
-"""Loads and initialises the native library, once per process, with its log sent to ours.
+"""Loads and initializes the native library, once per process, with its log sent to ours.
 
 The code that computes on the CPU (the kernel) is compiled for one kind of CPU; or there is a library for each
 of many kinds (GGML_CPU_ALL_VARIANTS), of which the best one for this CPU is loaded.
@@ -51,7 +51,7 @@ LOG_CALLBACK = llama_cpp.llama_log_callback(_forward)
 
 @functools.cache
 def start() -> Path | None:
-    """Initialise llama.cpp; further calls do nothing. Raises LibraryError if it has no code for this CPU.
+    """Initialize llama.cpp; further calls do nothing. Raises LibraryError if it has no code for this CPU.
 
     Returns the library of the CPU kernel that was chosen, if there was a choice.
     """

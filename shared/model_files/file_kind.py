@@ -1,7 +1,7 @@
-"""Recognises GGUF files by name and first metadata: one of several parts, or a model that generates no text.
+"""Recognizes GGUF files by name and first metadata: one of several parts, or a model that generates no text.
 
 This takes no time, and is done before llama.cpp reads the file, which gives no reason for either. What cannot
-be recognised at the beginning is left to `shared.llama.vocabulary`.
+be recognized at the beginning is left to `shared.llama.vocabulary`.
 """
 
 import re

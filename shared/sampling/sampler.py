@@ -193,15 +193,15 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
     best - ceiling, where ceiling is the largest logit among those others.
     """
     n = len(scaled_logits)
-    favourites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)
-    if len(favourites) > 8 * _N_FAVOURITES:  # many equal logits
-        favourites, ceiling = favourites[:_N_FAVOURITES], float(scaled_logits.max())
-    if len(favourites) < _N_FAVOURITES:  # NaNs
+    favorites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)
+    if len(favorites) > 8 * _N_FAVOURITES:  # many equal logits
+        favorites, ceiling = favorites[:_N_FAVOURITES], float(scaled_logits.max())
+    if len(favorites) < _N_FAVOURITES:  # NaNs
         return every_token(n)
-    best = float((scaled_logits[favourites] + gumbel(seed, position, favourites)).max())
+    best = float((scaled_logits[favorites] + gumbel(seed, position, favorites)).max())
     if not math.isfinite(best - ceiling):
         return every_token(n)
-    rivals = np.concatenate((favourites, exceeding(seed, position, n, best - ceiling)))
+    rivals = np.concatenate((favorites, exceeding(seed, position, n, best - ceiling)))
     rivals.sort()
     return rivals.astype(np.int32)
 

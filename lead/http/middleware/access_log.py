@@ -29,14 +29,14 @@ _POLLED = {
     ("GET", "/v1/speculation"),  # chat clients and the web UI
     ("POST", "/v1/speculation"),  # backs without a WebSocket
 }
-"""Programs poll these: successes are logged only with --log-level debug."""
+"""Routes that programs poll; successes are logged only with --log-level debug."""
 _SWITCHING_PROTOCOLS = 101
 _BAD_REQUEST = 400
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log only
 
 
 class AccessLogMiddleware:
-    """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces."""
+    """The outermost middleware. Also answers 500 to unhandled exceptions, and logs their traces."""
 
     def __init__(self, app: ASGIApp, clock: Callable[[], float] = time.monotonic) -> None:
         self._app = app
@@ -114,6 +114,6 @@ def request_id(headers: Headers) -> str:
 
 
 def _what(scope: Scope) -> str:
-    """Method and path, escaped: they can neither break the line nor control a terminal."""
+    """Return method and path, escaped so that they cannot break the line or control a terminal."""
     path = quote(scope["path"][:_MAX_PATH_CHARACTERS], safe="/!$&'()*+,;=:@~")
     return f"{scope.get('method', 'WEBSOCKET')} {path}"
