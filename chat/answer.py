@@ -125,7 +125,7 @@ def _server_stats(timings: Timings) -> GenerationStats:
 
 
 def _stats(n_tokens: int, seconds: float, n_drafted: int, n_accepted: int) -> GenerationStats:
-    """The statistics of one answer; no seconds: its time is not known."""
+    """Return the statistics of one answer; no seconds: its time is not known."""
     return GenerationStats(n_tokens, seconds, n_drafted, n_accepted, n_untimed=0 if seconds else n_tokens)
 
 

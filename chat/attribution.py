@@ -40,7 +40,9 @@ class AttributedText:
 
 
 def transfer(written: str, sources: Sequence[Source], shown: str) -> list[Source]:
-    """The source of each character of `shown`, which is a rendering of the text `written` with `sources`."""
+    """Return the source of each character of `shown`, which is a rendering of the text `written` with
+    `sources`.
+    """
     marks: list[Source] = [None] * len(shown)
     at = 0
     for match in _WORD_OR_PUNCTUATION.finditer(shown):

@@ -83,7 +83,7 @@ class LeadClient:
                 return
 
     def backs(self) -> list[BackReport] | None:
-        """The connected backs; None when the server does not speculate. Raises LeadError."""
+        """Return the connected backs; None when the server does not speculate. Raises LeadError."""
         response = self._get("/v1/speculation")
         if response.status_code in _NOT_SUPPORTED:
             return None
@@ -94,7 +94,7 @@ class LeadClient:
             return None  # some servers have a page for every address
 
     def models(self) -> list[str]:
-        """The names of the models that the server has, and that chat. Raises LeadError."""
+        """Return the names of the models that the server has, and that chat. Raises LeadError."""
         response = self._get("/v1/models")
         self._check(response)
         with self._translated():
@@ -136,7 +136,10 @@ class LeadClient:
             yield source
 
     def _adapt(self, refusal: RejectedError, request: Mapping[str, Any]) -> bool:
-        """Whether to try another request: servers differ in the fields they accept. Raises RejectedError."""
+        """Return whether to try another request: servers differ in the fields they accept.
+
+        Raises RejectedError.
+        """
         if self._asks_for_sources and "return_speculation" in refusal.message:
             self._asks_for_sources = False
             return True
@@ -179,7 +182,7 @@ class LeadClient:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """The seam to httpx's exceptions and pydantic's, most specific first."""
+        """Translate exceptions of httpx and pydantic within this context, most specific first."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -209,8 +212,8 @@ class LeadClient:
 
 
 def _may_use_proxy(url: httpx.URL) -> bool:
-    """Whether requests may use a proxy: not over HTTP, where it could read the key, and not for this machine
-    or its own network, which no proxy reaches.
+    """Return whether requests may use a proxy: not over HTTP, where it could read the key, and not for this
+    machine or its own network, which no proxy reaches.
     """
     return url.scheme == "https" and not _is_near(url.host)
 
@@ -238,7 +241,7 @@ def _server_message(response: httpx.Response) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds; the form with a date is ignored."""
+    """Return the seconds; the form with a date is ignored."""
     try:
         seconds = float(response.headers.get("Retry-After", ""))
     except ValueError:

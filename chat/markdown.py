@@ -52,7 +52,9 @@ Lines = list[list[Segment]]
 
 
 def render(block: AttributedText, console: Console, palette: SourceColors) -> Lines:
-    """The lines of one or more blocks, no wider than the console, without leading or trailing blank lines."""
+    """Return the lines of one or more blocks, no wider than the console, without leading or trailing blank
+    lines.
+    """
     try:
         markdown = _Document(block.text, highlighted=not block.has_sources)
         lines = console.render_lines(markdown, pad=False)
@@ -63,7 +65,7 @@ def render(block: AttributedText, console: Console, palette: SourceColors) -> Li
 
 
 def last_block(text: str) -> int:
-    """The index at which the last block of an unfinished text begins.
+    """Return the index at which the last block of an unfinished text begins.
 
     The rendering of all blocks before it is final.
     """

@@ -119,7 +119,7 @@ def _status(session: Session, monitor: BackMonitor, screen: Screen) -> str:
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
-    """The question in the arguments, with stdin in place of each `-`; stdin alone without arguments.
+    """Return the question in the arguments, with stdin in place of each `-`; stdin alone without arguments.
 
     Raises ConfigError if it is empty.
     """

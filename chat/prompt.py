@@ -79,7 +79,9 @@ class PromptReader:
 
 
 def open_history(path: Path) -> History:
-    """The history file at `path`, readable only by its owner; raises OSError if it cannot be written."""
+    """Return the history file at `path`, readable only by its owner; raises OSError if it cannot be
+    written.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     with path.open("ab"):

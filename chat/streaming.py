@@ -19,7 +19,7 @@ LONGEST_DELAY_S = 30.0
 
 
 def retry_delay(n_before: int, retry_after: float | None) -> float | None:
-    """Seconds to wait before the next retry, after `n_before` retries; None: give up.
+    """Return the seconds to wait before the next retry, after `n_before` retries; None: give up.
 
     The server's Retry-After (`retry_after`), or doubling from one second.
     """

@@ -22,8 +22,8 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """The replicas in groups, best group first; Serve takes the least busy of a group, or goes on to the
-        next.
+        """Return the replicas in groups, best group first; Serve takes the least busy of a group, or goes on
+        to the next.
         """
         candidates = {each.replica_id.unique_id: each for each in candidate_replicas}
         request = _request_of(pending_request)
@@ -48,7 +48,7 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
 
 
 def _told(replica: RunningReplica) -> int:
-    """The load that a replica's lead reported a moment ago: other ingresses send requests, too."""
+    """Return the load that a replica's lead reported a moment ago: other ingresses send requests, too."""
     return int((replica.routing_stats or {}).get("running", 0))
 
 

@@ -40,7 +40,7 @@ class LlamaServerSettings(LeadSettings):
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """The settings of a command line (`LeadSettings`), without the options that the lead lacks."""
+        """Return the settings of a command line (`LeadSettings`), without the options that the lead lacks."""
         given = _with_our_budgets(map(_dashed, sys.argv[1:] if arguments is None else arguments))
         refused = {
             option: reason

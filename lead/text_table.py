@@ -18,7 +18,7 @@ _WIDTH_OF_A_FILE = 160
 
 
 def text(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> str:
-    """The table as text as wide as the terminal, without colors."""
+    """Return the table as text as wide as the terminal, without colors."""
     return _drawn(_table(title, rows, columns))
 
 

@@ -26,7 +26,7 @@ def free_memory(groups: Path = GROUPS, own: Path = OWN) -> int:
 
 
 def _left(groups: Path, own: Path) -> Iterator[int]:
-    """The memory left in each control group of this process; empty if there are no limits."""
+    """Yield the memory left in each control group of this process; empty if there are no limits."""
     for folder, is_v2 in own_groups("memory", groups, own):
         limit, used, cache = _FILES[is_v2]
         try:

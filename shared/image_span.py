@@ -56,7 +56,7 @@ class ImageMemory(BaseModel, frozen=True):
 
 
 def row_identities(key: str, n_rows: int) -> "array[int]":
-    """The identities that represent the rows of the image `key` in a text; at least one row."""
+    """Return the identities that represent the rows of the image `key` in a text; at least one row."""
     digits = array("I", hashlib.shake_128(key.encode()).digest(4 * n_rows))
     if sys.byteorder == "big":
         digits.byteswap()

@@ -20,7 +20,7 @@ _inherited: list[int] = []
 
 @functools.cache
 def lifeline() -> int:
-    """The descriptor for children to inherit; its other end is closed when, and only when, this
+    """Return the descriptor for children to inherit; its other end is closed when, and only when, this
     process ends.
     """
     reading, _ = os.pipe()
@@ -40,7 +40,7 @@ def end_with(descriptor: int) -> None:
 
 
 def inherit_lifeline() -> None:
-    """In a forked process: end with the same lifeline as the process that has forked it, if that is known."""
+    """In a forked process, end with the lifeline of the process that forked it, if it has one."""
     for descriptor in _inherited[:]:
         end_with(descriptor)
 

@@ -21,7 +21,7 @@ _HOP_BY_HOP = {
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
-    """The end-to-end headers, except the names in `replaced`, which this hop sets itself.
+    """Return the end-to-end headers, except the names in `replaced`, which this hop sets itself.
 
     Serve's proxy leaves white space at the end of a value, which h11 refuses to send.
     """
@@ -57,7 +57,7 @@ class LocalTransport(httpx.AsyncHTTPTransport):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Those of httpx's transport."""
+        """options: those of httpx's transport."""
         super().__init__(verify=trusting_nobody(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

@@ -15,7 +15,7 @@ class Bucket:
         self._filled_at = now
 
     def take(self, now: float, amount: float = 1) -> bool:
-        """Whether `amount` more is allowed at `now`; if so, it is counted."""
+        """Return whether `amount` more is allowed at `now`; if so, it is counted."""
         self._fill(now)
         if self._left < amount:
             return False
@@ -28,12 +28,12 @@ class Bucket:
         self._left = max(0.0, self._left - amount)
 
     def left(self, now: float) -> float:
-        """The amount that would be allowed at `now`."""
+        """Return the amount that would be allowed at `now`."""
         self._fill(now)
         return self._left
 
     def wait(self, now: float) -> float:
-        """Seconds from `now` until one more is allowed; 0 if it is already."""
+        """Return the seconds from `now` until one more is allowed; 0 if it is already."""
         self._fill(now)
         return max(0.0, (1 - self._left) / self._rate)
 

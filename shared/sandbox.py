@@ -55,7 +55,7 @@ _STOP_SECONDS = 2.0
 
 
 CAN_FORK = hasattr(os, "fork")
-"""Whether there can be sandboxes: not on Windows."""
+"""True if there can be sandboxes: not on Windows."""
 
 
 class WorkerLimits:
@@ -66,7 +66,7 @@ class WorkerLimits:
 
     @property
     def has_grown(self) -> bool:
-        """Whether the process should end because its memory has grown: the next one is forked in
+        """True if the process should end because its memory has grown: the next one is forked in
         milliseconds.
         """
         return _peak_memory() > self._peak + _MAX_GROWTH_BYTES
@@ -149,8 +149,8 @@ class Sandbox:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def share(self) -> int:
-        """A descriptor with which another process can use this fork server; the fork server's program must
-        know its tasks.
+        """Return a descriptor with which another process can use this fork server; the fork server's program
+        must know its tasks.
         """
         if self.pid is None:
             self.close()
@@ -210,12 +210,14 @@ class Sandbox:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a child process may see, without keys that are not given to it for its own use."""
+    """Return the variables that a child process may see, without keys that are not given to it for its own
+    use.
+    """
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
 def _reserved_data() -> int:
-    """The bytes that RLIMIT_DATA counts; 0 if unknown (macOS)."""
+    """Return the bytes that RLIMIT_DATA counts; 0 if unknown (macOS)."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -224,6 +226,6 @@ def _reserved_data() -> int:
 
 
 def _peak_memory() -> int:
-    """The most memory that the process has used so far, in bytes."""
+    """Return the most memory that the process has used so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

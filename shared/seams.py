@@ -13,7 +13,7 @@ from shared.program_start import import_program
 
 
 def plugged(rings: Iterable[str], seam: str) -> Iterator[ModuleType]:
-    """The modules called `seam` of those packages in `rings` that have one, in their order.
+    """Yield the modules called `seam` of those packages in `rings` that have one, in their order.
 
     Each is imported when it is reached.
     """

@@ -17,18 +17,20 @@ def sanitize(text: str) -> str:
 
 
 def one_line(text: str, maximum: int = 1000) -> str:
-    """A peer's text for a log: without control characters, on one line, at most `maximum` characters."""
+    """Return a peer's text for a log: without control characters, on one line, at most `maximum`
+    characters.
+    """
     line = " ".join(sanitize(text).split())
     return line if len(line) <= maximum else f"{line[: maximum - 1]}…"
 
 
 def size_text(n_bytes: float) -> str:
-    """A size with three digits, in GB or MB."""
+    """Return a size with three digits, in GB or MB."""
     return f"{n_bytes / 1e6:.3g} MB" if abs(n_bytes) < 999.5e6 else f"{n_bytes / 1e9:.2f} GB"  # noqa: PLR2004
 
 
 def said_by_lead(body: bytes, status: int) -> str:
-    """The reason in an error response of a lead or another server; its status if there is none."""
+    """Return the reason in an error response of a lead or another server; its status if there is none."""
     try:
         return one_line(str(json.loads(body)["error"]["message"]))
     except (ValueError, LookupError, TypeError):
@@ -36,7 +38,7 @@ def said_by_lead(body: bytes, status: int) -> str:
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether to use colors: on a terminal that supports them, unless NO_COLOR is set and not empty
+    """Return whether to use colors: on a terminal that supports them, unless NO_COLOR is set and not empty
     (no-color.org).
     """
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"

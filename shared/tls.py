@@ -11,7 +11,10 @@ _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END 
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
-    """A TLS context that trusts the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
+    """Return a TLS context that trusts the CA certificates in a PEM file; None: the system's.
+
+    Raises ConfigError.
+    """
     try:
         return ssl.create_default_context(cafile=authorities)
     except (OSError, ssl.SSLError) as error:
@@ -19,14 +22,15 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def trusting_nobody() -> ssl.SSLContext:
-    """A TLS context for clients of plain HTTP, which trusts no certificate: reading the system's
-    takes 20 ms.
+    """Return a TLS context for clients of plain HTTP, which trusts no certificate: reading the system's takes
+    20 ms.
     """
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """A TLS context that trusts only the first certificate in a PEM file, whatever its name and issuer.
+    """Return a TLS context that trusts only the first certificate in a PEM file, whatever its name and
+    issuer.
 
     For a program that knows the server's own certificate and connects under another name. Further
     certificates in the file, of its issuers, are not trusted, because they have signed others, too. Raises
@@ -42,7 +46,7 @@ def pinning(certificate: Path) -> ssl.SSLContext:
 
 
 def trusting_only(certificate: str) -> ssl.SSLContext:
-    """A TLS context that trusts only this certificate (PEM), whatever its name and issuer; raises
+    """Return a TLS context that trusts only this certificate (PEM), whatever its name and issuer; raises
     ssl.SSLError.
     """
     context = ssl.create_default_context(cadata=certificate)

@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether the client stayed to the end and did not get the whole answer."""
+        """True if the client stayed to the end and did not get the whole answer."""
         return not (self.left or self.answer.done)
 
 
@@ -80,7 +80,7 @@ class Asker:
         return outcome
 
     async def _attempt(self, outcome: Outcome) -> bool:
-        """One attempt; whether it was the last."""
+        """Try the request once; return whether this was the last attempt."""
         outcome.answer = ReceivedAnswer()
         try:
             await (self._stream(outcome) if outcome.request.streamed else self._whole(outcome))
@@ -151,7 +151,7 @@ class Tally:
 
     expected: Mapping[int, ReceivedAnswer]
     exact: bool = False
-    """Whether log-probabilities have to be the same, too."""
+    """True if log-probabilities have to be the same, too."""
     n_requests: int = 0
     n_tokens: int = 0
     n_left: int = 0
@@ -194,7 +194,7 @@ class Tally:
 
 
 def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
-    """The parts of a finished answer that violate the request's JSON schema or tools."""
+    """Return the parts of a finished answer that violate the request's JSON schema or tools."""
     found = []
     for choice in answer.choices.values():
         if request.schema is not None and choice.finish_reason == "stop":
@@ -206,7 +206,7 @@ def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
 
 
 def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:
-    """The schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
+    """Return the schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
     tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.body["tools"]}
     schema: Mapping[str, Any] | bool = tools.get(name, False)
     return schema

@@ -78,7 +78,7 @@ class HostileMessages:
         self._last: Frame = "{}"
 
     def first_frame(self, name: str) -> Frame:
-        """The first frame of a connection, in most cases a valid hello."""
+        """Return the first frame of a connection, in most cases a valid hello."""
         n = self._rng.choice((1, 3, 1024))
         hello = Hello(
             protocol=PROTOCOL_VERSION, name=name, vocabulary=self._vocabulary, n_ctx=0, n_sequences=n
@@ -91,7 +91,7 @@ class HostileMessages:
         return self._last
 
     def draft(self, known: Mapping[str, int]) -> Message:
-        """A draft of the right shape, with contents from right to absurd."""
+        """Return a draft of the right shape, with contents from right to absurd."""
         rng = self._rng
         sequence, n_committed = self._sequence(known)
         n = rng.choice((1, 1, 2, 4, 8, 8, 16, 64))
@@ -120,12 +120,12 @@ class HostileMessages:
         return written(draft | {"ignored": _LARGE}) if kind < 0.971 else self._mutator.broken(draft)  # noqa: PLR2004
 
     def sure(self, known: Mapping[str, int]) -> Frame:
-        """A draft with the newest base and maximal confidence."""
+        """Return a draft with the newest base and maximal confidence."""
         sequence, n_committed = self._sequence(known)
         return written(self._draft(sequence, n_committed, 16) | {"confidences": [1.0] * 16})
 
     def stale(self, known: Mapping[str, int]) -> Frame:
-        """A draft whose base is not a committed position."""
+        """Return a draft whose base is not a committed position."""
         return written(self._draft(self._sequence(known)[0], 0, MAX_DRAFT_TOKENS))
 
     def duplicated(self, known: Mapping[str, int]) -> Frame:
@@ -133,11 +133,11 @@ class HostileMessages:
         return self._last if self._happens(0.8) and self._last != "{}" else self.sure(known)
 
     def oversized(self, known: Mapping[str, int]) -> Frame:
-        """A frame of nearly the maximal size: a draft with an ignored field."""
+        """Return a frame of nearly the maximal size: a draft with an ignored field."""
         return written(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
 
     def invalid(self, known: Mapping[str, int]) -> Frame:
-        """A well-formed draft that exceeds a limit."""
+        """Return a well-formed draft that exceeds a limit."""
         wrong = (
             {"base": (1 << 31) - 1},
             {"tokens": [(1 << 31) - 1]},
@@ -162,7 +162,7 @@ class HostileMessages:
         return {"type": "draft", "sequence": sequence, "base": base, "tokens": tokens}
 
     def _sequence(self, known: Mapping[str, int]) -> tuple[str, int]:
-        """One that the lead has opened and how many tokens it has, or one that it never did."""
+        """Return a sequence that the lead has opened and its length, or an invented one."""
         return self._rng.choice(list(known.items())) if known else ("f" * 32, 10)
 
     def _token(self) -> int:
@@ -186,7 +186,7 @@ ATTACKS: Mapping[str, Callable[[HostileMessages, Mapping[str, int]], Frame]] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What distinguishes backs for a lead without keys. `address`: a local address; None: any."""
+    """The identity of a back, for a lead without keys. address: a local address; None: any."""
 
     name: str
     address: str | None
@@ -203,7 +203,7 @@ def identities(rng: random.Random, *, has_addresses: bool) -> Iterator[Identity]
 
 
 def has_loopback_network() -> bool:
-    """Whether all addresses that begin with 127 are this machine's, as on Linux."""
+    """Return whether all addresses that begin with 127 are this machine's, as on Linux."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.1.2.3", 0))
@@ -213,7 +213,7 @@ def has_loopback_network() -> bool:
 
 
 def n_frames_sent(log_text: str) -> Counter[str]:
-    """The number of sent frames by attack, from this program's log."""
+    """Return the number of sent frames by attack, from this program's log."""
     sent: Counter[str] = Counter()
     for name, n in _SENT.findall(log_text):
         sent[name] += int(n)

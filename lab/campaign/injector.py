@@ -117,7 +117,7 @@ def _engine(site: Site, fault: Fault) -> psutil.Process:
 
 
 def _tokenizer(site: Site, fault: Fault) -> psutil.Process:
-    """The process that forks tokenizers, or one of its forks."""
+    """Return the process that forks tokenizers, or one of its forks."""
     if forking := site.lead_processes().get("tokenizer"):
         processes = [forking, *forking.children()]
         return processes[int(fault.choice * len(processes))]
@@ -137,7 +137,7 @@ def _link(site: Site, fault: Fault) -> Link:
 
 
 def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Signals) -> Action:
-    """By one of these signals."""
+    """Return an action that sends one of these signals to a process."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
@@ -150,7 +150,7 @@ def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Sign
 
 @asynccontextmanager
 async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """The next one is killed, too, most likely while it loads the model."""
+    """Kill the engine, and the next one, too, most likely while it loads the model."""
     async with _killed(_engine, *_DEADLY)(site, fault):
         yield
     with suppress(psutil.NoSuchProcess):
@@ -276,7 +276,7 @@ async def _client_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Operation], seed: str) -> None:
-    """One hostile client, without end."""
+    """Send hostile requests of one client without end."""
     rng = random.Random(seed)  # noqa: S311 - a seeded choice is wanted
     while True:
         (operation,) = rng.choices(described, [5 if each.places else 1 for each in described])
@@ -310,7 +310,7 @@ async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 def _link_worse(change: Callable[[Link, Fault], None]) -> Action:
-    """The action that makes one link worse by `change`, and perfect again in the end."""
+    """Return the action that makes one link worse by `change`, and perfect again in the end."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
@@ -380,7 +380,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def chosen_kinds(names: str) -> list[str]:
-    """The kinds of faults whose names, or a word of them, are in `names`; raises ConfigError."""
+    """Return the kinds of faults whose names, or a word of them, are in `names`; raises ConfigError."""
     chosen: list[str] = []
     for name in (part.strip() for part in names.split(",")):
         matching = [kind for kind in KINDS if name in {"all", kind, *kind.split("-")}]

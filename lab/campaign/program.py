@@ -97,7 +97,9 @@ async def _ask(
 
 
 def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
-    """The requests that are asked again and again: a reference for each of very many would take as long."""
+    """Return the requests that are asked again and again: a reference for each of very many would take as
+    long.
+    """
     indices = range(min(settings.requests, settings.distinct))
     drawn = [draw(settings.seed, index) for index in indices]
     if settings.only is not None:
@@ -115,7 +117,7 @@ def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[Mixed
 
 
 def _options(settings: argparse.Namespace, *, alone: bool) -> list[str]:
-    """The options of the lead, with KV caches that are as precise as the weights."""
+    """Return the options of the lead, with KV caches that are as precise as the weights."""
     options = ["--ctx-size", "16384", "--ping-seconds", "2", "--drain-seconds", "60"]
     other_pieces = settings.exact == "on" and not alone
     options += ["--parallel", "6", "--batch-size", "40"] if other_pieces else ["--parallel", "8"]

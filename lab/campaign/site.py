@@ -38,13 +38,13 @@ class Site:
         self._taken: psutil.Process | None = None  # the engine that `take_ready_engine` returned last
         self._n_ready_engines = 0  # logged until then
         self.replacing = False
-        """Whether another lead is taking over."""
+        """True if another lead is taking over."""
         self.links: list[Link] = []
         self.backs: list[Program] = []
         self.n_hostile: Counter[str] = Counter()
         """Requests of hostile clients, frames of hostile backs, and so on, by what they were."""
         self.is_starved = False
-        """Whether the lead's front is kept from memory or descriptors."""
+        """True if the lead's front is kept from memory or descriptors."""
         self.failures: list[str] = []
         """What hostility has done that it must not do."""
         self.restarting = [asyncio.Lock() for _ in drafts]
@@ -72,7 +72,8 @@ class Site:
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """The engine process; None if the previous one taken here was replaced by one that is not ready yet.
+        """Return the engine process; None if the previous one taken here was replaced by one that is not
+        ready yet.
 
         Faults then leave the new one alone: a lead whose engines all die before they are ready gives up, as
         it should.
@@ -133,7 +134,7 @@ class Site:
         return {name: usage.megabytes for name, usage in self.usage().items()}
 
     def lead_processes(self) -> dict[str, psutil.Process]:
-        """The front process and its children, by role."""
+        """Return the front process and its children, by role."""
         found: dict[str, psutil.Process] = {}
         with suppress(psutil.NoSuchProcess):
             front = self.front

@@ -91,7 +91,7 @@ def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
 
 
 def unit_of(seconds: float) -> float:
-    """The usual length of a phase, in seconds, in a run of `seconds`."""
+    """Return the usual length of a phase, in seconds, in a run of `seconds`."""
     return min(60.0, seconds / 20)
 
 
@@ -207,7 +207,7 @@ class Soak:
             self._findings.seconds[phase.kind] += phase.seconds
 
     async def _hold_talks(self, asker: Asker, number: int) -> None:
-        """One client: conversations, one after the other, with pauses in which texts may be put away."""
+        """Hold one client's conversations, one after the other, with pauses in which texts may be stored."""
         rng = random.Random(f"{self._seed} client {number}")  # noqa: S311 - as above
         request: MixedRequest | None = None
         while True:
@@ -230,7 +230,7 @@ class Soak:
 
     @staticmethod
     def next_turn(outcome: Outcome) -> MixedRequest | None:
-        """The client's next request after an outcome; None: the conversation is over."""
+        """Return the client's next request after an outcome; None: the conversation is over."""
         request, answer = outcome.request, outcome.answer
         if outcome.lost or not answer.choices or (answer.n_prompt or 0) > _LONG_TEXT:
             return None

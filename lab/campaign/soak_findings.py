@@ -78,7 +78,7 @@ class Findings:
         self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
 
     def failures(self) -> list[str]:
-        """A line for each failure."""
+        """Return a line for each failure."""
         tally = self.tally
         counts = {"changed": tally.n_changed, "lost": tally.n_lost, "unterminated": tally.n_unterminated}
         found = [f"{n} answers {name}" for name, n in counts.items() if n]

@@ -145,7 +145,7 @@ def check_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Ite
 
 
 def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int) -> Iterator[Finding]:
-    """A back on the lead's own machine: `cores` are those it may run on."""
+    """Yield a back on the lead's own machine: `cores` are those it may run on."""
     lead = report.lead
     shared = cores & lead.cores
     if not lead.cores:
@@ -175,7 +175,7 @@ def _check_connected(report: LeadReport, own: str | None) -> Iterator[Finding]:
 
 
 def _is_named(back: BackReport, own: str) -> bool:
-    """A lead numbers backs with the same name: desk, desk-2."""
+    """Return whether a back has this name; a lead numbers backs of the same name: desk, desk-2."""
     return re.fullmatch(rf"{re.escape(own)}(-\d+)?", back.name) is not None
 
 

@@ -79,6 +79,6 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
 
 
 def _own_key(security: SecurityOptions) -> str | None:
-    """A key of the lead that allows reading its report; raises ConfigError."""
+    """Return a key of the lead that allows reading its report; raises ConfigError."""
     found = {key.principal.role: key.secret for key in reversed(list(security.keys()))}
     return next((found[role] for role in (Role.CLIENT, Role.ADMIN, Role.BACK) if role in found), None)

@@ -159,7 +159,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The name of the processor: Linux's, elsewhere Python's."""
+    """Return the name of the processor: Linux's, elsewhere Python's."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -28,7 +28,7 @@ ContestStage = Callable[[], AbstractContextManager[Sequence[Way]]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One question answered in one way, with its measurement."""
+    """The measurement of one question answered in one way."""
 
     way: str
     repeat: int

@@ -32,7 +32,7 @@ class Sampling:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self, question: ChatQuestion) -> dict[str, Any]:
-        """The body of a streaming chat request."""
+        """Return the body of a streaming chat request."""
         return {
             "messages": question.messages,
             "max_tokens": self.n_tokens,
@@ -47,7 +47,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAnswer:
-    """One measured answer. `seconds`: from its first `n_first` tokens to its last, without the prompt."""
+    """A measured answer. seconds: from its first `n_first` tokens to its last, without the prompt."""
 
     text: str
     n_tokens: int
@@ -81,7 +81,7 @@ class MeasuredAnswer:
 
 
 def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) -> httpx.Client:
-    """An HTTP client that ignores proxies from the environment; `tls`: None for the system's CA
+    """Return an HTTP client that ignores proxies from the environment; `tls`: None for the system's CA
     certificates.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -108,7 +108,7 @@ def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> Measu
 
 
 def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
-    """A measurement from the server's own times if it reports them, else from arrival times.
+    """Return a measurement from the server's own times if it reports them, else from arrival times.
 
     Raises ConfigError.
     """
@@ -131,7 +131,7 @@ def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
 
 
 def n_timed(timings: Mapping[str, Any]) -> int:
-    """The number of tokens that were generated within `predicted_ms`: those after the first step.
+    """Return the number of tokens that were generated within `predicted_ms`: those after the first step.
 
     The lead's rate counts the same tokens; llama-server's also counts the first token, which is the whole
     output of its first step.

@@ -41,7 +41,7 @@ class ChatQuestion:
 
 
 def hash_seed(seed: int, repeat: int) -> int:
-    """A seed for the questions of one repeat."""
+    """Return a seed for the questions of one repeat."""
     return seed * 1_000_003 + repeat
 
 
@@ -102,7 +102,7 @@ def _gsm8k() -> Iterator[ChatQuestion]:
 
 
 def _sessions() -> Iterator[ChatQuestion]:
-    """The sessions, each up to the last message of the user or a tool."""
+    """Yield the sessions, each up to the last message of the user or a tool."""
     for number, session in enumerate(recorded_sessions()):
         yield _question(session["source"], session["messages"], number)
 
@@ -140,7 +140,7 @@ def _question(kind: str, messages: Sequence[Mapping[str, Any]], seed: int) -> Ch
 
 
 def _text(content: str | Sequence[Mapping[str, str]]) -> str:
-    """The text of a message, whose content is a text, or parts that all have one."""
+    """Return the text of a message, whose content is a text, or parts that all have one."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 

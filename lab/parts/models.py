@@ -57,7 +57,7 @@ class DraftModel:
 
 
 def target(name: str) -> Path:
-    """The target called `size:quantization`, such as 0.4G:f16, or the GGUF file at this path.
+    """Return the target called `size:quantization`, such as 0.4G:f16, or the GGUF file at this path.
 
     Raises ConfigError.
     """
@@ -75,12 +75,12 @@ def target(name: str) -> Path:
 
 
 def shipped_target(weights: Quantization) -> Path:
-    """The shipped target with its weights in the given type; q8_0 is the type they are shipped in."""
+    """Return the shipped target with its weights in the given type; q8_0 is the type they are shipped in."""
     return _grown(builtin_target(), _SHIPPED_SHAPE, weights)
 
 
 def useless_draft() -> Path:
-    """The shipped draft model with negated logits: as fast and as confident, and always wrong."""
+    """Return the shipped draft model with negated logits: as fast and as confident, and always wrong."""
     path = _cache() / f"bench-useless-{builtin_draft().name}"
     if not path.is_file():
         copy = path.with_suffix(".part")
@@ -92,8 +92,8 @@ def useless_draft() -> Path:
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:
-    """The draft model whose step costs `cost` times the target's; "shipped" or a file stands for that model
-    unchanged.
+    """Return the draft model whose step costs `cost` times the target's; "shipped" or a file stands for that
+    model unchanged.
 
     The target's step is measured with one thread on the lead's cores, the draft model's on the back's;
     results are cached. Raises ConfigError.
@@ -114,7 +114,7 @@ def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftMo
 
 
 def draft_shape(n_parameters: float) -> Shape:
-    """The smallest draft shape with at least `n_parameters` parameters."""
+    """Return the smallest draft shape with at least `n_parameters` parameters."""
     width = 2 * _DRAFT_WIDTH_STEP
     while n_draft_parameters(_draft_shape(width)) < n_parameters:
         width += _DRAFT_WIDTH_STEP
@@ -122,7 +122,7 @@ def draft_shape(n_parameters: float) -> Shape:
 
 
 def n_draft_parameters(shape: Shape) -> int:
-    """The number of parameters of the matrices, with half as many key/value heads as heads and tied
+    """Return the number of parameters of the matrices, with half as many key/value heads as heads and tied
     embeddings.
     """
     heads = shape.n_heads * _HEAD_WIDTH

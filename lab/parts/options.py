@@ -24,7 +24,7 @@ class Cores:
 
 
 def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
-    """An argparse type: items separated by commas."""
+    """Return an argparse type: items separated by commas."""
 
     def parse(text: str) -> list[Item]:
         return [item(part.strip()) for part in text.split(",") if part.strip()]
@@ -60,6 +60,6 @@ def add_workload_options(parser: argparse.ArgumentParser) -> None:
 
 
 def cores(arguments: argparse.Namespace) -> Cores:
-    """The cores for the lead and for the backs."""
+    """Return the cores for the lead and for the backs."""
     lead, back = split_cores(sorted(cpus.usable()))
     return Cores(arguments.lead_cpus or lead, arguments.back_cpus or back)

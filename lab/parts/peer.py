@@ -21,7 +21,7 @@ _N_CTX_SLOT = 2048
 
 
 def find(option: str) -> Path:
-    """The binary named by `--peer llama-server=PATH`. Raises ConfigError."""
+    """Return the binary named by `--peer llama-server=PATH`. Raises ConfigError."""
     name, _, path = option.partition("=")
     if name != NAME or not Path(path).is_file():
         raise ConfigError(f"--peer {option}: write llama-server=PATH, the path of its binary")
@@ -64,7 +64,7 @@ def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
 
 
 class Peer:
-    """One running llama-server, pinned. A context manager."""
+    """A running llama-server on its own cores. A context manager."""
 
     def __init__(self, binary: Path, target: Path, cores: str, *, n_slots: int, extra: Sequence[str]) -> None:
         """Start it and wait until it is ready. Raises ConfigError."""
@@ -108,6 +108,6 @@ class Peer:
 
 
 def help_text(binary: Path) -> str:
-    """The output of the binary's --help."""
+    """Return the output of the binary's --help."""
     done = subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

@@ -29,7 +29,7 @@ class ProgramError(ConfigError):
 
 
 class Program:
-    """One of `lead`, `back`, `chat` as a child process. A context manager: leaving it stops the process."""
+    """A `lead`, `back` or `chat` as a child process. A context manager: leaving it stops the process."""
 
     def __init__(self, name: str, *arguments: str, command: Sequence[str] = ()) -> None:
         """Start `python -m name arguments`; its log (stderr) is kept and can be waited for.
@@ -72,12 +72,12 @@ class Program:
         raise ProgramError(f"waiting for {pattern!r}, {self.name} {state}:\n" + "\n".join(self._lines[-20:]))
 
     def n_lines(self) -> int:
-        """The number of logged lines, for `wait_for(since=…)`."""
+        """Return the number of logged lines, for `wait_for(since=…)`."""
         with self._news:
             return len(self._lines)
 
     def lines(self, since: int) -> list[str]:
-        """The logged lines from line `since` on."""
+        """Return the logged lines from line `since` on."""
         with self._news:
             return self._lines[since:]
 
@@ -146,7 +146,7 @@ def split_cores(cores: Sequence[int]) -> tuple[str, str]:
 
 
 def free_port() -> int:
-    """A free port below the ephemeral ports of Linux, so that no other program gets it by chance."""
+    """Return a free port below the ephemeral ports of Linux, so that no other program gets it by chance."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -182,7 +182,7 @@ def usage_of(pid: int) -> dict[str, Usage]:
 
 
 def _module(command: list[str]) -> str:
-    """The module that is run, else the program."""
+    """Return the module that is run, else the program."""
     if "shared.python_child" in command[:-2]:
         return command[command.index("shared.python_child") + 2]
     if "-m" in command[:-1]:

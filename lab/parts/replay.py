@@ -55,7 +55,7 @@ class Rows:
             row[likely] = 20 - rng.uniform(0.8, 8) * ranks
 
     def at(self, position: int) -> NDArray[np.float32]:
-        """The logits for the token at `position`, shape (n_vocab,)."""
+        """Return the logits for the token at `position`, shape (n_vocab,)."""
         row: NDArray[np.float32] = self._rows[self._order[position % len(self._order)]]
         return row
 
@@ -132,7 +132,7 @@ class ReplayFront:
         self._front.sendall(encode_line(command))
 
     def drain(self, wait: float | None) -> list[Command]:
-        """The commands that the engine has not read yet."""
+        """Return the commands that the engine has not read yet."""
         started = time.perf_counter()
         if self._accuracy is not None and self.n_committed > self._n_answered:
             self._n_answered = self.n_committed

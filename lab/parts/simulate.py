@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How to simulate, with these constants in `n_jobs` processes; 0: one per core."""
+    """The options of a simulation: constants, and `n_jobs` processes; 0: one per core."""
 
     n_tokens: int
     n_jobs: int
@@ -109,7 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def changed(settings: Sequence[str]) -> SpeculationConstants:
-    """The default constants with the changes given as `NAME=VALUE`. Raises ConfigError."""
+    """Return the default constants with the changes given as `NAME=VALUE`. Raises ConfigError."""
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")
@@ -143,7 +143,7 @@ def _chance(text: str) -> float:
 
 
 def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[int], run: Run) -> Rows:
-    """The gains from backs for a pair of models."""
+    """Return the gains from backs for a pair of models."""
     axes = [(pair, rtt, n) for pair in pairs for rtt in rtts_ms for n in n_backs]
     cells = [pair.cell(rtt / 1000, n, run.n_tokens) for pair, rtt, n in axes]
     results = run.contest(cells, (OFF, ADAPTIVE, BOUND[0]))
@@ -212,7 +212,7 @@ def _places(places: Sequence[DraftPlace], run: Run) -> Rows:
 
 
 def placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], run: Run) -> dict[str, Any]:
-    """A row: speed-up over no drafts for each place of the draft model.
+    """Return a row: speed-up over no drafts for each place of the draft model.
 
     `sync`: in the engine, at the best fixed depth.
     """
@@ -228,7 +228,7 @@ def placed(hardware: Hardware, acceptance: float, places: Sequence[DraftPlace], 
 
 
 def without_gain_of(hardware: Hardware, run: Run) -> dict[str, Any]:
-    """A row: speed-up over no drafts for kinds of drafts that do not pay."""
+    """Return a row: speed-up over no drafts for kinds of drafts that do not pay."""
     return {
         "device": hardware.title,
         **_to_alone(hardware, without_gain(hardware, run.n_tokens), run),
@@ -280,7 +280,7 @@ def _show(name: str, rows: Rows) -> None:
 
 
 def _by_round_trip(rows: Rows) -> Rows:
-    """One row per pair and number of backs, one column per round trip time: its speed-up."""
+    """Return a row per pair and number of backs, with the speed-up for each round-trip time."""
     wide: dict[tuple[str, int], dict[str, Any]] = {}
     for row in rows:
         keep = ("pair", "acceptance", "draft_ms", "alone_tokens_per_second", "backs")

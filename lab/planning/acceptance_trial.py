@@ -121,7 +121,7 @@ class AcceptanceTrial:
         self._n_tried += bool(guesses)
 
     def _guess(self, drafter: InlineDrafter[Any], draft: InlineDraft) -> int:
-        """The next token; -1 if the drafter has none."""
+        """Return the next token; -1 if the drafter has none."""
         while draft.n_pending is not None:
             began = self._clock()
             n_tokens, grown = drafter.draft([draft], _WHOLE_PROMPT)

@@ -132,7 +132,7 @@ class HardwarePlan:
 
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
-    """One plan for each type of weights whose T(n) is known; `machines` as for `simulate_plan`."""
+    """A plan for each type of weights whose T(n) is known. machines: as for `simulate_plan`."""
 
     plans: Sequence[HardwarePlan]
     machines: Machines
@@ -198,7 +198,7 @@ def _second(
 
 
 def rate_of(cell: Cell) -> float:
-    """Tokens per second of a simulated cell."""
+    """Return tokens per second of a simulated cell."""
     return tokens_per_second(cell, "adaptive" if cell.backs or cell.inline else "off")
 
 

@@ -91,8 +91,8 @@ class PairTimes:
 
 
 def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
-    """The pairs with T(n) replaced by the mean over all pairs: on a CPU the target's steps do not depend on
-    the draft model.
+    """Return the pairs with T(n) replaced by the mean over all pairs: on a CPU the target's steps do not
+    depend on the draft model.
 
     On a GPU they do, as a draft model takes memory from the target's layers.
     """

@@ -37,7 +37,7 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
 
 
 def _settle(cores: frozenset[int] | None) -> int:
-    """The first call in the process; returns its id."""
+    """Set up the process in its first call; return its id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both; this one ends with the other
     parent = multiprocessing.parent_process()
     assert parent

@@ -170,7 +170,7 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
 
 
 def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> list[CoreSplit]:
-    """The sensible divisions of the cores, fewest cores for the back first; empty for one core.
+    """Return the sensible divisions of the cores, fewest cores for the back first; empty for one core.
 
     A lead on a GPU needs one core.
     """

@@ -168,7 +168,7 @@ def aligned(rows: Sequence[Sequence[str]], width: int, gap: int = 0) -> str:
 
 
 def describe(arrangement: Arrangement) -> str:
-    """A name of the arrangement that is unique within a plan."""
+    """Return a name of the arrangement that is unique within a plan."""
     name = arrangement.draft_model
     return f"{_place(arrangement)}: {name}" if name else _place(arrangement)
 
@@ -216,7 +216,9 @@ def _ms(seconds: float) -> str:
 
 
 def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
-    """The commands that start an arrangement, in the order to run them; `settings` as given by the user."""
+    """Return the commands that start an arrangement, in the order to run them; `settings` as given by the
+    user.
+    """
     lead = ["lead", *_changed(settings.source), *_changed(settings.compute)]
     threads = ["--cpus", settings.cpus] if settings.cpus else []
     if settings.compute.threads or not settings.cpus:
@@ -234,7 +236,7 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
 
 
 def draft_model_words(settings: LeadSettings) -> list[str]:
-    """The options of `back` for the draft model that was given with `--draft-model` or `--back`."""
+    """Return the options of `back` for the draft model that was given with `--draft-model` or `--back`."""
     drafting, own_back = settings.drafting, settings.own_back
     if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
         return ["--hf-repo", repository]
@@ -243,7 +245,7 @@ def draft_model_words(settings: LeadSettings) -> list[str]:
 
 
 def _drafting_words(arrangement: Arrangement, model: Sequence[str], settings: LeadSettings) -> list[str]:
-    """The options for drafting of a lead without a back."""
+    """Return the options for drafting of a lead without a back."""
     if arrangement.kind == "none":
         return ["--mtp", "off"]
     inside = ["--mtp", "on"]
@@ -267,7 +269,7 @@ def _core_words(split: CoreSplit) -> list[str]:
 
 
 def _changed(group: BaseModel) -> Iterator[str]:
-    """The options that differ from their defaults."""
+    """Yield the options that differ from their defaults."""
     for name, field in type(group).model_fields.items():
         value = getattr(group, name)
         if name not in _CHOSEN_HERE and value != field.default:

@@ -63,7 +63,7 @@ def _read_speeds(text: str) -> list[float]:
 
 
 def _checked(read: Callable[[str], object]) -> AfterValidator:
-    """A text that `read` understands."""
+    """Return a text that `read` understands."""
 
     def check(text: str) -> str:
         read(text)
@@ -84,7 +84,7 @@ class ComparisonSettings(LeadSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The options of the lead, except that `draft_model` may be given several times."""
+        """Return the options of the lead, except that `draft_model` may be given several times."""
         found = super().options()
         several = found.pop("draft_models")
         several.description = (
@@ -174,7 +174,7 @@ class PlanSettings(ComparisonSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The options of a comparison; `device` may also name hardware that is not here."""
+        """Return the options of a comparison; `device` may also name hardware that is not here."""
         found = super().options()
         found["device"] = copy(found["device"])
         found[

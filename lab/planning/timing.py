@@ -56,7 +56,7 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
 def _drafters(
     load: Load, model: Model, planned: PlannedSource | None, grammars: GrammarServer
 ) -> tuple[list[InlineDrafter[Any]], dict[str, StepCost]]:
-    """All that can draft in the engine, and T(n) of each by its source."""
+    """Return all that can draft in the engine, and T(n) of each by its source."""
     sources = load_inline_sources(load, model, planned)
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
@@ -118,7 +118,7 @@ def measure_steps(
 
 
 def measure_token(load: LoadDraft) -> float:
-    """Seconds in which a draft model decodes one token. Raises ModelLoadError."""
+    """Return the seconds in which a draft model decodes one token. Raises ModelLoadError."""
     choose_threads(load, _loaded(load.model, load.options))
     return measure_steps(load.model, load.options, [1])[1]
 

@@ -135,5 +135,5 @@ NAMES = tuple(dict.fromkeys(each.name for each in HARDWARE))
 
 
 def hardware_named(name: str) -> list[Hardware]:
-    """All hardware with this name; empty if there is none."""
+    """Return all hardware with this name; empty if there is none."""
     return [each for each in HARDWARE if each.name == name]

@@ -100,7 +100,7 @@ class SimulatedLead:
         return TextSampler(self._texts[request.tokens[0]].token)
 
     def _calibrate(self) -> None:
-        """What an engine times when it starts."""
+        """Teach the planner the times that an engine measures when it starts."""
         if self._inline and self._speculation.inline:
             self._speculation.inline.cost.learn_table({n: self._inline.seconds(n) for n in range(1, 9)})
         sizes = _CALIBRATION_ROUNDS * BATCH_SIZES
@@ -186,7 +186,7 @@ class SimulatedLead:
 
     @property
     def _plans(self) -> bool:
-        """Whether there are drafts to plan with."""
+        """True if there are drafts to plan with."""
         has_drafters = self._n_backs > 0 or self._inline is not None
         return has_drafters and not self._speculation.guard.is_pausing
 

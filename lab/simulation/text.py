@@ -61,16 +61,16 @@ class Text:
         return position * _STRIDE
 
     def guesses(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """A draft model's candidates at a position if all tokens before it are right: best first, at least
-        two.
+        """Return a draft model's candidates at a position if all tokens before it are right: best first, at
+        least two.
         """
         if skill not in self._guesses:
             self._guesses[skill] = self._draw(skill)
         return self._guesses[skill][position]
 
     def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """A draft model's candidates if some token before the position is wrong: all wrong, with the same
-        confidence as ever.
+        """Return a draft model's candidates if some token before the position is wrong: all wrong, with the
+        same confidence as ever.
         """
         guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
         astray = position * _STRIDE + _ASTRAY

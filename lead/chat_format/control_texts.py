@@ -38,7 +38,7 @@ class RenderedPrompt:
         return RenderedPrompt(self.text[start:end], [each - start for each in inside], self.known)
 
     def find(self, token_text: str, start: int) -> int:
-        """The first index from `start` on at which the text of a control token begins; -1: none."""
+        """Return the first index from `start` on at which the text of a control token begins; -1: none."""
         return find_unbroken(self.text, token_text, start, len(self.text), self.breaks)
 
 
@@ -91,7 +91,7 @@ class _Marks:
         return value if is_answer else self.add(value)
 
     def remove(self, text: str) -> tuple[str, list[int]]:
-        """The text without marks, and where they were."""
+        """Return the text without marks, and where they were."""
         pieces = text.split(self._mark)
         ends = itertools.accumulate(len(piece) for piece in pieces[:-1])
         return "".join(pieces), list(ends)

@@ -97,7 +97,7 @@ class RequestFields(BaseModel):
 
 @functools.cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
-    """The names of a model's fields in JSON."""
+    """Return the names of a model's fields in JSON."""
     aliases = [field.alias for field in model.model_fields.values() if field.alias]
     return frozenset({*model.model_fields, *aliases})
 

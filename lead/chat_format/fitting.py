@@ -28,7 +28,7 @@ class Lost(Exception):  # noqa: N818 - what happened to a message
 def fitting_steps(
     messages: TemplateMessages, steps: Sequence[Step], render: Callable[[TemplateMessages], str | None]
 ) -> list[Step]:
-    """The smallest selection of `steps`, in order, after which the prompt has all texts of `messages`.
+    """Return the smallest selection of `steps`, in order, after which the prompt has all texts of `messages`.
 
     render: returns None if the template refuses the messages. Raises Lost.
     """
@@ -61,7 +61,7 @@ def fitting_steps(
 
 
 def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateMessage]:
-    """The messages after applying the steps in order."""
+    """Return the messages after applying the steps in order."""
     changed = list(messages)
     for step in steps:
         changed = step(changed)
@@ -69,7 +69,7 @@ def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateM
 
 
 def _with_words(messages: TemplateMessages) -> tuple[list[TemplateMessage], list[tuple[int, str]]]:
-    """The messages with a word for each text, and the words that have to be in the prompt, by message.
+    """Return the messages with a word for each text, and the words that have to be in the prompt, by message.
 
     Reasoning may be left out: templates drop that of earlier turns on purpose.
     """

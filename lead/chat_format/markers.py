@@ -14,7 +14,7 @@ BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 
 
 def common_prefix(*texts: str) -> str:
-    """The longest common prefix of the texts."""
+    """Return the longest common prefix of the texts."""
     shortest = min(texts, key=len, default="")
     characters = enumerate(zip(*texts, strict=False))
     return shortest[: next((n for n, each in characters if len(set(each)) > 1), None)]
@@ -42,7 +42,7 @@ def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> t
 
 
 def partial_marker_length(text: str, markers: Collection[str]) -> int:
-    """The length of the longest suffix of `text` that is a proper prefix of a marker."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of a marker."""
     longest = max((len(mark) - 1 for mark in markers), default=0)
     for n in range(min(len(text), longest), 0, -1):
         if any(len(mark) > n and mark.startswith(text[-n:]) for mark in markers):
@@ -63,7 +63,7 @@ class Window:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing will follow `text`."""
+        """True if nothing will follow `text`."""
         return self.finished and not self._later
 
     def push(self, text: str) -> None:

@@ -35,7 +35,7 @@ class ReasoningMarkers:
         return self.closing.strip()
 
     def is_open(self, prompt: str) -> bool:
-        """Whether `prompt` ends inside reasoning that the template began."""
+        """Return whether `prompt` ends inside reasoning that the template began."""
         return prompt.rstrip().endswith(self.start)
 
     def split_own(self, content: str) -> tuple[str, str, str] | None:
@@ -51,7 +51,9 @@ class ReasoningMarkers:
         return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
 
     def resume(self, prompt: str, reasoning: str, content: str) -> str:
-        """The text to append to `prompt` so that the model continues after `reasoning` and `content`."""
+        """Return the text to append to `prompt` so that the model continues after `reasoning` and
+        `content`.
+        """
         opened = self.is_open(prompt)
         if not reasoning and not opened:
             return self.content + content
@@ -103,7 +105,7 @@ class ParserConfig:
     special_tokens: frozenset[int] = frozenset()
 
     def markers(self) -> set[str]:
-        """All texts whose control tokens the parser has to see."""
+        """Return all texts whose control tokens the parser has to see."""
         markers = set(self.ignored_markers)
         markers |= {self.reasoning.start, self.reasoning.end} if self.reasoning else set()
         return markers | set(self.tool_format.markers() if self.tool_format else ())

@@ -70,7 +70,8 @@ class OutputParser:
         return merge_deltas(self._read())
 
     def finish(self, *, is_cut: bool = False) -> list[Delta]:
-        """The deltas that were held back, at the end of the text; those of a call only if it is complete.
+        """Return the deltas that were held back, at the end of the text; those of a call only if it is
+        complete.
 
         is_cut: the model would have gone on.
         """
@@ -111,7 +112,7 @@ class OutputParser:
                 return self._read_draft(pieces)
 
     def _without_reasoning(self) -> _Mode:
-        """The mode at the beginning of an answer without reasoning, or after its reasoning."""
+        """Return the mode at the beginning of an answer without reasoning, or after its reasoning."""
         if self._calls:
             self._calls.begin_answer()
         return _Mode.CALLS if self._calls and self._calls.active else _Mode.CONTENT
@@ -143,7 +144,7 @@ class OutputParser:
         return [Reasoning(kept)]
 
     def _leave_draft(self, pieces: list[str]) -> list[Delta]:
-        """The reasoning never ended: what began like a call is one."""
+        """Return the reasoning never ended: what began like a call is one."""
         self._mode, self._window.text = self._without_reasoning(), "".join([*pieces, self._window.text])
         return self._read()
 
@@ -184,8 +185,8 @@ class OutputParser:
         return None if deltas is None else self._after_calls(deltas)
 
     def _after_calls(self, deltas: list[Delta]) -> list[Delta]:
-        """The deltas from the reader of calls; when it becomes inactive, the text that it rejected is added
-        as content.
+        """Return the deltas from the reader of calls; when it becomes inactive, the text that it rejected is
+        added as content.
         """
         assert self._calls
         if self._calls.active:

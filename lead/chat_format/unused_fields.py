@@ -34,7 +34,7 @@ class Unused:
     beside: str | None = None
 
     def is_harmless(self, value: object, request: Mapping[str, Any]) -> bool:
-        """Whether `request` means the same without the field."""
+        """Return whether `request` means the same without the field."""
         if self.harmless is None or value in self.harmless:
             return True
         if self.below is not None and isinstance(value, int | float) and value < self.below:
@@ -56,7 +56,7 @@ def _hints(reason: str, names: str) -> Fields:
 
 
 def _instead(pairs: str) -> Fields:
-    """For each `NAME=OUR_NAME`."""
+    """Return an unused field for each `NAME=OUR_NAME`."""
     names = (pair.split("=") for pair in pairs.split())
     return {name: Unused(f"it is called {ours} here", same_as=ours) for name, ours in names}
 

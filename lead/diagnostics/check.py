@@ -86,7 +86,7 @@ def check(settings: LeadSettings) -> PreflightReport:
 
 
 def _own_path(source: ModelSource) -> Path | None:
-    """The model's file, if it is there."""
+    """Return the model's file, if it is there."""
     if source.hf_repo is None:
         return source.model
     with contextlib.suppress(ConfigError):
@@ -95,7 +95,7 @@ def _own_path(source: ModelSource) -> Path | None:
 
 
 def _check_models(report: PreflightReport, settings: LeadSettings) -> None:
-    """Which models there are, with the options of each; `lead models show` says more of one."""
+    """Report the models of a router, and check their options; `lead models show` reports more."""
     try:
         models = served_models(settings, find_models(settings.served.models_dir), 0)
     except ConfigError as error:
@@ -167,7 +167,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 
 
 def prospect_of(placement: Placement, info: ModelInfo) -> Prospect:
-    """The speed-up to expect from drafts, estimated without running the model."""
+    """Return the speed-up to expect from drafts, estimated without running the model."""
     on_metal = placement.n_gpu_layers and any(each.name.startswith(METAL) for each in placement.devices)
     return prospect_of_weights(
         placement.cpu_weights,
@@ -234,7 +234,7 @@ def _draft(
     settings: LeadSettings,
     vocabulary: Vocabulary | None,
 ) -> Vocabulary | None:
-    """The vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
+    """Return the vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
     try:
         with locate(source.source(settings.source)) as found:
             if found is None:

@@ -118,7 +118,7 @@ class FolderNews(NamedTuple):
 
 
 def new_name() -> str:
-    """A unique name for a text that is not on disk yet."""
+    """Return a unique name for a text that is not on disk yet."""
     return secrets.token_hex(12)
 
 
@@ -147,7 +147,7 @@ class TextFiles:
             log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
 
     def look(self) -> FolderNews:
-        """The changes since the last call; one call at a time.
+        """Return the changes since the last call; one call at a time.
 
         Raises OSError; a damaged text is deleted.
         """
@@ -176,7 +176,7 @@ class TextFiles:
         return FolderNews(texts, gone)
 
     def _manifests(self) -> dict[str, float]:
-        """The names of the texts that are there, and when they were used."""
+        """Return the names of the texts that are there, and when they were used."""
         found = {}
         with os.scandir(self.folder) as entries:
             for entry in entries:
@@ -272,7 +272,7 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 def _write(file: BinaryIO, content: bytes | memoryview, pace: Callable[[int], None] = lambda _: None) -> str:
-    """In chunks, and its digest."""
+    """Write the content in chunks; return its digest."""
     digest, view = text_hash(), memoryview(content)
     for at in range(0, len(view), _CHUNK):
         chunk = view[at : at + _CHUNK]
@@ -303,7 +303,7 @@ def _damaged() -> DamagedTextError:
 
 
 def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
-    """The hash that digests are computed with."""
+    """Return the hash that digests are computed with."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 

@@ -69,11 +69,13 @@ class TextMemory(SlotMemory, Protocol):
         """End the lending or the reservation of a snapshot: nobody reads or writes its bytes any more."""
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """A new snapshot of `size` bytes, to be filled."""
+        """Return a new snapshot of `size` bytes, to be filled."""
 
 
 def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
-    """All of a text, of which `known` parts are on disk; None: the engine has not stored all of it yet."""
+    """Return all of a text, of which `known` parts are on disk; None: the engine has not stored all of it
+    yet.
+    """
     pieces: TextPieces = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
@@ -92,7 +94,7 @@ def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -
 
 
 def _take_back(pieces: TextPieces, memory: TextMemory) -> None:
-    """What was lent or reserved."""
+    """Take back the memory that was lent or reserved."""
     for snapshot, piece in pieces:
         if isinstance(piece, memoryview):
             memory.take_back(snapshot.key)
@@ -247,7 +249,7 @@ class TextKeeper:
         return True
 
     def _pace(self, n_bytes: int) -> None:
-        """In the thread that writes; raises InterruptedError."""
+        """Wait after `n_bytes` in the writing thread; raises InterruptedError when the engine ends."""
         if self._stop.is_set():
             raise InterruptedError("the engine ends")
         self._hurry.wait(n_bytes / _BYTES_PER_SECOND)
@@ -286,7 +288,7 @@ class TextKeeper:
         self._left_out.intersection_update(self._texts.texts)
 
     def _save_all(self, until: float) -> None:
-        """As much as can be written until then."""
+        """Write as many texts as possible until the time `until`."""
         is_stored = not self._engine.idle
         while not is_stored and self._clock() < until:
             is_stored = self._engine.slots.store_all()
@@ -342,7 +344,7 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _stored(self, index: int) -> StoredText | None:
-        """What a slot held last, in host memory; None: not yet, ask again after the next step.
+        """Return the last text of a slot, in host memory; None: ask again after the next step.
 
         Raises RequestError, UnavailableError.
         """
@@ -382,7 +384,9 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """The text that a slot is to hold, for whoever restores it; raises RequestError, UnavailableError."""
+        """Return the text that a slot is to hold, for whoever restores it; raises RequestError,
+        UnavailableError.
+        """
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
@@ -417,7 +421,7 @@ class SlotActions:
         return len(tokens)
 
     def _in_thread(self, do: Callable[..., T], path: Path, *arguments: object) -> SteppedJob[T]:
-        """What becomes of a file is said to who asked for it: raises RequestError."""
+        """Run `do` on a file in a thread; return its result, or raise RequestError for the client."""
         done = self._thread.submit(do, path, *arguments)
         while not done.done():
             yield

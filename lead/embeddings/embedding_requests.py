@@ -30,7 +30,7 @@ _Input = Annotated[
 
 
 def _texts(given: _Input, name: str) -> list[Prompt]:
-    """A text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
+    """Return a text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
     if not given:
         if isinstance(given, str):
             return [given]
@@ -101,7 +101,7 @@ class RerankRequest(NullIsDefault, strict=True):
     field_of_documents: ClassVar = "documents"
 
     def candidates(self) -> list[str]:
-        """The texts to rank. Raises RequestError."""
+        """Return the texts to rank. Raises RequestError."""
         given: Sequence[Any] = self.texts or self.documents or ()
         if not given:
             raise RequestError("documents: a list of texts is needed", "documents")

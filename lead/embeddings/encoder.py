@@ -89,7 +89,7 @@ class VectorEncoder:
         return context
 
     def encode(self, batch: TextBatch) -> list[bytes]:
-        """The embeddings of at most MAX_SEQUENCES texts with at most `n_batch` tokens in all.
+        """Return the embeddings of at most MAX_SEQUENCES texts with at most `n_batch` tokens in all.
 
         Raises ValueError for larger batches, DecodeFatalError.
         """
@@ -102,7 +102,7 @@ class VectorEncoder:
         return [self._finish(self._read(number), text) for number, text in enumerate(batch)]
 
     def _mean(self, tokens: Sequence[int]) -> Vector:
-        """Of the last hidden states of a model that continues texts."""
+        """Return the mean of the last hidden states, for a model that continues texts."""
         self._clear()
         total = np.zeros(self.about.n_out)
         for first in range(0, len(tokens), _N_SUMMED):
@@ -137,8 +137,8 @@ class VectorEncoder:
 
 
 def normalized(vector: Vector, norm: int) -> Vector:
-    """The vector divided by its `norm`-norm: 2 is the Euclidean one, p the p-th root of the sum of p-th
-    powers.
+    """Return the vector divided by its `norm`-norm: 2 is the Euclidean one, p the p-th root of the sum of
+    p-th powers.
 
     As in llama-server, 0 scales the largest number to 32,760, and -1 changes nothing.
     """

@@ -35,7 +35,7 @@ class LoadEncoder:
 
 
 class Together(NamedTuple):
-    """Which texts are one batch: those with fewer than `n_alone` tokens, of at most `n_tokens` together."""
+    """The limits of a batch: texts with fewer than `n_alone` tokens, with at most `n_tokens` in all."""
 
     n_tokens: int = 512
     n_alone: int = 512

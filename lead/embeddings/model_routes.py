@@ -110,7 +110,7 @@ async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request
 @router.post("/rerank", include_in_schema=False)
 @router.post("/reranking", include_in_schema=False)
 async def rerank(body: RerankRequest, http_request: Request) -> Response:
-    """How well each text answers a question, the best first."""
+    """Return scores of how well each text answers a question, best first."""
     model = models_of(http_request.app).ranker
     if model is None:
         raise UnsupportedError(_NO_RANKS)

@@ -25,7 +25,7 @@ log = logging.getLogger("lead")
 
 
 class RoutedVectors(Protocol):
-    """What a router shares with the leads it runs, as `lead.server.server.Routed`."""
+    """The data that a router passes to its leads, as `lead.server.server.Routed`."""
 
     @property
     def listener(self) -> socket.socket: ...

@@ -47,11 +47,11 @@ class ExactMode(BaseModel, frozen=True):
         return words
 
     def exactness(self) -> Exactness:
-        """The event for the front, which it also gives the next engine process."""
+        """Return the event for the front, which it also gives the next engine process."""
         found = self.model_dump(mode="json")
         return Exactness(is_on=self.is_on, cost=self.cost, guarantee=self.guarantee, found=found)
 
     @classmethod
     def of(cls, exactness: Exactness | None) -> "ExactMode | None":
-        """The state that an earlier process has reported; None if there is none."""
+        """Return the state that an earlier process has reported; None if there is none."""
         return cls.model_validate(exactness.found) if exactness else None

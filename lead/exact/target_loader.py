@@ -73,7 +73,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """The cached measurement of such a start; None if there is none that can be read."""
+    """Return the cached measurement of such a start; None if there is none that can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)

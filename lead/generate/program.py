@@ -116,7 +116,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
-    """The request, with a seed even if none is set, so that the text can be generated again; raises
+    """Return the request, with a seed even if none is set, so that the text can be generated again; raises
     RequestError.
     """
     prompts = [_beginning(services, prompt)]
@@ -156,7 +156,7 @@ async def _continue(
 
 
 def _beginning(services: Services, prompt: str) -> Prompt:
-    """The prompt, or the token before a text, if that is all there is."""
+    """Return the prompt, or the token before a text, if that is all there is."""
     vocabulary = services.vocabulary
     if not prompt and vocabulary.bos is not None and not vocabulary.adds_bos:
         return [vocabulary.bos]

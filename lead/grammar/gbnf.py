@@ -169,7 +169,7 @@ class _Converter:
         return self._group(body, always=True)
 
     def _group(self, body: str, *, always: bool = False) -> str:
-        """One symbol that matches the same as `body`."""
+        """Return one symbol that matches the same as `body`."""
         if not always and " " not in body and not body.endswith(("*", "+", "?", "}")):
             return body
         name = f"g{len(self._bodies)}"
@@ -214,7 +214,9 @@ class _Converter:
 
 
 def _class(value: str) -> str:
-    """A character class as a regular expression: in llama.cpp `-` stands for a range only between two."""
+    """Return a character class as a regular expression: in llama.cpp `-` stands for a range only
+    between two.
+    """
     inside = value[1:-1]
     negates = inside.startswith("^")
     units = _UNIT.findall(inside.removeprefix("^"))

@@ -13,14 +13,15 @@ ANY_NUMBER = rf"-?{_WHOLE}{_PART}([eE][+-]?[0-9]{{1,2}})?"
 
 
 def decimal_of(value: object) -> Decimal | None:
-    """A finite number with exactly the digits of `value`; None if it is no number."""
+    """Return a finite number with exactly the digits of `value`; None if it is no number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     number = Decimal(str(value)) if is_number else None
     return number if number is not None and number.is_finite() else None
 
 
 def number_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """A Lark expression for the numbers from `lower` to `upper` (None: no bound); empty if there are none.
+    """Return a Lark expression for the numbers from `lower` to `upper` (None: no bound); empty if there are
+    none.
 
     over, under: `lower` and `upper` themselves are excluded, as by JSON Schema's exclusiveMinimum and
     exclusiveMaximum. Numbers may have an exponent only if there is no bound at all.
@@ -41,7 +42,7 @@ def _negated(bound: Decimal | None) -> Decimal | None:
 
 
 def _size_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """An expression for numbers without a sign."""
+    """Return an expression for numbers without a sign."""
     if upper is not None and (upper < 0 or (under and upper == 0)):
         return ""
     parts = [f"/{_WHOLE}{_PART}/"]
@@ -53,7 +54,7 @@ def _size_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, u
 
 
 def _parts(bound: Decimal) -> tuple[str, str]:
-    """The digits before and after the point, the latter without zeros at their end."""
+    """Return the digits before and after the point, the latter without zeros at their end."""
     whole, _, part = f"{bound:f}".partition(".")
     return whole, part.rstrip("0")
 
@@ -94,7 +95,7 @@ def _rest(n: int) -> str:
 
 
 def _more(digit: str) -> str:
-    """A class of the digits above one; empty if there are none."""
+    """Return a class of the digits above one; empty if there are none."""
     return "" if digit == "9" else f"[{int(digit) + 1}-9]"
 
 

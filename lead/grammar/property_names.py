@@ -44,7 +44,7 @@ def _choices(said: Schema) -> Any:
 
 
 def _pattern(said: Schema) -> str:
-    """A pattern for the names; empty if there is none."""
+    """Return a pattern for the names; empty if there is none."""
     if said.keys() <= _LENGTHS:
         return rf"^[\s\S]{{{int(said.get('minLength', 0))},{said.get('maxLength', '')}}}$"
     if said.keys() == {"format"}:

@@ -47,7 +47,7 @@ class InlineMtp:
         return self.heads.title
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """The drafter with these heads, for drafts of up to `n_max` tokens."""
+        """Return the drafter with these heads, for drafts of up to `n_max` tokens."""
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         return MtpDrafter(
@@ -115,7 +115,9 @@ class PlannedEagle:
 
 
 def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:
-    """The planned heads, or None; raises ModelLoadError if the model's heads are required and it has none."""
+    """Return the planned heads, or None; raises ModelLoadError if the model's heads are required and it has
+    none.
+    """
     if load.draft:
         path = load.draft.model
         if is_eagle_file(path):

@@ -47,9 +47,10 @@ class Heads(Protocol):
 
 @dataclass(slots=True)
 class _MtpCache:
-    """What the head has read in one slot: tokens at positions first, first + 1, …
+    """The tokens that the head has read in one slot, at positions first, first + 1, …
 
-    `n_own`: the last of them, which were read with the head's own states. `is_idle`: its sequence has left.
+    n_own: the number of last tokens that were read with the head's own states. is_idle: its sequence has
+    left.
     """
 
     is_idle: bool = False
@@ -127,7 +128,7 @@ class MtpDraft(InlineDraft):
         return True
 
     def text(self, start: int, end: int) -> list[int]:
-        """Tokens start … end - 1 of the context, followed by the draft."""
+        """Return tokens start … end - 1 of the context, followed by the draft."""
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
@@ -225,7 +226,7 @@ class MtpDrafter:
             self._heads.trim(slot, cache.end if n_keep else 0)
 
     def _start(self, draft: MtpDraft, slot: int) -> int | None:
-        """The position of the first token that the head has not read; None if it cannot read on."""
+        """Return the position of the first token that the head has not read; None if it cannot read on."""
         first_state = self._states.first(slot, draft.context)  # the target's states are kept from here on
         if first_state >= len(draft.context) - 1:
             return None
@@ -247,7 +248,7 @@ class MtpDrafter:
         return MtpSpan(slot, start, tokens, states)
 
     def _state(self, draft: MtpDraft, slot: int, position: int) -> NDArray[np.float32]:
-        """The hidden state behind the token before `position`."""
+        """Return the hidden state behind the token before `position`."""
         if position >= draft.base:
             return draft.own_states[position - draft.base]
         return self._states.state(slot, position - 1) if position else self._states.nothing

@@ -142,7 +142,9 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
-        """The maximal number of tokens to generate; None: no limit of its own; 0: only read the prompt."""
+        """Return the maximal number of tokens to generate; None: no limit of its own; 0: only read the
+        prompt.
+        """
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
             if value is None or value in {-1, -2}:
@@ -282,7 +284,9 @@ def _biases(
 
 
 def _biased_tokens(key: object, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]]) -> list[int]:
-    """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
+    """Return a token id, as a number or as text ("123", OpenAI's form), or the tokens of a text
+    (llama-server's).
+    """
     if isinstance(key, str) and key in biased:
         return biased[key]
     if isinstance(key, bool) or not isinstance(key, int | str):

@@ -99,7 +99,7 @@ class ImageServer:
             return framed(ImageRefused(reason="messages: an image takes too much memory"))
 
     def _memory(self) -> AbstractContextManager[None]:
-        """The limit of memory; a driver's mappings would count, too."""
+        """Return the limit of memory; a driver's mappings would count, too."""
         if self._options.offload:
             return contextlib.nullcontext()
         return self._limits.memory(self._options.task_bytes)

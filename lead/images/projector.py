@@ -89,7 +89,7 @@ class Projector:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)
 
     def decode(self, data: bytes) -> "_Bitmap":
-        """The pixels of a file that has passed `check_header`; raises RequestError."""
+        """Return the pixels of a file that has passed `check_header`; raises RequestError."""
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         found = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), False)
         if not found:
@@ -97,8 +97,8 @@ class Projector:
         return _Bitmap(self._mtmd, found)
 
     def encode(self, bitmap: "_Bitmap") -> tuple[list[Chunk], bytes]:
-        """The tokens and rows that the model reads for an image, and the embeddings of all rows; raises
-        RequestError.
+        """Return the tokens and rows that the model reads for an image, and the embeddings of all rows;
+        raises RequestError.
         """
         chunks, rows = [], []
         for chunk, native in self._chunks(bitmap):

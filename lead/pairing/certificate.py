@@ -15,7 +15,7 @@ _UNTIL = dt.datetime(2120, 1, 1, tzinfo=dt.UTC)
 
 
 def server_context(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """A TLS context with the certificate in `folder`, made if there is none, and its PEM; raises
+    """Return a TLS context with the certificate in `folder`, made if there is none, and its PEM; raises
     ConfigError.
     """
     certificate, key = folder / _CERTIFICATE, folder / _KEY

@@ -80,7 +80,7 @@ class PairingServer:
         self.members = Members(kept.members, clock=time.monotonic, wall_clock=time.time)
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The member with this key; None if there is none."""
+        """Return the member with this key; None if there is none."""
         return self.members.identify(secret)
 
     @property
@@ -150,7 +150,8 @@ class PairingServer:
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
-        """An invitation for a machine that reaches this one at `addresses` (hosts); none: the machine's own.
+        """Return an invitation for a machine that reaches this one at `addresses` (hosts); none: the
+        machine's own.
 
         nearby: for a machine that finds this one by its announcement (`announce`).
         """

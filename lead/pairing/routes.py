@@ -23,7 +23,7 @@ _Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,253}$")]
 
 
 def get_pairing_server(request: Request) -> PairingServer:
-    """The lead's pairing server; raises RequestError if there is none."""
+    """Return the lead's pairing server; raises RequestError if there is none."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
         raise RequestError("this lead cannot invite machines")
@@ -48,7 +48,7 @@ class InvitationRequest(NullIsDefault):
 async def invite(
     body: InvitationRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
-    """A code for one machine; `qr` are the rows of its QR code, 1 for dark modules."""
+    """Return a code for one machine; `qr` are the rows of its QR code, 1 for dark modules."""
     import segno  # noqa: PLC0415 - only who invites needs it
 
     if body.open:
@@ -85,7 +85,7 @@ async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) 
 
 @router.get("/v1/members")
 async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """The members; the number of open codes, and of attempts with wrong ones."""
+    """Return the members; the number of open codes, and of attempts with wrong ones."""
     return {
         "open": pairing.is_open,
         "addresses": pairing.addresses() if pairing.is_open else (),

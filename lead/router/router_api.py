@@ -331,7 +331,7 @@ def _running_record(pooled: PooledModel, services: RouterServices, record: dict[
 
 
 def _details_of(model: ServedModel) -> dict[str, Any]:
-    """The reply to /api/show for a model that is not loaded, and is not loaded for it."""
+    """Return the reply to /api/show for a model that is not loaded, and is not loaded for it."""
     details = _ollama_details(model)
     task = task_of(model.path) if model.path else None
     return {

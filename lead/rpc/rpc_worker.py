@@ -158,7 +158,7 @@ def _watch_port(port: int) -> None:
 
 
 def _own_listener(port: int) -> socket.socket | None:
-    """The socket on which this process listens there, under a descriptor of its own."""
+    """Return the socket on which this process listens there, under a descriptor of its own."""
     for descriptor in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
         with contextlib.suppress(OSError):  # no socket, or closed meanwhile
             found = socket.socket(fileno=int(descriptor))

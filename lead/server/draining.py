@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.1
 
 class RunningAnswers(Protocol):
     def __len__(self) -> int:
-        """The number of running answers."""
+        """Return the number of running answers."""
 
     def fail_all(self, reason: str) -> None:
         """End all running answers with an error."""
@@ -107,9 +107,7 @@ class DrainingServer(uvicorn.Server):
         await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with a time limit for TLS handshakes, which uvicorn does not count as connections
-        yet.
-        """
+        """Start as uvicorn does, with a time limit for TLS handshakes, which uvicorn does not count."""
         for listener in sockets or []:
             self.listen_also(listener, self.config.ssl, {})
         self.started = True

@@ -37,7 +37,10 @@ _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; on `::` it accepts IPv4, too, if the system supports that. Raises ConfigError."""
+    """Return a listening socket; on `::` it accepts IPv4, too, if the system supports that.
+
+    Raises ConfigError.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
@@ -49,7 +52,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
-    """The socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
+    """Return the socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
 
     Connections made while no lead runs wait in its queue for the next one. Its variables are removed from the
     environment, which child processes inherit. Raises ConfigError if there is more than one socket.
@@ -97,7 +100,7 @@ class Address:
 
 
 def open_address(settings: LeadSettings) -> Address:
-    """The socket passed by systemd, that of the lead to replace, or a new one.
+    """Return the socket passed by systemd, that of the lead to replace, or a new one.
 
     Raises ConfigError, also if a lead with these settings must not listen there.
     """
@@ -116,7 +119,7 @@ def open_address(settings: LeadSettings) -> Address:
 
 
 def meeting_point(host: str, port: int) -> Path:
-    """The path of the Unix socket at which the lead that listens there accepts a takeover."""
+    """Return the path of the Unix socket at which the lead that listens there accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
         folder = user_runtime_path("llama-duo")

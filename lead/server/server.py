@@ -50,14 +50,14 @@ _END_SECONDS = 30.0
 
 
 class Routed(Protocol):
-    """What a router passes to a lead that it runs."""
+    """The data that a router passes to a lead that it runs."""
 
     @property
     def listener(self) -> socket.socket: ...
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """The keys that the lead accepts: the router's, and the keys `own`, which are for the
-        lead's own use.
+        """Return the keys that the lead accepts: the router's, and the keys `own`, which are for the lead's
+        own use.
         """
 
 
@@ -119,12 +119,12 @@ class Lead:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a signal, `stop` or a failure is ending the lead."""
+        """True if a signal, `stop` or a failure is ending the lead."""
         return self._server.should_exit
 
     @property
     def has_given_up_back(self) -> bool:
-        """Whether the lead's own back cannot draft, and is not restarted."""
+        """True if the lead's own back cannot draft, and is not restarted."""
         return self._local_back is not None and self._local_back.ended.is_set()
 
     def _create_app(self) -> FastAPI:
@@ -316,7 +316,7 @@ class Lead:
 
 
 def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
-    """The image reader of the model, if it has a projector; raises ConfigError."""
+    """Return the image reader of the model, if it has a projector; raises ConfigError."""
     if settings.images.mmproj is None:
         return None
     for module in plugged(RINGS, "image_reader"):

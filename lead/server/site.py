@@ -34,7 +34,7 @@ class Site:
 
 
 def companions_of(site: Site) -> list[Companion]:
-    """The companions of all rings; the application may use them even before they start."""
+    """Return the companions of all rings; the application may use them even before they start."""
     return [each for module in plugged(RINGS, "companions") for each in module.companions(site)]
 
 

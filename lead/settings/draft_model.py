@@ -25,7 +25,7 @@ _MAX_DRAFTED = 32
 
 
 def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
-    """A draft model, with the tokenizer, token and offline mode of `hub`.
+    """Return a draft model, with the tokenizer, token and offline mode of `hub`.
 
     Raises ConfigError in an installation without the demo's.
     """
@@ -95,7 +95,7 @@ class DraftModelOptions(OptionGroup):
         return self.draft_model is not None or self.hf_repo_draft is not None
 
     def located(self, hub: ModelSource) -> Self:
-        """A copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
+        """Return a copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
         if not self.is_wanted or (self.draft_model and is_eagle_file(self.draft_model)):
             return self
         return self.model_copy(
@@ -190,7 +190,7 @@ class OwnBackOptions(OptionGroup):
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
-        """A copy with the draft model as a file that llama.cpp can load, as `ModelSource.located`.
+        """Return a copy with the draft model as a file that llama.cpp can load, as `ModelSource.located`.
 
         Raises ConfigError.
         """
@@ -199,5 +199,5 @@ class OwnBackOptions(OptionGroup):
         return self.model_copy(update={"back": self.source(hub).located().model, "back_hf_repo": None})
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """The source of the back's model; its model is unset without --back."""
+        """Return the source of the back's model; its model is unset without --back."""
         return _source(self.back, self.back_hf_repo, hub)

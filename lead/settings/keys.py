@@ -87,12 +87,12 @@ class Keyring:
             )
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The principal of a key; None if it is unknown."""
+        """Return the principal of a key; None if it is unknown."""
         return identify(secret or "", self._known.items()) if self._known else ANYONE
 
 
 def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
-    """The principal with this key, out of those whose digests are in `known`.
+    """Return the principal with this key, out of those whose digests are in `known`.
 
     The time depends only on the number of keys: the key is compared with all of them, by hashes, whose first
     bytes reveal nothing about the key's.
@@ -137,7 +137,7 @@ def named_keys(file: Path) -> Iterator[Key]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines that are neither blank nor comments; raises ConfigError."""
+    """Yield the lines that are neither blank nor comments; raises ConfigError."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -299,7 +299,7 @@ class LeadSettings(FileSettings):
         return self
 
     def aliases(self, own: str) -> tuple[str, ...]:
-        """The model's names for clients, sorted; by default `own`, the name in its metadata."""
+        """Return the model's names for clients, sorted; by default `own`, the name in its metadata."""
         return _split(self.alias) or (own,)
 
     @property
@@ -307,7 +307,8 @@ class LeadSettings(FileSettings):
         return _split(self.tags)
 
     def model_path(self, cancelled: Callable[[], bool]) -> Path:
-        """The file of the model to serve; without --model the demo's, which is created at its first use.
+        """Return the file of the model to serve; without --model the demo's, which is created at its first
+        use.
 
         That takes a while, with a progress bar. Raises ConfigError if there is no space for it, or once
         `cancelled` returns True.
@@ -318,25 +319,25 @@ class LeadSettings(FileSettings):
         return _demo_model(cancelled)
 
     def with_model(self) -> Self:
-        """The settings with a model that exists, and its projector. Raises ConfigError."""
+        """Return the settings with a model that exists, and its projector. Raises ConfigError."""
         source = self.source.located(with_projector=self.finds_projector)
         return self.model_copy(update={"source": source, "images": self.images_of(source.model)})
 
     def images_of(self, model: Path | None) -> ImageOptions:
-        """With the projector of `model`, which is the one that is asked for."""
+        """Return the image options with the projector beside `model`, if one is to be found."""
         if model is None or self.source.hf_repo is None or not self.finds_projector:
             return self.images
         return self.images.model_copy(update={"mmproj": projector_beside(model)})
 
     @property
     def finds_projector(self) -> bool:
-        """Whether a model has images although nobody has named a projector."""
+        """True if a model has images although nobody has named a projector."""
         images = self.images
         return images.mmproj_auto and not (images.mmproj or self._why_no_images)
 
     @property
     def _why_no_images(self) -> str:
-        """What they cannot be combined with; empty: nothing."""
+        """The reason why images cannot be combined with other options; empty: they can."""
         if self.context_shift:
             return "cannot be combined with --context-shift: no image can be cut"
         if self.compute.exact == "on":
@@ -344,7 +345,9 @@ class LeadSettings(FileSettings):
         return ""
 
     def located(self) -> Self:
-        """The settings with existing model files, which are checked or downloaded. Raises ConfigError."""
+        """Return the settings with existing model files, which are checked or downloaded. Raises
+        ConfigError.
+        """
         self.workers.check_built()
         return self.with_model().model_copy(
             update={
@@ -355,8 +358,8 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """The settings changed so that only this program and its back can reach the lead, whatever variables
-        say.
+        """Return the settings changed so that only this program and its back can reach the lead, whatever
+        variables say.
         """
         return self.model_copy(
             update={
@@ -399,14 +402,14 @@ class LeadSettings(FileSettings):
 
     @property
     def beside_bytes(self) -> int:
-        """Of the host's memory, for what runs beside the engine and its drafts."""
+        """The bytes of host memory for programs beside the engine and its drafts."""
         shares_weights = self.compute.n_gpu_layers == 0 and self.compute.load_mode not in {"none", "dio"}
         if self.vectors.serve_embeddings and not shares_weights:
             return self.images.n_bytes + self.vectors.n_bytes + size_if_known(self.source.model)
         return self.images.n_bytes + self.vectors.n_bytes
 
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
-        """The engine's command to load the model and its drafters; the settings must be `located`.
+        """Return the engine's command to load the model and its drafters; the settings must be `located`.
 
         model: the target's file. cache_ram, draft_cache_ram: maximal MiB of earlier texts that the target and
         a draft model in the engine keep; None: as in the options.
@@ -426,7 +429,7 @@ class LeadSettings(FileSettings):
         )
 
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
-        """The engine's command to load a draft model; None if none is set.
+        """Return the engine's command to load a draft model; None if none is set.
 
         The settings must be `located`. cache_ram: maximal MiB of earlier texts that it keeps.
         """

@@ -104,7 +104,7 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
 
 
 def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
-    """The option: with the default and the range of the parameter."""
+    """Return the option: with the default and the range of the parameter."""
     if not asked.option:
         return None
     option = copy(field)
@@ -130,13 +130,13 @@ class SamplingDefaults(OptionGroup):
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
 
     def parameters(self) -> dict[str, Any]:
-        """The fields of `SamplingParameters` whose defaults were changed; never the seed."""
+        """Return the fields of `SamplingParameters` whose defaults were changed; never the seed."""
         fields = SamplingParameters.model_fields
         given = self.model_dump(include=fields.keys() - {"seed"})
         return {name: value for name, value in given.items() if value != fields[name].default}
 
     def with_seed(self, seed: int) -> SamplingParameters:
-        """The parameters of a request that sets nothing but its seed."""
+        """Return the parameters of a request that sets nothing but its seed."""
         given = self.parameters()
         if given.get("repeat_last_n") == -1:
             given["repeat_last_n"] = MAX_REMEMBERED

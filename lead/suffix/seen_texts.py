@@ -59,7 +59,7 @@ class SeenTexts(Sequence[int]):
         self._start = self._end = 0  # what is kept
 
     def __len__(self) -> int:
-        """The position after the newest token."""
+        """Return the position after the newest token."""
         return self._end
 
     @overload
@@ -104,7 +104,7 @@ class SeenTexts(Sequence[int]):
         return 0.0
 
     def seconds_until_due(self, _now: float) -> float | None:
-        """Seconds until the next text reaches its age; None: there is none."""
+        """Return the seconds until the next text reaches its age; None: there is none."""
         return self.forget_old()
 
     def forget_old(self) -> float | None:
@@ -117,7 +117,9 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """The number of blocks with which another text began, without those about to be overwritten."""
+        """Return the number of blocks with which another text began, without those about to be
+        overwritten.
+        """
         oldest = max(self._start, self._end - len(self._ring) // 2)
         for n, beginning in enumerate(beginnings):
             if self._blocks.get(beginning, -1) < oldest:
@@ -149,18 +151,18 @@ class SeenTexts(Sequence[int]):
 
 
 def mark(owner: int, tokens: Sequence[int]) -> list[int]:
-    """The tokens marked as those of `owner`: different owners have no marked token in common."""
+    """Return the tokens marked as those of `owner`: different owners have no marked token in common."""
     base = (owner + 1) << _OWNER_SHIFT
     return [base + token for token in tokens]
 
 
 def unmark(owner: int, marked: Sequence[int]) -> list[int]:
-    """The tokens without marks, up to the first that is not `owner`'s."""
+    """Return the tokens without marks, up to the first that is not `owner`'s."""
     base = (owner + 1) << _OWNER_SHIFT
     return [each - base for each in takewhile(lambda each: each >> _OWNER_SHIFT == owner + 1, marked)]
 
 
 def _beginnings(owner: int, tokens: Sequence[int]) -> list[int]:
-    """For each whole block of `tokens`, a hash of it and all before it."""
+    """Return, for each whole block of `tokens`, a hash of the block and all tokens before it."""
     blocks = (tuple(tokens[at : at + _BLOCK]) for at in range(0, len(tokens) - _BLOCK + 1, _BLOCK))
     return list(accumulate(blocks, lambda before, block: hash((before, block)), initial=owner))[1:]

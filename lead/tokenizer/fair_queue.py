@@ -58,7 +58,7 @@ class FairQueue(Generic[T]):
         return removed
 
     def pop(self) -> T:
-        """The next item; IndexError if there is none."""
+        """Return the next item; IndexError if there is none."""
         if not self._n:
             raise IndexError("the queue is empty")
         key = next(iter(self._keys))

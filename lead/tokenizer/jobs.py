@@ -100,7 +100,7 @@ class MadePrompt(ABC):
 
     @abstractmethod
     def tokens(self, vocabulary: Any) -> "array[int]":
-        """The tokens of the prompt. `vocabulary`: a `shared.llama.vocabulary.Vocabulary`.
+        """Return the tokens of the prompt. `vocabulary`: a `shared.llama.vocabulary.Vocabulary`.
 
         Raises UnsupportedError.
         """
@@ -137,7 +137,9 @@ class TokenizerJobs(Protocol):
         """Describe the model."""
 
     def identify(self) -> VocabularyId:
-        """The vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000 tokens."""
+        """Return the vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000
+        tokens.
+        """
 
     def prepare_prompts(
         self, prompts: Sequence[Prompt | MadePrompt], texts: FieldTexts = NO_TEXTS
@@ -161,7 +163,7 @@ class TokenizerJobs(Protocol):
         """
 
     def count_prompt(self, conversation: bytes, images: Sequence[ImageRows] = ()) -> int:
-        """The number of tokens in a conversation's prompt."""
+        """Return the number of tokens in a conversation's prompt."""
 
     def render_prompt(self, conversation: bytes) -> bytes:
         """Render the prompt of a conversation; returns the body of a response."""
@@ -218,7 +220,7 @@ class JobLimits:
 
     @classmethod
     def of(cls, n_bytes: int, base_seconds: float) -> "JobLimits":
-        """The limits for a job of `n_bytes`; an empty one may take `base_seconds`."""
+        """Return the limits for a job of `n_bytes`; an empty one may take `base_seconds`."""
         megabytes = n_bytes / _MEGABYTE
         return cls(
             base_seconds * (1 + _SECONDS_PER_SECOND_AND_MEGABYTE * megabytes),

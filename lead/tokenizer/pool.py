@@ -77,7 +77,7 @@ class _Lane:
         self.has_some.set()
 
     async def pop(self) -> _Ticket | None:
-        """The next job; None: nothing waits."""
+        """Return the next job; None: nothing waits."""
         while not (self.queue or self.rests):
             self.has_some.clear()
             await self.has_some.wait()
@@ -182,7 +182,7 @@ class TokenizerPool:
         await asyncio.to_thread(self._workers.close)
 
     def share(self) -> int:
-        """A descriptor with which the engine reaches processes that follow grammars, with the same
+        """Return a descriptor with which the engine reaches processes that follow grammars, with the same
         vocabulary.
         """
         return self._workers.share()

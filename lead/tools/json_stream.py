@@ -20,7 +20,9 @@ class ValueScanner:
         self._begun = False
 
     def push(self, text: str) -> int | None:
-        """The number of characters of `text` that belong to the value; None if it does not end in `text`."""
+        """Return the number of characters of `text` that belong to the value; None if it does not end in
+        `text`.
+        """
         for i, c in enumerate(text):
             if self._in_string:
                 self._push_in_string(c)
@@ -53,8 +55,8 @@ class ValueScanner:
 
 
 def members(text: str) -> dict[str, str]:
-    """The JSON text of an object's members, as far as present; members of `function` count as the object's
-    own.
+    """Return the JSON text of an object's members, as far as present; members of `function` count as the
+    object's own.
 
     Values are not validated.
     """
@@ -81,7 +83,7 @@ class StringDecoder:
         """The text after the closing quote; None until then."""
 
     def push(self, text: str) -> str:
-        """The characters that `text` adds."""
+        """Return the characters that `text` adds."""
         text = self._text + text
         pieces: list[str] = []
         n = 0
@@ -123,7 +125,7 @@ class ResponseStream:
         self._begun = self._ended = False
 
     def push(self, text: str) -> str:
-        """The content that `text` adds."""
+        """Return the content that `text` adds."""
         if not self._begun and text:
             self._begun = True
             if text.startswith('"'):

@@ -69,10 +69,10 @@ _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def format_without_calls(template: str) -> CallFormat:
-    """The format for a template from whose renderings none could be derived."""
+    """Return the format for a template from whose renderings none could be derived."""
     return next((calls for sign, calls in _WITHOUT_CALLS if sign in template), GENERIC)
 
 
 def completed(calls: CallFormat, template: str) -> CallFormat:
-    """The format, completed by what models with this template write although the template does not."""
+    """Return the format, completed by what models with this template write although the template does not."""
     return replace(calls, **next((also for sign, also in _ALSO if sign in template), {}))

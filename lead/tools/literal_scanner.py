@@ -18,7 +18,8 @@ class LiteralScanner:
         self._at = 0
 
     def end(self, text: str) -> int | None:
-        """The end of the value at the beginning of `text`: before a comma, or an unmatched closing bracket.
+        """Return the end of the value at the beginning of `text`: before a comma, or an unmatched closing
+        bracket.
 
         None if it continues after `text`. Between calls `text` may only grow.
         """

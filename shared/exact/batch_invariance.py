@@ -50,16 +50,16 @@ class InvariantSizes:
         return invariant_passes(spans, self)
 
     def narrow(self, span: Span) -> tuple[int, ...]:
-        """The batch sizes in which the logits of `span` may be computed."""
+        """Return the batch sizes in which the logits of `span` may be computed."""
         return self.prompt if span.is_prompt else self.answer
 
     def of(self, span: Span) -> tuple[int, ...]:
-        """The batch sizes in which `span` may be decoded."""
+        """Return the batch sizes in which `span` may be decoded."""
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
 def invariant_passes(spans: Sequence[Span], sizes: InvariantSizes) -> list[Pass]:
-    """The passes that decode `spans`; parts of one span are in successive passes.
+    """Return the passes that decode `spans`; parts of one span are in successive passes.
 
     All parts of a pass have the same size and number of outputs: llama.cpp computes the last layer for these
     tokens only, so their number is a size, too.
@@ -91,7 +91,9 @@ def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
 
 
 def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
-    """A pass with one part more, all equally wide; None if it is better decoded in a pass of its own."""
+    """Return a pass with one part more, all equally wide; None if it is better decoded in a pass of
+    its own.
+    """
     if not together:
         return [part]
     if not (sizes.joins and _are_alike(together[-1], part)):
@@ -104,7 +106,7 @@ def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
 
 
 def _are_alike(last: SpanPart, part: SpanPart) -> bool:
-    """Whether both may be in one pass; those of prompts only if that adds no padding."""
+    """Return whether both may be in one pass; those of prompts only if that adds no padding."""
     one, other = last.span, part.span
     if one.is_prompt != other.is_prompt or bool(one.n_logits) != bool(other.n_logits):
         return False
@@ -121,10 +123,10 @@ def _with_outputs(together: Pass, sizes: InvariantSizes) -> Pass:
 
 
 def _size_of_each(sizes: Sequence[int], minimum: int, n_parts: int) -> int | None:
-    """The least size of each of `n_parts` in one pass."""
+    """Return the least size of each of `n_parts` in one pass."""
     return next((size for size in sizes if size >= minimum and size * n_parts in sizes), None)
 
 
 def _smallest(sizes: Sequence[int], n_tokens: int) -> int:
-    """The least size that holds them; they are at most the largest."""
+    """Return the least size that holds them; they are at most the largest."""
     return next(size for size in sizes if size >= n_tokens)

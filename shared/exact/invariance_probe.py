@@ -77,12 +77,12 @@ class SizeReport:
     wide: list[int] = field(default_factory=list)  # those that read a prompt as the class of `_ANCHOR` does
 
     def agree(self, one: int, other: int) -> bool:
-        """Whether the tokens that both sizes decoded have equal logits."""
+        """Return whether the tokens that both sizes decoded have equal logits."""
         a, b = self.prints[one], self.prints[other]
         return all(a[key] == b[key] for key in a.keys() & b.keys())
 
     def class_of(self, anchor: int) -> tuple[int, ...]:
-        """The sizes that agree with each other and with `anchor`, ascending.
+        """Return the sizes that agree with each other and with `anchor`, ascending.
 
         Round sizes are preferred: kernels process tokens in groups of 4, 8 or 16, and compute the rest
         differently. Sizes that are always measured come first, so that another start chooses the same.
@@ -96,7 +96,7 @@ class SizeReport:
         return tuple(sorted(chosen))
 
     def batch_sizes(self) -> InvariantSizes | None:
-        """The sizes to decode in; None: no two sizes agree.
+        """Return the sizes to decode in; None: no two sizes agree.
 
         The choice depends on agreement, not on times, so that another start chooses the same.
         """
@@ -112,12 +112,12 @@ class SizeReport:
         return InvariantSizes(answer, prompt, all_of_prompts[len(prompt) :])
 
     def describe(self) -> str:
-        """The classes, for the log."""
+        """Return the classes, for the log."""
         classes = dict.fromkeys(self.class_of(size) for size in sorted(self.prints))
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
     def price(self, batch_sizes: InvariantSizes) -> float:
-        """The time of the smallest step under `batch_sizes`, divided by that of a single token."""
+        """Return the time of the smallest step under `batch_sizes`, divided by that of a single token."""
         return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
 
 
@@ -135,7 +135,10 @@ def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) 
 
 
 def measure_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport:
-    """All required measurements, and optional ones for `seconds` more. Slot 0 is as for `estimate_sizes`."""
+    """Return all required measurements, and optional ones for `seconds` more.
+
+    Slot 0 is as for `estimate_sizes`.
+    """
     measurement = _Measurement(model, clock)
     try:
         measurement.warm_up()
@@ -211,7 +214,7 @@ class _Measurement:
         return self._report
 
     def _measure_wide(self, deadline: float) -> None:
-        """Whether the tokens after a wide batch have the logits that they have after narrow ones."""
+        """True if the tokens after a wide batch have the logits that they have after narrow ones."""
         prompt = self._report.class_of(_ANCHOR)
         if _LARGEST not in prompt:
             return
@@ -257,7 +260,7 @@ def rehearse(model: Model, batch_sizes: InvariantSizes) -> InvariantSizes | None
 
 
 def _alone(model: Model, batch_sizes: InvariantSizes) -> list[bytes]:
-    """The answer in the smallest size."""
+    """Return the answer in the smallest size."""
     text, size = _text(model, 0), batch_sizes.answer[0]
     prints = _digests(model, [_prompt(0, 0, text[:_N_PROMPT])], 0)
     for at in range(_N_PROMPT, len(text), size):
@@ -309,7 +312,7 @@ def _other_slots(slot: int) -> range:
 
 
 def _others(model: Model, slot: int) -> list[Span]:
-    """One token of each other slot, which is trimmed by the next call."""
+    """Return a token of each other slot, which the next call trims."""
     spans = []
     for number, other in enumerate(_other_slots(slot), 1):
         model.trim(other, _OTHERS * number)
@@ -338,7 +341,7 @@ def _digest(row: Any) -> bytes:
 
 
 def _roundness(size: int) -> int:
-    """The largest power of two that divides `size`."""
+    """Return the largest power of two that divides `size`."""
     return size & -size
 
 

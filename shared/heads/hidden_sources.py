@@ -28,7 +28,7 @@ ARCHITECTURES = frozenset(
 
 
 def target_layers(drafter: Any) -> list[int]:
-    """The layers of the target that a drafter (a llama_model) reads; raises ModelLoadError."""
+    """Return the layers of the target that a drafter (a llama_model) reads; raises ModelLoadError."""
     ids = _function("llama_model_target_layer_ids")(drafter)
     return [int(ids[i]) for i in range(_function("llama_model_target_layer_ids_n")(drafter))]
 

@@ -36,7 +36,7 @@ class _SlotStates:
         self.first = min(self.first, end) if not self.tokens else self.first
 
     def beginning(self, n_keep: int) -> "_SlotStates":
-        """A copy, as of the first `n_keep` tokens of the text."""
+        """Return a copy, as of the first `n_keep` tokens of the text."""
         other = _SlotStates(self.first)
         other.tokens, other.states = list(self.tokens), list(self.states)
         other.cut(n_keep)
@@ -66,7 +66,7 @@ class HiddenStates(SlotPart):
         return self.n_max * self.nothing.nbytes
 
     def read(self, n_tokens: int) -> NDArray[np.float32]:
-        """The states of the last pass, of `n_tokens` tokens; shape (n_tokens, n_embd)."""
+        """Return the states of the last pass, of `n_tokens` tokens; shape (n_tokens, n_embd)."""
         raise NotImplementedError
 
     def computed(self, together: Pass) -> None:
@@ -118,7 +118,9 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """The position from which on the states before the last of `tokens` are known for this text."""
+        """Return the position from which on the states before the last of `tokens` are known for
+        this text.
+        """
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:
             return end
@@ -127,6 +129,6 @@ class HiddenStates(SlotPart):
         return end
 
     def state(self, slot: int, position: int) -> NDArray[np.float32]:
-        """The state after the token at `position`, which must not be before `first`."""
+        """Return the state after the token at `position`, which must not be before `first`."""
         kept = self._slots[slot]
         return kept.states[position - kept.first]

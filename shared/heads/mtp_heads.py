@@ -39,7 +39,7 @@ _FEW_TOKENS = 16
 
 
 def has_heads(path: Path) -> bool:
-    """Whether a model file has usable heads.
+    """Return whether a model file has usable heads.
 
     Checks the tensors, as some files only mention heads in their metadata.
     """
@@ -50,12 +50,12 @@ def has_heads(path: Path) -> bool:
 
 
 def is_heads_file(path: Path) -> bool:
-    """Whether a file has usable heads, but no complete model: mtp-*.gguf."""
+    """Return whether a file has usable heads, but no complete model: mtp-*.gguf."""
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
 
 
 def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
-    """The heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
+    """Return the heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
 
     path: the file of the heads; None: the target has loaded them. They read its `NextnStates`.
     """
@@ -65,7 +65,7 @@ def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
 
 
 def _load_heads(path: Path, target: Model) -> Any:
-    """A llama_model; raises ModelLoadError if it does not fit."""
+    """Return a llama_model; raises ModelLoadError if it does not fit."""
     parameters = target.model_parameters()
     parameters.load_mtp = True
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
@@ -81,7 +81,7 @@ class MtpHeads:
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
     reads_first = True
-    """Whether it reads the first token of a text, for which there is no hidden state."""
+    """True if it reads the first token of a text, for which there is no hidden state."""
     source = "mtp"
     """What its drafts are called."""
     title = "the model's own heads (MTP)"
@@ -165,7 +165,7 @@ class MtpHeads:
 
 
 def _shape(model: Any) -> tuple[int, int]:
-    """The properties that a model and its heads must share: `n_embd` and number of tokens."""
+    """Return the properties that a model and its heads must share: `n_embd` and number of tokens."""
     n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd_out(model), n_tokens
 

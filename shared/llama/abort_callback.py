@@ -36,7 +36,7 @@ class StepProgress:
         _set_callback(context, _libc().sigemptyset, self._flag)
 
     def has_proceeded(self) -> bool:
-        """Whether the CPU has begun an operation of a graph since the last call; for any thread."""
+        """Return whether the CPU has begun an operation of a graph since the last call; for any thread."""
         has = self._flag[0] == b"\0"
         self._flag[0] = b"\1"
         return has

@@ -81,7 +81,7 @@ class Batch(NativeBatch):
         return at
 
     def _fill_one(self, span: Span, n_vocab: int, n_slots: int) -> int:
-        """As `fill`, for one token: the usual step without drafts."""
+        """Do `fill` for a single token: the usual step without drafts."""
         if not (0 <= span.slot < n_slots and span.start >= 0 and 0 <= span.tokens[0] < n_vocab):
             raise ValueError(f"not a batch of a token in 0 ≤ id < {n_vocab} and of {n_slots} slots: {span}")
         self._token[0], self._slot[0], self._wanted[0] = span.tokens[0], span.slot, 1

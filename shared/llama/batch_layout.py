@@ -31,19 +31,19 @@ class BatchSizes(Protocol):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
+        """True if generated tokens have the same bits when they are read again as part of a prompt."""
 
     @property
     def max_draft(self) -> int:
         """The maximal number of draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """The number of draft tokens that can join `n_tokens` of a sequence at no cost, as they replace
-        padding.
+        """Return the number of draft tokens that can join `n_tokens` of a sequence at no cost, as they
+        replace padding.
         """
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
-        """The passes that decode `spans`; parts of one span are in successive passes."""
+        """Return the passes that decode `spans`; parts of one span are in successive passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +64,17 @@ class LayoutRules:
 
     @property
     def splits_lengths(self) -> bool:
-        """Whether llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
+        """True if llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
         return self.own_cells or self.traits.equal_lengths
 
     @property
     def pads(self) -> bool:
-        """Whether drafts are padded to equal lengths if that saves an ubatch and causes no replay."""
+        """True if drafts are padded to equal lengths if that saves an ubatch and causes no replay."""
         return self.splits_lengths and self.traits.n_rollback != 0
 
     @property
     def rolls_states_back(self) -> bool:
-        """Whether tokens of the last decode can be removed from recurrent states."""
+        """True if tokens of the last decode can be removed from recurrent states."""
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 
@@ -125,7 +125,7 @@ def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
 
 
 def one_pass(spans: Sequence[Span]) -> Layout:
-    """All `spans` in one pass, without padding."""
+    """Return all `spans` in one pass, without padding."""
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
     return Layout(list(spans), [parts], frozenset(span.slot for span in spans), 1)
 
@@ -145,7 +145,7 @@ def _images_first(spans: Sequence[Span], rules: LayoutRules) -> Layout:
 
 
 def _pieces(number: int, span: Span, n_batch: int) -> list[Pass]:
-    """The passes of an image; none of other spans."""
+    """Return the passes of an image; none of other spans."""
     if not span.image:
         return []
     cuts = range(0, len(span.tokens), n_batch)
@@ -184,7 +184,8 @@ def _prompts_first(parts: Pass) -> list[Pass]:
 
 
 def _is_read_apart(spans: Sequence[Span]) -> bool:
-    """Whether prompts are better decoded apart from the rest, with flash attention on a CPU in one pool.
+    """Return whether prompts are better decoded apart from the rest, with flash attention on a CPU in one
+    pool.
 
     A tile of tokens is compared with the cells of every sequence that it has a token of: in one pass with a
     prompt, a generated token costs as much attention as a tile of them.
@@ -195,10 +196,11 @@ def _is_read_apart(spans: Sequence[Span]) -> bool:
 
 
 def _padded(parts: Pass, rules: LayoutRules) -> Pass:
-    """In the order of slots, and each as long as the longest draft: every ubatch reads all weights.
+    """Return the parts in the order of slots, padded to the longest draft, because every ubatch reads all
+    weights.
 
     llama.cpp starts a new ubatch where slot numbers are not consecutive. Longer spans are prompts, whose
-    remainder is worth a ubatch of its own. No padding is added where batch or slot are full.
+    remainder is worth a ubatch of its own. No padding is added where the batch or a slot is full.
     """
     ordered = sorted(parts, key=lambda part: part.span.slot)
     spans = [part.span for part in ordered]

@@ -37,5 +37,5 @@ def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prom
 
 
 def _native(text: str) -> bytes:
-    """A C string, without NUL, which would end it."""
+    """Return a C string, without NUL, which would end it."""
     return text.replace("\0", "").encode("utf-8", "replace")

@@ -57,7 +57,7 @@ def hide_gpus() -> None:
 
 
 def has_gpu() -> bool:
-    """Whether this machine has a GPU that llama.cpp can use; one behind RPC does not count."""
+    """Return whether this machine has a GPU that llama.cpp can use; one behind RPC does not count."""
     library.start()
     try:
         return any(_is_own_gpu(device) for device in pointers())
@@ -71,12 +71,12 @@ def pointers() -> list[int]:
 
 
 def array(found: Sequence[int]) -> Any:
-    """An array for llama_model_params.devices: NULL-terminated; without devices: only the CPU."""
+    """Return an array for llama_model_params.devices: NULL-terminated; without devices: only the CPU."""
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
 def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> list[int]:
-    """The devices with these names, in this order; raises ModelLoadError."""
+    """Return the devices with these names, in this order; raises ModelLoadError."""
     library.start()
     try:
         found = [device for device in pointers() if not only_gpus or _is_gpu(device)]
@@ -90,7 +90,7 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
 
 
 def chosen(options: ModelOptions) -> list[int] | None:
-    """The devices that may be used with these options: this machine's GPUs, or those of --device.
+    """Return the devices that may be used with these options: this machine's GPUs, or those of --device.
 
     None: this build cannot list them, and llama.cpp chooses. Raises ModelLoadError with the names of the
     existing ones if --device, --main-gpu, --tensor-split or --split-mode contradict them.
@@ -109,12 +109,12 @@ def chosen(options: ModelOptions) -> list[int] | None:
 
 
 def describe(found: Sequence[int]) -> list[Device]:
-    """The names of devices, and their memory."""
+    """Return the names of devices, and their memory."""
     return [_describe(device) for device in found]
 
 
 def all_devices() -> list[Device]:
-    """The devices that a model can be offloaded to; raises ModelLoadError."""
+    """Return the devices that a model can be offloaded to; raises ModelLoadError."""
     library.start()
     try:
         return describe([device for device in pointers() if _is_gpu(device)])
@@ -123,7 +123,7 @@ def all_devices() -> list[Device]:
 
 
 def buffer_names(found: Sequence[int]) -> dict[str, str]:
-    """The names of devices by those of their buffers, as llama.cpp logs them."""
+    """Return the names of devices by those of their buffers, as llama.cpp logs them."""
     kinds = {device: function("ggml_backend_dev_buffer_type")(device) for device in found}
     return {
         function("ggml_backend_buft_name")(kind).decode(): _properties(device).name.decode()
@@ -133,15 +133,15 @@ def buffer_names(found: Sequence[int]) -> dict[str, str]:
 
 
 def buffer_type(name: str) -> int:
-    """The ggml_backend_buffer_type_t of a device or of CPU; raises ModelLoadError."""
+    """Return the ggml_backend_buffer_type_t of a device or of CPU; raises ModelLoadError."""
     (device,) = named([name], "--override-tensor")
     kind: int = function("ggml_backend_dev_buffer_type")(device)
     return kind
 
 
 def pinned_buffer_type(name: str) -> int | None:
-    """The ggml_backend_buffer_type_t of pinned host memory for this device, which it copies quickly; None: it
-    has none.
+    """Return the ggml_backend_buffer_type_t of pinned host memory for this device, which it copies quickly;
+    None: it has none.
     """
     (device,) = named([name], "--device")
     kind: int | None = function("ggml_backend_dev_host_buffer_type")(device)
@@ -166,7 +166,8 @@ def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
 
 
 def _own_gpus() -> list[int]:
-    """Those that llama.cpp chooses if it is not told: each once, and integrated ones if there are no others.
+    """Return those that llama.cpp chooses if it is not told: each once, and integrated ones if there are no
+    others.
 
     The same device may be known to several backends, of which the first has it.
     """
@@ -204,7 +205,7 @@ def _describe(device: int) -> Device:
 
 
 def _max_tensor(device: int, n_total: int) -> int:
-    """The largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
+    """Return the largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
     minimum, maximum = 0, n_total // _MIB
     if _can_hold(device, maximum):
         return n_total

@@ -37,7 +37,7 @@ class HostBlock:
         return isinstance(self.owner, int)
 
     def bytes(self) -> memoryview:
-        """The block's content; the view keeps an array alive, but no pinned buffer."""
+        """Return the block's content; the view keeps an array alive, but no pinned buffer."""
         if not self.is_pinned:
             return memoryview(self.owner)
         array = (ctypes.c_uint8 * self.size).from_address(ctypes.addressof(self.pointer.contents))
@@ -58,7 +58,7 @@ class HostMemory:
         self._spare: list[HostBlock] = []  # the longest unused first
 
     def take(self, size: int) -> HostBlock:
-        """A block with undefined content."""
+        """Return a block with undefined content."""
         if self._pinned and size >= _MIN_BYTES and (block := self._reused(size) or self._allocated(size)):
             return block
         array = np.empty(size, np.uint8)
@@ -99,7 +99,7 @@ class HostMemory:
         return HostBlock(ctypes.cast(address, ctypes.POINTER(ctypes.c_uint8)), size, size, buffer)
 
     def _free_spare(self, n_more: int) -> None:
-        """As far as `n_more` bytes in another block need it."""
+        """Free spare blocks as needed for `n_more` bytes in another block."""
         while self._spare and (
             self._n_bytes + n_more > self._n_max or self._n_blocks + (n_more > 0) > _MAX_BLOCKS
         ):

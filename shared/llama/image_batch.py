@@ -57,7 +57,7 @@ class _ImageBatch(NativeBatch):
         self._n, self._n_sections = n, n_sections
 
     def filled(self, slot: int, position: int, first: int, image: ImageSpan) -> Any:
-        """The llama_batch: the rows from `first` on, none of which has logits."""
+        """Return the llama_batch: the rows from `first` on, none of which has logits."""
         numbers = np.arange(first, first + self._n, dtype=np.int32)
         sections = np.broadcast_to(numbers, (_N_SECTIONS, self._n))
         if image.width:

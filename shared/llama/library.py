@@ -92,14 +92,14 @@ def captured_log() -> Iterator[list[str]]:
 
 
 def kernel() -> str:
-    """The name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if there is only one."""
+    """Return the name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if there is only one."""
     chosen = start()
     found = _KERNEL.search(chosen.name) if chosen else None
     return found[1] if found else "compiled"
 
 
 def describe_kernel() -> str:
-    """The CPU's kernel, and the CPU instructions that it uses, for people."""
+    """Return the CPU's kernel, and the CPU instructions that it uses, for people."""
     start()
     of_cpu = re.search(r"CPU : ([^:]*)", llama_cpp.llama_print_system_info().decode())
     features = _FEATURE.findall(of_cpu[1] if of_cpu else "")
@@ -107,7 +107,7 @@ def describe_kernel() -> str:
 
 
 def build() -> str:
-    """The build of llama.cpp, its CPU kernel and the instructions that it uses."""
+    """Return the build of llama.cpp, its CPU kernel and the instructions that it uses."""
     chosen = start()
     others = set(FOLDER.glob("*ggml-cpu-*")) - {chosen}
     files = sorted(set(FOLDER.glob("*")) - others)
@@ -116,5 +116,5 @@ def build() -> str:
 
 
 def version() -> str:
-    """The versions of llama.cpp and llama-cpp-python."""
+    """Return the versions of llama.cpp and llama-cpp-python."""
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"

@@ -29,12 +29,12 @@ class ContextNeeds:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a `WindowGuard` keeps the cells that leave the window."""
+        """True if a `WindowGuard` keeps the cells that leave the window."""
         return self._is_plain_pool and self.n_window > 0
 
     @property
     def checks_windows(self) -> bool:
-        """Whether a slot that was cut back may have lost cells of its window, and has to be checked.
+        """True if a slot that was cut back may have lost cells of its window, and has to be checked.
 
         For recurrent models llama.cpp does not report it.
         """
@@ -42,7 +42,7 @@ class ContextNeeds:
 
     @property
     def has_parts(self) -> bool:
-        """Whether texts are stored in parts.
+        """True if texts are stored in parts.
 
         Ranges of cells can be addressed only in one pool, and only if the memory consists of nothing but
         cells.
@@ -51,7 +51,7 @@ class ContextNeeds:
 
     @property
     def can_store(self) -> bool:
-        """Whether texts can be stored. If all cells of windows are kept, a text can be cut anywhere.
+        """True if texts can be stored. If all cells of windows are kept, a text can be cut anywhere.
 
         llama.cpp stores nothing of a sequence outside its last window, but parts are no longer than that.
         """
@@ -66,7 +66,7 @@ class ContextNeeds:
         return self.n_slots * (2 if self.is_guarded else 1 + self.traits.n_step_checkpoints)
 
     def parameters(self, options: ModelOptions) -> Any:
-        """A llama_context_params with room for all sequences and states."""
+        """Return a llama_context_params with room for all sequences and states."""
         parameters, traits = context_parameters(options, self.n_ctx, self.n_slots), self.traits
         make_room(
             parameters,

@@ -40,11 +40,11 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """A copy with `n_bytes` more for computing."""
+        """Return a copy with `n_bytes` more for computing."""
         return replace(self, computing=self.computing + n_bytes)
 
     def caches(self, n_layers: int) -> list[int]:
-        """The bytes of each layer's caches (keys, values, states)."""
+        """Return the bytes of each layer's caches (keys, values, states)."""
         found = [0] * n_layers
         for n_bytes, layers in zip(
             (self.full_attention, self.windows, self.states), self.layers, strict=True
@@ -62,7 +62,7 @@ class MemorySize:
         return found
 
     def __str__(self) -> str:
-        """For the log."""
+        """Return the sizes as text for the log."""
         parts = [f"{size_text(self.full_attention)} for keys and values"]
         if self.windows:
             parts.append(f"{size_text(self.windows)} for those of sliding windows")
@@ -120,7 +120,9 @@ def graph_bytes(context: Any, parameters: Any) -> int:
 
 
 def _largest_graph(context: Any, parameters: Any) -> int | None:
-    """The ggml_cgraph of the largest batch over a full cache; None: there is no memory for its buffer."""
+    """Return the ggml_cgraph of the largest batch over a full cache; None: there is no memory for
+    its buffer.
+    """
     n_seqs = parameters.n_seq_max
     n_tokens = min(parameters.n_ctx, parameters.n_ubatch)
     graph: int | None = function("llama_graph_reserve")(context, n_tokens, n_seqs, n_seqs)
@@ -134,7 +136,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """The bytes of a graph's nodes, if it has the maximal number."""
+    """Return the bytes of a graph's nodes, if it has the maximal number."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

@@ -57,7 +57,7 @@ class Model:
     """Which files were loaded, and how."""
 
     overlaps = False
-    """Whether the last step left this thread free most of the time between `launch` and its end.
+    """True if the last step left this thread free most of the time between `launch` and its end.
 
     Never on a CPU, which may only have been taken away for a while.
     """
@@ -123,7 +123,7 @@ class Model:
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         has_layers = self.plan.options.n_gpu_layers != 0
         self.is_offloaded = has_layers and (self.plan.with_workers or devices.has_gpu())
-        """Whether a GPU or another machine computes some of the layers."""
+        """True if a GPU or another machine computes some of the layers."""
         is_plain = self.traits == PLAIN
         self.tiles_attention = is_plain and not self.is_offloaded and _tiles(context_parameters)
         """See `LayoutRules`."""
@@ -132,7 +132,7 @@ class Model:
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)  # view of the last pass's logits
 
     def model_parameters(self) -> Any:
-        """A llama_model_params for this model, and for others that are loaded on the same devices."""
+        """Return a llama_model_params for this model, and for others that are loaded on the same devices."""
         return model_parameters(self.plan.options, with_workers=self.plan.with_workers)
 
     def _load_adapters(self) -> list[Any]:
@@ -147,7 +147,7 @@ class Model:
         return loaded
 
     def _open_context(self, parameters: Any) -> tuple[Any, Any, bool]:
-        """A llama_context, its memory, and whether it uses flash attention.
+        """Return a llama_context, its memory, and whether it uses flash attention.
 
         Frees the model and raises ModelLoadError if there is none, or the files are others by now.
         """
@@ -336,13 +336,13 @@ class Model:
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:
-        """An object by which another thread sees whether `decode` makes progress; to be kept as long as this
-        object.
+        """Return an object by which another thread sees whether `decode` makes progress; to be kept as long
+        as this object.
         """
         return StepProgress(self._context)
 
     def interrupt(self) -> ContextInterrupt | None:
-        """An object by which another thread can stop `decode`; to be kept as long as this object.
+        """Return an object by which another thread can stop `decode`; to be kept as long as this object.
 
         Not together with `watch_steps`. None: the device cannot be stopped, or the memory cannot be cut back
         to where it was.
@@ -442,7 +442,7 @@ class Model:
         return [table[end - n : end] for n, end in zip(n_outputs, ends, strict=True)]
 
     def _table(self, address: int, n_rows: int) -> Rows:
-        """A view of llama.cpp's logits, which mostly are where they were after the last step."""
+        """Return a view of llama.cpp's logits, which mostly are where they were after the last step."""
         where = address, n_rows
         if where != self._table_at:
             memory = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address)
@@ -452,7 +452,7 @@ class Model:
 
 
 def _pinned(placement: Placement | None) -> int | None:
-    """The type of host memory that the first device with a part of the cache copies quickly."""
+    """Return the type of host memory that the first device with a part of the cache copies quickly."""
     on = (
         [each.name for each in placement.devices if (CACHE, each.name) in placement.parts]
         if placement
@@ -462,7 +462,9 @@ def _pinned(placement: Placement | None) -> int | None:
 
 
 def _tiles(parameters: Any) -> bool:
-    """Whether llama.cpp's kernel for flash attention on CPUs takes tokens in tiles, of several sequences."""
+    """Return whether llama.cpp's kernel for flash attention on CPUs takes tokens in tiles, of several
+    sequences.
+    """
     is_on = parameters.kv_unified and parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     types = (llama_cpp.GGML_TYPE_F16, llama_cpp.GGML_TYPE_F32)
     return is_on and parameters.type_k == parameters.type_v and parameters.type_k in types

@@ -28,7 +28,9 @@ _PACKAGE = "llama_cpp"
 
 
 def _without_classes() -> ModuleType:
-    """The package, in which only the submodule of the same name has been imported; raises LibraryError."""
+    """Return the package, in which only the submodule of the same name has been imported; raises
+    LibraryError.
+    """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None:
         raise LibraryError("llama-cpp-python is not installed: pip install llama-cpp-python")

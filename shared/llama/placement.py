@@ -88,7 +88,7 @@ class Placement:
         return any(group == EXPERTS for group, _ in self.parts)
 
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
-        """A copy with these bytes for intermediate results."""
+        """Return a copy with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
         found = {(COMPUTING, where): n_bytes for where, n_bytes in computing.items()}
         return replace(self, parts=weights | found)
@@ -105,7 +105,7 @@ class Placement:
         )
 
     def __str__(self) -> str:
-        """For the log: where the layers are, and what that leaves."""
+        """Return where the layers are, and the memory left free, as text for the log."""
         if not self.n_gpu_layers:
             free = ", ".join(f"{each.name} has {each.free / _MIB:.0f} MiB free" for each in self.devices)
             return f"none, all layers are on the CPU{free and f' ({free})'}"
@@ -119,5 +119,7 @@ class Placement:
 
 
 def group_of(tensor: str) -> str:
-    """The group under which a tensor is reported: embeddings, experts, feed-forward, attention or output."""
+    """Return the group under which a tensor is reported: embeddings, experts, feed-forward, attention or
+    output.
+    """
     return next((group for group, pattern in _GROUPS if pattern.search(tensor)), OUTPUT)

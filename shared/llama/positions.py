@@ -37,7 +37,7 @@ class Positions(SlotPart):
         self._jumps: list[list[_Jump]] = [[] for _ in range(n_slots)]
 
     def position_of(self, slot: int, row: int) -> int:
-        """The position of a row that `slot` has, or of the next one."""
+        """Return the position of a row that `slot` has, or of the next one."""
         position = row
         for start, end, n_positions in self._jumps[slot]:
             if row < end:
@@ -46,7 +46,7 @@ class Positions(SlotPart):
         return position
 
     def has_jumps(self, slot: int) -> bool:
-        """Whether rows and positions of `slot` differ."""
+        """Return whether rows and positions of `slot` differ."""
         return bool(self._jumps[slot])
 
     def add_image(self, slot: int, image: ImageSpan) -> None:
@@ -65,7 +65,7 @@ class Positions(SlotPart):
         self.trimmed(slot, n_keep)
 
     def packed(self, slot: int, start: int, end: int) -> bytes:
-        """The bytes to store for the images that begin in the rows `start` to `end`. Usually empty."""
+        """Return the bytes to store for the images that begin in the rows `start` to `end`. Usually empty."""
         jumps = [jump for jump in self._jumps[slot] if start <= jump.start < end]
         return b"".join(struct.pack(_FORMAT, *jump) for jump in jumps)
 

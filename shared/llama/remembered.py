@@ -31,8 +31,8 @@ class Remembered(Generic[T]):
         self.path = user_cache_path("llama-duo") / folder / f"{key}.json"
 
     def recall(self, max_age: float = math.inf) -> T | None:
-        """The cached measurement if it is at most `max_age` seconds old; None: there is none that can be
-        read.
+        """Return the cached measurement if it is at most `max_age` seconds old; None: there is none that can
+        be read.
         """
         try:
             if time.time() - self.path.stat().st_mtime > max_age:

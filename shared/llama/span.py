@@ -28,7 +28,7 @@ class Span:
 
     @property
     def is_verified(self) -> bool:
-        """Whether the span is one that a sequence generates: logits are needed for all its tokens."""
+        """True if the span is one that a sequence generates: logits are needed for all its tokens."""
         return self.n_logits == len(self.tokens)
 
 
@@ -59,7 +59,7 @@ class SpanPart(NamedTuple):
         return self.span.n_logits if self.n_outputs is None else self.n_outputs
 
     def wanted(self, outputs: Rows) -> Rows:
-        """The rows of `outputs` that the span needs."""
+        """Return the rows of `outputs` that the span needs."""
         if self.n_outputs is None:
             return outputs
         end = len(outputs) - self.n_padding if self.span.n_logits else 0

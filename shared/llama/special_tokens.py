@@ -62,7 +62,7 @@ class SpecialTokens:
         return [part if isinstance(part, int) else text[part[0] : part[1]] for part in ranges]
 
     def occurring(self, text: str) -> list[SpecialToken]:
-        """The tokens whose text occurs in `text`, in the order in which they are matched."""
+        """Return the tokens whose text occurs in `text`, in the order in which they are matched."""
         found = (
             ranked
             for prefix, tokens in self._by_prefix.items()
@@ -76,7 +76,7 @@ class SpecialTokens:
 def _split(
     text: str, part: tuple[int, int] | int, token: SpecialToken, breaks: Sequence[int]
 ) -> Iterator[tuple[int, int] | int]:
-    """A range of `text` without the occurrences of `token`, which stand between what is left."""
+    """Yield a range of `text` without the occurrences of `token`, which stand between what is left."""
     if isinstance(part, int):
         yield part
         return
@@ -96,7 +96,9 @@ def _split(
 
 
 def find_unbroken(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
-    """The first occurrence of `wanted` in a range of `text` with none of `breaks` inside it; -1: none."""
+    """Return the first occurrence of `wanted` in a range of `text` with none of `breaks` inside it;
+    -1: none.
+    """
     while (at := text.find(wanted, start, end)) >= 0:
         next_break = bisect_right(breaks, at)
         if next_break == len(breaks) or breaks[next_break] >= at + len(wanted):

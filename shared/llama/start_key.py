@@ -43,7 +43,7 @@ class StoredKind(enum.Flag):
     MEMORY = enum.auto()
     """What contexts take (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """Whether flash attention is faster (the ring `lead.attention`)."""
+    """True if flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
@@ -85,8 +85,8 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
-    """The key under which data of the kind `kept` is cached for starts with the same `files`, options and
-    facts.
+    """Return the key under which data of the kind `kept` is cached for starts with the same `files`, options
+    and facts.
 
     facts: the fields of `LoadedFacts`.
     """
@@ -103,7 +103,7 @@ def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any)
 
 
 def state_of_files(model: Path, options: ModelOptions) -> str:
-    """The files of a model and its adapters, with their sizes and modification times; raises
+    """Return the files of a model and its adapters, with their sizes and modification times; raises
     ModelLoadError.
     """
     paths = [*parts_of(model), *(adapter.path for adapter in options.lora)]
@@ -115,12 +115,12 @@ def state_of_files(model: Path, options: ModelOptions) -> str:
 
 
 def changed_meanwhile(model: Path) -> ModelLoadError:
-    """The error for a model whose files changed while they were loaded."""
+    """Return the error for a model whose files changed while they were loaded."""
     return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
 
 
 def _environment() -> list[str]:
-    """What llama.cpp reads itself: LLAMA_ATTN_ROT_DISABLE, say, changes what a quantized cache holds."""
+    """Return the variables that llama.cpp reads itself, such as LLAMA_ATTN_ROT_DISABLE."""
     return sorted(
         f"{name}={value}"
         for name, value in os.environ.items()

@@ -71,7 +71,9 @@ class StoredStates(SlotPart):
             self._host.give_back(block)
 
     def lend(self, key: int) -> memoryview | None:
-        """The bytes of a snapshot for another thread, until `take_back`; None: not stored yet, or lent."""
+        """Return the bytes of a snapshot for another thread, until `take_back`; None: not stored yet, or
+        lent.
+        """
         block = self._states.get(key)
         if block is None or key in self._lent:
             return None
@@ -85,7 +87,7 @@ class StoredStates(SlotPart):
             self._host.give_back(block)
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """A new snapshot of `size` bytes, lent to be written."""
+        """Return a new snapshot of `size` bytes, lent to be written."""
         block = self._states[key] = self._lent[key] = self._host.take(size)
         return block.bytes()
 
@@ -104,7 +106,7 @@ class StoredStates(SlotPart):
             raise DecodeFatalError(f"the state of slot {slot} cannot be stored")
 
     def _load(self, sequence: int, slot: int, key: int, n_keep: int, flags: int) -> None:
-        """Into `sequence`, which is `slot` or goes on from what that holds."""
+        """Load a state into `sequence`, which is `slot` itself or continues its text."""
         block = self._states[key]
         n_read = llama_cpp.llama_state_seq_set_data_ext(
             self._context, block.pointer, block.size, sequence, flags

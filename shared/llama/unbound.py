@@ -158,7 +158,7 @@ if sys.platform == "win32":  # a library's handle does not find what that librar
 
 @functools.cache
 def function(name: str) -> Callable[..., Any]:
-    """A function by its name in C; raises MissingFunctionError if this build does not export it."""
+    """Return a function by its name in C; raises MissingFunctionError if this build does not export it."""
     symbols = itertools.product(_libraries, _MANGLED.get(name, (name,)))
     library, symbol = next(
         ((each, symbol) for each, symbol in symbols if hasattr(each, symbol)), (None, name)

@@ -92,8 +92,9 @@ class Vocabulary:
         return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
-        """Whether a token ends an answer. Does not compute `end_tokens`, which takes as long as
-        `attributes`.
+        """Return whether a token ends an answer.
+
+        Does not compute `end_tokens`, which takes as long as `attributes`.
         """
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
 
@@ -104,7 +105,7 @@ class Vocabulary:
         return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
 
     def _with_attributes(self, mask: int) -> Iterator[int]:
-        """The tokens that have one of them."""
+        """Return the tokens that have one of them."""
         return (token for token, attributes in enumerate(self.attributes) if attributes & mask)
 
     @functools.cached_property
@@ -145,7 +146,9 @@ class Vocabulary:
         )
 
     def template(self, name: str) -> str | None:
-        """One of the model's own prompt templates, such as `rerank`; None: it has none of this name."""
+        """Return one of the model's own prompt templates, such as `rerank`; None: it has none of
+        this name.
+        """
         return _template(self._model, name.encode())
 
     def tokenize(
@@ -157,7 +160,8 @@ class Vocabulary:
     def encode(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> "array[int]":
-        """The tokens of `text`, as llama_tokenize returns them, except for a second BOS at the beginning.
+        """Return the tokens of `text`, as llama_tokenize returns them, except for a second BOS at the
+        beginning.
 
         `add_special` adds the tokens that the model wants around a prompt (BOS, unless the text begins with
         it, as the output of chat templates does); `parse_special` reads the text of control tokens as those
@@ -224,7 +228,7 @@ class Vocabulary:
         raise ValueError("the text could not be tokenized")
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of one token; control tokens are empty unless `special`."""
+        """Return the bytes of one token; control tokens are empty unless `special`."""
         found = self._pieces.get((token, special))
         if found is None:
             found = self._pieces[token, special] = self._read_piece(self.check(token), special=special)
@@ -241,14 +245,14 @@ class Vocabulary:
 
     @functools.cached_property
     def reads_any_text(self) -> bool:
-        """Whether llama.cpp can tokenize every text: with SentencePiece it aborts at a byte that has no
+        """True if llama.cpp can tokenize every text: with SentencePiece it aborts at a byte that has no
         token.
         """
         n_bytes = sum(1 for _ in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_BYTE))
         return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or n_bytes == _N_BYTES
 
     def is_unused(self, token: int) -> bool:
-        """Whether a token only fills up the vocabulary to a round size."""
+        """Return whether a token only fills up the vocabulary to a round size."""
         attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
         return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
 
@@ -263,7 +267,7 @@ class Vocabulary:
         return "" if self.eos is None else self.detokenize([self.eos])
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """The text of `tokens`, control tokens included."""
+        """Return the text of `tokens`, control tokens included."""
         return b"".join(self.piece(token, special=True) for token in tokens).decode("utf-8", "replace")
 
     def check(self, token: int) -> int:
@@ -273,7 +277,7 @@ class Vocabulary:
         return token
 
     def identify(self) -> VocabularyId:
-        """The vocabulary's id, which lead and back compare at `hello`."""
+        """Return the vocabulary's id, which lead and back compare at `hello`."""
         return VocabularyId(fingerprint=self._fingerprint, n_tokens=self.n_tokens, model=self.info.name[:128])
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:
@@ -301,7 +305,9 @@ class Vocabulary:
 
 
 def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any:
-    """A llama_model pointer for a GGUF file; raises ModelLoadError. writes_text: as in `Vocabulary.load`."""
+    """Return a llama_model pointer for a GGUF file; raises ModelLoadError. writes_text: as in
+    `Vocabulary.load`.
+    """
     n_parts = len(parts_of(path))
     if writes_text:
         check_kind(path)
@@ -322,7 +328,7 @@ def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any
 
 
 def unusable(path: Path, reason: str) -> ModelLoadError:
-    """The error for a kind of model that cannot be served."""
+    """Return the error for a kind of model that cannot be served."""
     return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
 
 
@@ -355,7 +361,9 @@ def _check_vocabulary(model: Any, path: Path) -> None:
 
 
 def _lacks_first_layer(path: Path) -> bool:
-    """Whether there are layers, but not the first: a file with what comes after a model's last layer."""
+    """Return whether there are layers, but not the first: a file with what comes after a model's
+    last layer.
+    """
     names = [name for name in tensor_names(path) if name.startswith("blk.")]
     return bool(names) and not any(name.startswith("blk.0.") for name in names)
 
@@ -390,7 +398,7 @@ def _template(model: Any, name: bytes | None) -> str | None:
 
 
 def metadata(model: Any, key: str) -> str | None:
-    """A value in the metadata of a llama_model; None: it has none."""
+    """Return a value in the metadata of a llama_model; None: it has none."""
     buffer = ctypes.create_string_buffer(1024)
     n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
     return buffer.value.decode("utf-8", "replace") if n >= 0 else None

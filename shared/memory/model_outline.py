@@ -98,12 +98,12 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """The part of `size` for caches; nothing is allocated for the rest."""
+        """Return the part of `size` for caches; nothing is allocated for the rest."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 
     def size(self, parameters: Any) -> MemorySize:
-        """The size of a context with these llama_context_params."""
+        """Return the size of a context with these llama_context_params."""
         with self._context(parameters) as (context, size):
             # A GPU computes large batches whether it holds the weights or not.
             on_cpu = context and self._options.n_gpu_layers == 0

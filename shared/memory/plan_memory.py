@@ -39,8 +39,8 @@ class Headroom(NamedTuple):
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """The memory that remains free beside `n_weights` bytes of weights: on devices, or on these and the
-        host if weights are on both.
+        """Return the memory that remains free beside `n_weights` bytes of weights: on devices, or on these
+        and the host if weights are on both.
         """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free
@@ -135,7 +135,9 @@ def _free_room(options: ModelOptions, taken: Mapping[str, int], *, with_workers:
 
 
 def _placed(model: Unplaced) -> tuple[Placement | None, MemorySize]:
-    """The placement, and the memory of the context there; None: llama.cpp places layers as requested."""
+    """Return the placement, and the memory of the context there; None: llama.cpp places layers as
+    requested.
+    """
     if model.room.handles is not None:
         for ring in plugged(RINGS, "place_layers"):
             placed: tuple[Placement, MemorySize] = ring.place_layers(model)
@@ -155,7 +157,9 @@ def _weights(
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
-    """Bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused later."""
+    """Return the bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused
+    later.
+    """
     return {
         f"{name} of {adapter.path}": size
         for adapter in options.lora

@@ -84,11 +84,11 @@ class StoredOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """As in `ModelOutline`, but cached."""
+        """Return the result of `ModelOutline.texts_size`, cached."""
         return self._size(ModelOutline.texts_size, parameters)
 
     def size(self, parameters: Any) -> MemorySize:
-        """As in `ModelOutline`, but cached."""
+        """Return the result of `ModelOutline.size`, cached."""
         return self._size(ModelOutline.size, parameters)
 
     def _size(self, measure: Callable[[ModelOutline, Any], MemorySize], parameters: Any) -> MemorySize:

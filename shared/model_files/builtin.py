@@ -37,17 +37,17 @@ _PACKAGED = {
 
 
 def builtin_draft() -> Path:
-    """The small draft model, for a back. Raises ConfigError in an installation without it."""
+    """Return the small draft model, for a back. Raises ConfigError in an installation without it."""
     return _shipped("draft-q8_0.gguf")
 
 
 def builtin_target() -> Path:
-    """The target model as trained. Raises ConfigError in an installation without it."""
+    """Return the target model as trained. Raises ConfigError in an installation without it."""
     return _shipped("target-q8_0.gguf")
 
 
 def named_model(path: Path) -> Path:
-    """The file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
+    """Return the file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
 
     Raises ConfigError if its package is not installed.
     """
@@ -62,7 +62,7 @@ def named_model(path: Path) -> Path:
 
 
 def packaged_models() -> dict[str, Path]:
-    """The named models whose packages are installed."""
+    """Return the named models whose packages are installed."""
     found = {}
     for name in _PACKAGED:
         with suppress(ConfigError):
@@ -71,8 +71,8 @@ def packaged_models() -> dict[str, Path]:
 
 
 def grown_path() -> Path:
-    """The path of the demo's target, whether or not it exists; raises ConfigError in an installation without
-    its source.
+    """Return the path of the demo's target, whether or not it exists; raises ConfigError in an installation
+    without its source.
 
     The name depends on everything that it is made from.
     """
@@ -84,7 +84,7 @@ def grown_path() -> Path:
 
 
 def grown_target(progress: Progress | None = None) -> Path:
-    """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
+    """Return the demo's target: the shipped one's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
     when it is complete: any number of processes may call this at once. Raises ConfigError if the cache has no

@@ -77,7 +77,7 @@ def check_kind(path: Path) -> None:
 
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
-    """As `check_kind`, for a file with these values of general.architecture and general.type."""
+    """Do `check_kind` for a file with these values of general.architecture and general.type."""
     if reason := _reason(architecture, kind):
         raise _unusable(path, reason)
 
@@ -92,7 +92,9 @@ def _reason(architecture: str, kind: str) -> str | None:
 
 
 def is_eagle_file(path: Path) -> bool:
-    """Whether a file is an EAGLE-3 drafter, which `check_kind` refuses, as it is not a model by itself."""
+    """Return whether a file is an EAGLE-3 drafter, which `check_kind` refuses, as it is not a model by
+    itself.
+    """
     return read_beginning(path).get("general.architecture") == EAGLE
 
 
@@ -111,8 +113,8 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def pooling_of(path: Path) -> int | None:
-    """The pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it; None:
-    it makes none.
+    """Return the pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it;
+    None: it makes none.
 
     0: the file does not specify it. The result is meaningless for models that generate text, whose files may
     have 0 or -1.
@@ -127,12 +129,14 @@ def pooling_of(path: Path) -> int | None:
 
 
 def read_beginning(path: Path) -> dict[str, str]:
-    """The strings among the first metadata of a GGUF file; empty for other files, whatever they contain."""
+    """Return the strings among the first metadata of a GGUF file; empty for other files, whatever they
+    contain.
+    """
     return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
 
 
 def _first_values(path: Path) -> dict[str, str | int | float]:
-    """The first metadata, including numbers; lists are left out."""
+    """Return the first metadata, including numbers; lists are left out."""
     try:
         with path.open("rb") as file:
             data = file.read(_N_READ)
@@ -165,7 +169,7 @@ class _Cursor:
         return self.take(self.number(_LENGTH)).decode("utf-8", "replace")
 
     def take(self, n: int) -> bytes:
-        """The next n bytes, which the file says there are; n may be anything."""
+        """Return the next n bytes, which the file says there are; n may be anything."""
         end = self.at + n
         if end > len(self.data):
             raise struct.error("cut off")
@@ -175,7 +179,7 @@ class _Cursor:
 
 
 def _parse(data: bytes) -> dict[str, str | int | float]:
-    """The metadata without lists, as far as `data` goes, or the vocabulary comes."""
+    """Return the metadata without lists, as far as `data` goes, or the vocabulary comes."""
     magic, _, _, n_values = _HEADER.unpack_from(data)
     values: dict[str, str | int | float] = {}
     cursor = _Cursor(data, _HEADER.size)
@@ -211,11 +215,11 @@ class Part:
     count: int
 
     def sibling(self, number: int) -> str:
-        """The name of another part."""
+        """Return the name of another part."""
         return f"{self.prefix}-{number:05d}-of-{self.count:05d}.gguf"
 
     def all(self) -> list[str]:
-        """The names of all parts, in order."""
+        """Return the names of all parts, in order."""
         return [self.sibling(number) for number in range(1, self.count + 1)]
 
 
@@ -226,7 +230,7 @@ def read_name(name: str) -> Part | None:
 
 
 def is_model(name: str) -> bool:
-    """Whether a file of this name is a model, or the first part of one."""
+    """Return whether a file of this name is a model, or the first part of one."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1
@@ -234,7 +238,7 @@ def is_model(name: str) -> bool:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """All files of the model at `path`, which may be its first part.
+    """Return all files of the model at `path`, which may be its first part.
 
     Raises ModelLoadError if it is another part, or one is missing: llama.cpp finds the others by the first.
     """
@@ -256,7 +260,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of all parts; raises ModelLoadError, OSError."""
+    """Return the bytes of all parts; raises ModelLoadError, OSError."""
     return sum(part.stat().st_size for part in parts_of(path))
 
 

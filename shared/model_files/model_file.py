@@ -26,7 +26,7 @@ def loadable(path: Path, tokenizer: Path | None = None) -> Path:
 
 
 def pending_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion | None":
-    """The conversion that `loadable` would do; None if there is nothing to do. Raises ConfigError."""
+    """Return the conversion that `loadable` would do; None if there is nothing to do. Raises ConfigError."""
     if not _may_be_converted(path):
         return None
     from shared.convert import converted_file  # noqa: PLC0415 - as above
@@ -39,7 +39,7 @@ def _may_be_converted(path: Path) -> bool:
 
 
 def read_magic(path: Path) -> bytes:
-    """The first bytes of a file; raises ModelLoadError."""
+    """Return the first bytes of a file; raises ModelLoadError."""
     try:
         with path.open("rb") as file:
             return file.read(len(GGUF_MAGIC))

@@ -30,7 +30,7 @@ _REVISION: Final = "models--*/snapshots/*"
 
 
 def kind_of(projector: Path) -> str:
-    """As llama.cpp calls it; raises ModelLoadError for a file that is no projector."""
+    """Return llama.cpp's name for the kind of a projector; raises ModelLoadError for other files."""
     if not projector.is_file():
         raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
     found = read_beginning(projector)
@@ -55,7 +55,7 @@ def check_fits(model: Path, projector: Path) -> None:
 
 
 def nearest_projector(model: str, names: Iterable[str]) -> str | None:
-    """The projector of `model`, a file of a repository, among all `names` there; None: it has none.
+    """Return the projector of `model`, a file of a repository, among all `names` there; None: it has none.
 
     As in llama-server (common/download.cpp): the one in the deepest of the model's folders, then the one with
     the most similar number of bits. Where F16 and BF16 are left, the former, which all CPUs are fast with.
@@ -71,7 +71,8 @@ def nearest_projector(model: str, names: Iterable[str]) -> str | None:
 
 
 def projector_beside(model: Path) -> Path | None:
-    """The projector that a model without --mmproj gets; None, and a warning: what there is cannot be used.
+    """Return the projector that a model without --mmproj gets; None, and a warning: what there is cannot be
+    used.
 
     It is in the same repository of the hub's cache, or in the same folder. In one with several models it has
     the name of its model.
@@ -100,7 +101,7 @@ def _is_usable(model: Path, projector: Path) -> bool:
 
 
 def _is_built() -> bool:
-    """Whether libmtmd is among llama.cpp's libraries, none of which is loaded for this."""
+    """Return whether libmtmd is among llama.cpp's libraries, none of which is loaded for this."""
     spec = importlib.util.find_spec("llama_cpp")
     packaged = spec.submodule_search_locations if spec else None
     folder = os.environ.get("LLAMA_CPP_LIB_PATH") or (f"{packaged[0]}/lib" if packaged else "")
@@ -114,13 +115,13 @@ def is_projector(name: str) -> bool:
 
 
 def _n_bits(name: str) -> int:
-    """Of a weight, by the file's name; 0: it does not say."""
+    """Return the bits of a weight according to the file's name; 0: unknown."""
     found = QUANTIZATION.search(name)
     digits = found and re.search(r"\d+", found[1])
     return int(digits[0]) if digits else 0
 
 
 def _stem(name: str) -> str:
-    """What the files of a model and its projector have in common."""
+    """Return the part of the name that a model and its projector have in common."""
     short = QUANTIZATION.sub("", name.lower()).removesuffix(".gguf")
     return short.replace(PROJECTOR, "").strip("-._")

@@ -185,7 +185,7 @@ class _Service:
         return {self._config: config.encode(), **units}
 
     def _path_of(self, name: str, value: object) -> Path | None:
-        """The file that an option names; None: it does not name one. Raises ConfigError."""
+        """Return the file that an option names; None: it does not name one. Raises ConfigError."""
         if not _is_path(self._settings.options()[name].annotation):
             return None
         path = Path(str(value)).absolute()
@@ -216,7 +216,7 @@ class _Service:
             self._systemctl("disable", "--now", *units)
 
     def _units(self) -> list[str]:
-        """The socket first: a service that runs keeps systemd from opening its port."""
+        """Return the socket first: a service that runs keeps systemd from opening its port."""
         return [path.name for path in reversed(self._owned()[1:]) if path.exists()]
 
     def _systemctl(self, *words: str) -> None:
@@ -296,5 +296,5 @@ def _has_group(name: str) -> bool:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML has it, which is JSON for what command lines, variables and files give."""
+    """Return a value as TOML has it, which is JSON for what command lines, variables and files give."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")

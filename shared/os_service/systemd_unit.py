@@ -98,7 +98,7 @@ class SystemdService:
     groups: tuple[str, ...] = GPU_GROUPS
 
     def units(self) -> dict[str, str]:
-        """The texts of the units, by file name; raises ConfigError."""
+        """Return the texts of the units, by file name; raises ConfigError."""
         units = {f"{self.name}.service": "".join(f"{part}\n" for part in self._service())}
         if self.facts.listen:
             units[f"{self.name}.socket"] = self._socket(*self.facts.listen)
@@ -141,7 +141,7 @@ def _literal(text: object) -> str:
 
 
 def _quoted(word: str) -> str:
-    """As systemd.service(5) reads it; %d, which begins a word or follows =, stays."""
+    """Quote a word for systemd.service(5); %d at the beginning of a word or after = is kept."""
     if word.startswith("%d/"):
         return word
     escaped = _literal(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")

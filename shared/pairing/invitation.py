@@ -38,7 +38,7 @@ class Invitation:
     addresses: tuple[str, ...]
 
     def code(self) -> str:
-        """The code to copy: letters, digits, `-` and `_`."""
+        """Return the code to copy: letters, digits, `-` and `_`."""
         content = self.secret + self.fingerprint + ",".join(self.addresses).encode("ascii")
         prefix = _PREFIXES[self.role]
         data = _checksum(prefix, content) + content
@@ -61,7 +61,7 @@ class Invitation:
 
 
 def _content(prefix: str, digits: str) -> bytes | None:
-    """The bytes in a code's digits; None if it was not copied correctly."""
+    """Return the bytes in a code's digits; None if it was not copied correctly."""
     try:
         data = base64.b64decode(digits + "=" * (-len(digits) % 4), b"-_", validate=True)
     except (ValueError, binascii.Error):
@@ -72,7 +72,7 @@ def _content(prefix: str, digits: str) -> bytes | None:
 
 
 def fingerprint(certificate: str) -> bytes:
-    """The fingerprint of the first certificate in PEM text."""
+    """Return the fingerprint of the first certificate in PEM text."""
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest()[:_FINGERPRINT_BYTES]
 
 

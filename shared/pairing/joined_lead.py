@@ -115,7 +115,7 @@ def _join(folder: Path, invitation: Invitation, name: str) -> None:
 
 
 def _reach(invitation: Invitation) -> tuple[str, str]:
-    """The address at which the lead of this code answers, and its certificate; raises ConfigError."""
+    """Return the address at which the lead of this code answers, and its certificate; raises ConfigError."""
     impostor = None
     addresses = invitation.addresses or _look_for(invitation)
     for address in addresses:

@@ -122,7 +122,9 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """The placement of so many layers on the devices, in these shares, or as asked, or by free memory."""
+        """Return the placement of so many layers on the devices, in these shares, or as asked, or by free
+        memory.
+        """
         n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._shares
@@ -170,7 +172,7 @@ class _Search:
         return all(found.used(device.name) <= room for device, room in rooms) and not self._unheld(found)
 
     def _unheld(self, found: Placement) -> Device | None:
-        """A device with a cache that has larger tensors than it can hold."""
+        """Return a device with a cache that has larger tensors than it can hold."""
         if not self._options.kv_offload:
             return None
         places = self._places(found.n_gpu_layers, found.tensor_split)
@@ -201,7 +203,7 @@ class _Search:
         return self._rooms[index] - self._computing.get(self._devices[index].name, 0)
 
     def _places(self, n_gpu_layers: int, shares: Sequence[float]) -> list[str]:
-        """The places of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
+        """Return the places of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
         on_cpu = [CPU] * (self.n_max - n_gpu_layers)
         if not n_gpu_layers:
             return on_cpu

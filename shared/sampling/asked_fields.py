@@ -19,7 +19,7 @@ Form = Callable[[str, FieldInfo, Asked], FieldInfo | None]
 
 @functools.cache
 def asked_for() -> Mapping[str, Asked]:
-    """All parameters that requests or options can set."""
+    """Return all parameters that requests or options can set."""
     return {
         name: asked
         for name, field in SamplingParameters.model_fields.items()
@@ -29,7 +29,7 @@ def asked_for() -> Mapping[str, Asked]:
 
 
 def with_sampling_fields(form: Form) -> Callable[[type[T]], type[T]]:
-    """A decorator of models that adds a field, made by `form`, for each parameter that can be set.
+    """Return a decorator of models that adds a field, made by `form`, for each parameter that can be set.
 
     A field that the model itself declares is kept.
     """

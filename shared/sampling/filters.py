@@ -165,7 +165,7 @@ class NativeFilters:
 
 
 class _Penalty:
-    """One of llama.cpp's penalties, applied only to the tokens that occur among the last `n`."""
+    """A penalty of llama.cpp, applied only to the tokens that occur among the last `n`."""
 
     def __init__(self, sampler: Any, n: int) -> None:
         self._chain = NativeChain([sampler])
@@ -272,7 +272,7 @@ def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
 
 
 def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
-    """The penalty for repeated sequences, in the same form."""
+    """Return the penalty for repeated sequences, in the same form."""
     prototype = _dry_prototype(
         vocabulary,
         parameters.dry_sequence_breakers if vocabulary else (),

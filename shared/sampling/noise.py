@@ -53,12 +53,13 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
 
 
 def uniform(seed: int, position: int) -> float:
-    """A uniform number in (0, 1) for this position, independent of the noise of its tokens."""
+    """Return a uniform number in (0, 1) for this position, independent of the noise of its tokens."""
     return _unit(_bits_int(_first_state(seed, position), _NO_TOKEN))
 
 
 def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[np.intp]:
-    """All tokens below `n_tokens`, ascending, whose noise is at least `bound`, and possibly a few others.
+    """Return all tokens below `n_tokens`, ascending, whose noise is at least `bound`, and possibly a few
+    others.
 
     Takes no logarithms: the noise is monotonic in the bits that it is made of, so these are compared with the
     bits of `bound`.
@@ -90,7 +91,7 @@ def _unit(bits: int) -> float:
 
 
 def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
-    """The `_unit` of each token."""
+    """Return the `_unit` of each token."""
     bits = tokens.astype(np.uint64)
     bits *= _GOLDEN_U64
     bits += np.uint64(start)
@@ -105,7 +106,7 @@ def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=4)
 def _stream(n: int) -> NDArray[np.uint64]:
-    """The distance of each of the first `n` tokens' states from that of token 0."""
+    """Return the distance of each of the first `n` tokens' states from that of token 0."""
     steps = np.arange(n, dtype=np.uint64) * _GOLDEN_U64
     steps.flags.writeable = False
     return steps

@@ -49,7 +49,7 @@ class Filters(Protocol):
         """
 
     def likeliest(self, logits: NDArray[np.float32]) -> int | None:
-        """The choice at temperature 0 if the logits alone determine it; None: call `apply`."""
+        """Return the choice at temperature 0 if the logits alone determine it; None: call `apply`."""
 
     def accept(self, token: int) -> None:
         """Record a token, for penalties."""
@@ -80,7 +80,7 @@ class Sampler:
         return True
 
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
-        """The token at absolute `position`; logits: shape (n_vocab,), not modified."""
+        """Return the token at absolute `position`; logits: shape (n_vocab,), not modified."""
         if self._filters is None:
             return int(logits.argmax())
         if self._is_greedy and (token := self._filters.likeliest(logits)) is not None:
@@ -142,7 +142,7 @@ class Sampler:
 
 
 def needs_filters(parameters: SamplingParameters) -> bool:
-    """Whether the choice may differ from the argmax of the logits.
+    """Return whether the choice may differ from the argmax of the logits.
 
     At temperature 0 top-k, top-p, min-p and top-n-sigma never remove the most likely token; others may.
     """
@@ -157,7 +157,9 @@ def needs_filters(parameters: SamplingParameters) -> bool:
 
 
 def rank_scores(scores: NDArray[np.floating[Any]], ids: NDArray[np.int32], n: int) -> list[RankedToken]:
-    """The `n` tokens with the highest scores, best first; of equal scores the lowest id comes first."""
+    """Return the `n` tokens with the highest scores, best first; of equal scores the lowest id
+    comes first.
+    """
     ascending = ids is every_token(len(scores))
     top = top_k(scores, n) if ascending else np.lexsort((ids, -scores))[:n]
     # 32 bits are enough for a hint, and exp is several times as fast.
@@ -168,7 +170,7 @@ def rank_scores(scores: NDArray[np.floating[Any]], ids: NDArray[np.int32], n: in
 
 @functools.lru_cache(maxsize=8)
 def every_token(n_vocab: int) -> NDArray[np.int32]:
-    """The ids of a whole vocabulary, ascending; always the same read-only array."""
+    """Return the ids of a whole vocabulary, ascending; always the same read-only array."""
     ids = np.arange(n_vocab, dtype=np.int32)
     ids.flags.writeable = False
     return ids
@@ -207,7 +209,7 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
 
 
 def likeliest(ids: NDArray[np.int32], logits: NDArray[np.floating[Any]]) -> int:
-    """The candidate with the largest logit; of equal logits the lowest id, as with a plain argmax.
+    """Return the candidate with the largest logit; of equal logits the lowest id, as with a plain argmax.
 
     The filters may reorder the candidates, so numpy's argmax alone would not do.
     """

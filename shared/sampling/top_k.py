@@ -45,7 +45,7 @@ def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None =
 
 
 def _kth_largest(values: NDArray[np.floating[Any]], minimum: float, k: int) -> float:
-    """The k-th largest of at least `k` values, none of which is below `minimum`."""
+    """Return the k-th largest of at least `k` values, none of which is below `minimum`."""
     above = values[values > minimum]
     # Where most values are equal, such as those of tokens that cannot follow, they are not moved.
     return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else minimum
@@ -76,7 +76,7 @@ def _grouped(
 
 @functools.lru_cache(maxsize=64)
 def _n_rows(n: int, k: int) -> int:
-    """The number of values in a group; one that leaves no values over, if that is about as good."""
+    """Return the number of values in a group; one that leaves no values over, if that is about as good."""
     bound = math.isqrt(n // k)
     return next((n_rows for n_rows in range(bound, bound // 2, -1) if n % n_rows == 0), bound)
 
@@ -87,7 +87,9 @@ def _alone(
     maxima: NDArray[np.floating[Any]],
     offset: np.float32,
 ) -> int | None:
-    """The index of the largest value, if all others are below it plus `offset`; None also in rare cases."""
+    """Return the index of the largest value, if all others are below it plus `offset`; None also in rare
+    cases.
+    """
     column = int(maxima.argmax())
     threshold = maxima[column] + offset
     if len((maxima >= threshold).nonzero()[0]) != 1:

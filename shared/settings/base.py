@@ -40,7 +40,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The field of each option, those in groups included, by name."""
+        """Return the field of each option, those in groups included, by name."""
         found: dict[str, FieldInfo] = {}
         for name, field in cls.model_fields.items():
             found |= _group_fields(field) or {name: field}
@@ -59,7 +59,7 @@ class ProgramSettings(BaseModel):
         return cls.model_validate(nested)
 
     def given(self) -> dict[str, Any]:
-        """The options that were given, by name, JSON-compatible; secrets are included."""
+        """Return the options that were given, by name, JSON-compatible; secrets are included."""
         found: dict[str, Any] = {}
         for name in self.model_fields_set:
             value = getattr(self, name)
@@ -100,7 +100,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def headings_by_option(cls) -> dict[str, str]:
-        """The heading of each option that has one, in the order of `--help`."""
+        """Return the heading of each option that has one, in the order of `--help`."""
         heading, found = None, {}
         for name in cls.options():
             heading = cls.headings.get(name, heading)
@@ -111,7 +111,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
-        """The sources of options; its `parser()` knows all of them."""
+        """Return the sources of options; its `parser()` knows all of them."""
         description = inspect.cleandoc(cls.__doc__ or "")
         parser = OptionParser(cls.program, description, cls.version, cls.headings_by_option(), cls.dialect)
         return OptionSources(cls.options(), cls.prefix, parser, cls.dialect, list(arguments))
@@ -140,7 +140,7 @@ class FileSettings(ProgramSettings):
 
     @classmethod
     def version(cls) -> str:
-        """The version, with details for bug reports; takes half a second."""
+        """Return the version, with details for bug reports; takes half a second."""
         from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
 
         return "\n".join([super().version(), *installation()])
@@ -165,7 +165,7 @@ def _is_text(value: object) -> bool:
 
 
 def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
-    """The options of a group; empty for a field that is itself an option."""
+    """Return the options of a group; empty for a field that is itself an option."""
     kind = field.annotation
     return dict(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 

@@ -140,7 +140,7 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
-        """The spelling under which the option `setting` occurs in `arguments`; None if it does not."""
+        """Return the spelling under which the option `setting` occurs in `arguments`; None if it does not."""
         options = self._settings.get(setting, [])
         typed = (argument.partition("=")[0] for argument in arguments)
         return next((name for name in typed if name in options), None)
@@ -185,7 +185,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         self._constants = constants
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """All spellings and then the value's name, as in Python 3.13; then the spellings without a value."""
+        """Return all spellings and then the value's name, as in Python 3.13; then the spellings without a
+        value.
+        """
         return ", ".join([self._format_own(action), *self._constants.get(action.dest, ())])
 
     def _format_own(self, action: argparse.Action) -> str:
@@ -223,19 +225,19 @@ class _RefuseOption(argparse.Action):
 
 
 def _plain_default(text: str) -> str:
-    """The help of an option, with its default as people write it."""
+    """Return the help of an option, with its default as people write it."""
     for written, plain in _DEFAULTS.items():
         text = text.removesuffix(written) + (plain if text.endswith(written) else "")
     return text
 
 
 def _metavar(kind: str) -> str:
-    """The placeholder for a value of type `kind`, as pydantic-settings writes types."""
+    """Return the placeholder for a value of type `kind`, as pydantic-settings writes types."""
     return "NAME;NAME" if kind.startswith("tuple[{") else _METAVARS.get(kind, kind)
 
 
 def _names_secret(argument: str) -> bool:
-    """Whether the next word may be part of a secret: of one with a space in it that was not quoted."""
+    """Return whether the next word may be part of a secret: of one with a space in it that was not quoted."""
     name = argument.partition("=")[0]
     return name.startswith("-") and ("key" in name or "token" in name)
 

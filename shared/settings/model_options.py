@@ -271,11 +271,11 @@ class ModelOptions(ComputeOptions):
     )
 
     def on_cpu(self) -> Self:
-        """A copy of the options without devices."""
+        """Return a copy of the options without devices."""
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """A copy for `exact`: cells of its own for each slot, which keep whole texts in order."""
+        """Return a copy for `exact`: cells of its own for each slot, which keep whole texts in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is

@@ -25,7 +25,7 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 
 
 def find_named(value: Path) -> Path:
-    """The path for a built-in model's name (`named_model`), or the path itself; raises ValueError."""
+    """Return the path for a built-in model's name (`named_model`), or the path itself; raises ValueError."""
     try:
         return named_model(value)
     except ConfigError as error:
@@ -75,7 +75,7 @@ class ModelSource(OptionGroup):
         return self
 
     def located(self, *, with_projector: bool = False) -> Self:
-        """The source with a `model` to load, checked, converted or downloaded. Raises ConfigError.
+        """Return the source with a `model` to load, checked, converted or downloaded. Raises ConfigError.
 
         with_projector: download that, too, if there is one.
         """
@@ -87,10 +87,12 @@ class ModelSource(OptionGroup):
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
     def pending_conversion(self) -> "Conversion | None":
-        """The conversion that `located` would do; None if there is nothing to do. Raises ConfigError."""
+        """Return the conversion that `located` would do; None if there is nothing to do. Raises
+        ConfigError.
+        """
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
     def fetched(self, model: HubModel, *, with_projector: bool = False) -> Path:
-        """The path of `model` on this machine, downloaded if needed; raises ConfigError."""
+        """Return the path of `model` on this machine, downloaded if needed; raises ConfigError."""
         token = self.hf_token.get_secret_value() if self.hf_token else None
         return Hub(token, self.offline).fetch(model, with_projector=with_projector)

@@ -9,7 +9,7 @@ _HOW_TO_WRITE = "write it as in http://192.168.1.20:5555"
 
 
 def server_url(value: str) -> str:
-    """A URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError."""
+    """Return a URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError."""
     try:
         parts = urlsplit(value)
         sound = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0

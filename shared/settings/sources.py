@@ -58,7 +58,7 @@ class OptionSources:
         return self._file | given
 
     def parser(self) -> OptionParser:
-        """A parser with all options, which has not parsed anything."""
+        """Return a parser with all options, which has not parsed anything."""
         self._command_line(_flat_settings(self.options, self._prefix), None)
         return self._parser
 
@@ -74,7 +74,7 @@ class OptionSources:
         )
 
     def origin(self, option: str) -> str:
-        """Where a person finds the value of `option`: its spelling, variable or file."""
+        """Return where a person finds the value of `option`: its spelling, variable or file."""
         if spelled := self._parser.given_as(option, self._arguments):
             return spelled
         variables = [f"{self._prefix}{option.upper()}"]
@@ -110,7 +110,7 @@ class OptionSources:
 
 
 def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSettings]:
-    """For pydantic-settings: a class whose fields are the options."""
+    """Return a class for pydantic-settings whose fields are the options."""
 
     class Flat(BaseSettings):
         model_config = SettingsConfigDict(
@@ -129,14 +129,14 @@ def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSe
 
 
 def _undecoded(field: FieldInfo) -> FieldInfo:
-    """The same, and pydantic-settings leaves it alone if it is to be read as written."""
+    """Return the same, and pydantic-settings leaves it alone if it is to be read as written."""
     found = copy(field)
     found.metadata = [NoDecode if each is AsWritten else each for each in field.metadata]
     return found
 
 
 def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
-    """The options in the file, by name; raises SettingsError."""
+    """Return the options in the file, by name; raises SettingsError."""
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
@@ -150,7 +150,7 @@ def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
 
 
 def explain_unknown(name: str, known: set[str]) -> str:
-    """A sentence that there is no option of this name, with the closest known one."""
+    """Return a sentence that there is no option of this name, with the closest known one."""
     similar = difflib.get_close_matches(name, known, 1)
     hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
     return f"unknown option {name.replace('_', '-')}{hint}"

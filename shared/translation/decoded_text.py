@@ -30,23 +30,27 @@ class DecodedText:
         self._following: dict[int, NextTokens] = {}  # number of tokens -> what follows them
 
     def __len__(self) -> int:
-        """The number of draft tokens."""
+        """Return the number of draft tokens."""
         return len(self._ends)
 
     def end_of(self, n_tokens: int) -> int:
-        """The offset after the first `n_tokens`."""
+        """Return the offset after the first `n_tokens`."""
         return self._ends[n_tokens - 1] if n_tokens else self.base
 
     def n_until(self, offset: int) -> int:
-        """The number of draft tokens whose bytes end at `offset` or before."""
+        """Return the number of draft tokens whose bytes end at `offset` or before."""
         return bisect_right(self._ends, offset)
 
     def following(self, n_tokens: int) -> NextTokens | None:
-        """The probabilities of the next draft token after the first `n_tokens`, if they are still known."""
+        """Return the probabilities of the next draft token after the first `n_tokens`, if they are still
+        known.
+        """
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
-        """The nodes after `n_first` tokens and after each further one, up to `n_last`, as far as known."""
+        """Return the nodes after `n_first` tokens and after each further one, up to `n_last`, as far as
+        known.
+        """
         path = []
         for n in range(n_first, n_last + 1):
             if n not in self._following:

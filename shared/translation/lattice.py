@@ -42,27 +42,27 @@ class NextTokens:
         return cls(ids, weights / weights.sum())
 
     def of_token(self, token: int) -> float:
-        """The probability of one token."""
+        """Return the probability of one token."""
         place = int(np.searchsorted(self.ids, token))
         if place < len(self.ids) and self.ids[place] == token:
             return float(self.probabilities[place])
         return 0.0
 
     def in_range(self, ranks: NDArray[np.int32], start: int, end: int) -> "NextTokens":
-        """The tokens with start <= ranks[token] < end; probabilities are not rescaled."""
+        """Return the tokens with start <= ranks[token] < end; probabilities are not rescaled."""
         own = ranks[self.ids]
         return self.where((own >= start) & (own < end))
 
     def where(self, chosen: NDArray[np.bool_]) -> "NextTokens":
-        """The tokens for which `chosen` is True."""
+        """Return the tokens for which `chosen` is True."""
         return NextTokens(self.ids[chosen], self.probabilities[chosen])
 
     def without(self, token: int) -> "NextTokens":
-        """All tokens except one."""
+        """Return all tokens except one."""
         return self.where(self.ids != token)
 
     def likeliest(self, n: int) -> "NextTokens":
-        """The `n` most likely tokens, in any order."""
+        """Return the `n` most likely tokens, in any order."""
         if len(self.ids) <= n:
             return self
         best = np.argpartition(self.probabilities, len(self.ids) - n)[-n:]
@@ -153,7 +153,7 @@ class Lattice:
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
-        """The most likely reading of the target token `token`; None if there is none."""
+        """Return the most likely reading of the target token `token`; None if there is none."""
         best = max(
             (found for part in self._parts if (found := part.best(token))), default=None, key=lambda it: it[0]
         )
@@ -166,7 +166,7 @@ class Lattice:
 
 
 class _Place(NamedTuple):
-    """Where a node lies: `lead` is its path's text behind the position, `rest` what the path lacks up to it.
+    """The place of a node: `lead` is its path's text after the position, `rest` what the path lacks up to it.
 
     weight: the probability of the path to the node. begun: the target token that `rest` begins with, if
     known.
@@ -197,7 +197,7 @@ class _Exits:
 
 
 def inside(projection: Projection, following: NextTokens, rest: bytes, begun: int | None) -> NextTokens:
-    """The draft tokens of `following` that begin with `rest` and are longer.
+    """Return the draft tokens of `following` that begin with `rest` and are longer.
 
     begun: the target token that `rest` begins with, if known, which rules out tokens that the target would
     have split differently.
@@ -226,7 +226,9 @@ def _leaving(projection: Projection, node: Node, place: _Place) -> _Exits:
 def _first_tokens(
     projection: Projection, leaving: NextTokens, place: _Place
 ) -> tuple[NextTokens, NDArray[np.int32]]:
-    """The likeliest draft tokens and their target tokens; all others count as one, NONE, after `lead`."""
+    """Return the likeliest draft tokens and their target tokens; all others count as one, NONE,
+    after `lead`.
+    """
     likeliest = leaving.likeliest(_N_SPLIT)
     pieces, n_known = projection.draft.pieces, len(place.rest)
     targets = [

@@ -37,7 +37,7 @@ class Projection:
         )
 
     def first(self, data: bytes) -> int:
-        """The first target token of `data`, or NONE."""
+        """Return the first target token of `data`, or NONE."""
         found = self._first.get(data)
         if found is None:
             found = self._first[data] = self._of_piece(data)
@@ -46,8 +46,8 @@ class Projection:
         return found
 
     def has_longer(self, data: bytes, *, only_target: bool) -> bool:
-        """Whether a target token begins with `data` and is longer; only_target: one that is no
-        draft token.
+        """Return whether a target token begins with `data` and is longer; only_target: one that is no draft
+        token.
         """
         if not only_target:
             return self.target.has_longer(data)

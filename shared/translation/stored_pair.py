@@ -36,7 +36,7 @@ _Arrays = dict[str, NDArray[np.generic]]
 
 
 def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
-    """As `vocabulary_pair`, but ten times as fast from the second call on."""
+    """Return the result of `vocabulary_pair`, ten times as fast from the second call on."""
     path = _path(draft, target)
     try:
         with np.load(_unsealed(path.read_bytes()), allow_pickle=False) as arrays:
@@ -98,7 +98,7 @@ def _sealed(arrays: _Arrays) -> bytes:
 
 
 def _unsealed(data: bytes) -> io.BytesIO:
-    """The content for numpy.
+    """Return the content for numpy.
 
     Raises ValueError for a damaged file, for which numpy and zipfile raise anything.
     """

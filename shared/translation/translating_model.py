@@ -122,7 +122,7 @@ class TranslatingModel(SlotMemory):
                     apply_edits(slot.decoded.cache.save(), self._model)
 
     def _batch(self, waiting: Mapping[int, tuple[list[ReadToken], int]]) -> list[Span]:
-        """The next tokens of as many slots as a batch holds; those with the fewest come first."""
+        """Return the next tokens of as many slots as a batch holds; those with the fewest come first."""
         spans = []
         n_room = self.n_batch
         for index, (tokens, n_logits) in sorted(waiting.items(), key=lambda each: len(each[1][0])):

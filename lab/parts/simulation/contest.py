@@ -42,13 +42,13 @@ class Result:
     outcomes: dict[Way, CellOutcome]
 
     def best(self, ways: Iterable[Way]) -> tuple[Way, float]:
-        """The fastest of these ways, and its tokens per second."""
+        """Return the fastest of these ways, and its tokens per second."""
         rates = {way: self.outcomes[way].tokens_per_second for way in ways if way in self.outcomes}
         way = max(rates, key=lambda each: rates[each])
         return way, rates[way]
 
     def speedup(self, *ways: Way) -> float:
-        """The speed of the best of these ways over that of no drafting."""
+        """Return the speed of the best of these ways over that of no drafting."""
         return self.best(ways)[1] / self.outcomes[OFF].tokens_per_second
 
 

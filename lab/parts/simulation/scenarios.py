@@ -45,8 +45,8 @@ class Pair:
     acceptance: float
 
     def cell(self, rtt_s: float, n_backs: int, n_tokens: int) -> Cell:
-        """A cell in which each back has a draft model of its own: with equal models a second back would add
-        nothing.
+        """Return a cell in which each back has a draft model of its own: with equal models a second back
+        would add nothing.
         """
         backs = tuple(BackSpec(self.draft_s, rtt_s, DraftSkill(self.acceptance, i)) for i in range(n_backs))
         return Cell(self.steps, backs, n_tokens=n_tokens)

@@ -45,7 +45,7 @@ class OllamaRenderer(Renderer):
         return self._head() | fields | _figures(answer.end)
 
     def loaded(self, *, unloads: bool) -> JsonObject:
-        """The reply to a request that only loads or unloads the model."""
+        """Return the reply to a request that only loads or unloads the model."""
         return self._part(Content("")) | {"done": True, "done_reason": "unload" if unloads else "load"}
 
     def _delta(self, delta: Delta) -> Iterator[SseEvent]:

@@ -19,7 +19,7 @@ _BILLION, _MILLION = 10**9, 10**6
 
 
 def listed(name: str, info: ModelInfo, started_at: float) -> dict[str, Any]:
-    """A model's record in `/api/tags`. started_at: Unix time."""
+    """Return a model's record in `/api/tags`. started_at: Unix time."""
     identity = (info.name, info.size, info.n_params, info.file_type)
     return model_record(name, info.size, time_text(started_at), identity, _details(info))
 
@@ -27,7 +27,7 @@ def listed(name: str, info: ModelInfo, started_at: float) -> dict[str, Any]:
 def shown(
     info: ModelInfo, started_at: float, capabilities: Sequence[str], template: str = ""
 ) -> dict[str, Any]:
-    """The answer of `/api/show`."""
+    """Return the answer of `/api/show`."""
     return {
         "modelfile": "",
         "parameters": "",

@@ -72,7 +72,7 @@ class ResponsesRenderer(Renderer):
             self._n_events += 1
 
     def _end(self, end: AnswerEnd) -> tuple[JsonObject, list[JsonObject]]:
-        """The whole response, and the events that end its last item."""
+        """Return the whole response, and the events that end its last item."""
         status = "incomplete" if end.reason == "length" else "completed"
         closing = list(self._items.finish(status))
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None

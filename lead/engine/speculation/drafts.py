@@ -21,7 +21,7 @@ _MAX_COMMITS = 64
 """Commits whose times are kept; a source that answers older ones is not worth waiting for."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
-"""Whether other sources proposed no token at the position, the same token, or only other tokens."""
+"""The tokens of other sources at a position: none, the same token, or only other tokens."""
 
 Probabilities = Sequence[float]
 """For each token of a draft, the probability that it and all tokens before it are accepted."""
