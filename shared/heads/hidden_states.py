@@ -52,7 +52,7 @@ class HiddenStates(SlotPart):
     """The hidden states of each slot's last tokens."""
 
     def __init__(self, n_slots: int, n_embd: int) -> None:
-        """n_embd: numbers in a state."""
+        """n_embd: the number of values in a state."""
         self.token_bytes = 4 * n_embd
         self.n_max = max(1, min(_MAX_STATES, _MAX_BYTES // (4 * n_embd)))
         self.nothing = np.zeros(n_embd, np.float32)
@@ -100,9 +100,7 @@ class HiddenStates(SlotPart):
         self._stored[key] = part
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """Take over the states stored with the snapshot `key`, which was loaded; those of texts from disk are
-        unknown.
-        """
+        """Restore the states stored with the snapshot `key`; states of texts from disk are unknown."""
         part, kept = self._stored.get(key, _SlotStates(n_keep)).beginning(n_keep), self._slots[slot]
         if not part.tokens or part.first != kept.end or not kept.tokens:
             self._slots[slot] = part
@@ -118,8 +116,8 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """Return the position from which on the states before the last of `tokens` are known for
-        this text.
+        """Return the first position from which all states before the last of `tokens` are known for this
+        text.
         """
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:

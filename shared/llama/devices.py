@@ -1,6 +1,6 @@
-"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers.
+"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and devices of RPC workers.
 
-`shared.placement` decides which layers each of them gets.
+`shared.placement` decides which layers each device gets.
 """
 
 import ctypes
@@ -29,7 +29,9 @@ _TENSOR_BYTES = 1 << 12
 
 
 def descriptions() -> list[str]:
-    """Name and model of each device; equal lists mean that two processes compute on the same devices."""
+    """Return name and model of each device; equal lists mean that two processes compute on the same
+    devices.
+    """
     library.start()
     try:
         found = [_properties(device) for device in pointers()]
@@ -45,7 +47,7 @@ remote: set[str] = set()
 def hide_gpus() -> None:
     """Make llama.cpp find no GPU in this process; its children still find them.
 
-    Call this before anything else here.
+    Call it before any other function of this module.
     """
     before = {name: os.environ.get(name) for name in NO_GPU}
     os.environ.update(NO_GPU)
@@ -57,7 +59,7 @@ def hide_gpus() -> None:
 
 
 def has_gpu() -> bool:
-    """Return whether this machine has a GPU that llama.cpp can use; one behind RPC does not count."""
+    """Return whether this machine has a GPU that llama.cpp can use; GPUs behind RPC do not count."""
     library.start()
     try:
         return any(_is_own_gpu(device) for device in pointers())
@@ -71,7 +73,7 @@ def pointers() -> list[int]:
 
 
 def array(found: Sequence[int]) -> Any:
-    """Return an array for llama_model_params.devices: NULL-terminated; without devices: only the CPU."""
+    """Return a NULL-terminated array for llama_model_params.devices; without devices: only the CPU."""
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
@@ -92,8 +94,8 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
 def chosen(options: ModelOptions) -> list[int] | None:
     """Return the devices that may be used with these options: this machine's GPUs, or those of --device.
 
-    None: this build cannot list them, and llama.cpp chooses. Raises ModelLoadError with the names of the
-    existing ones if --device, --main-gpu, --tensor-split or --split-mode contradict them.
+    None: this build cannot list devices, and llama.cpp chooses. Raises ModelLoadError with the names of the
+    existing devices if --device, --main-gpu, --tensor-split or --split-mode contradict them.
     """
     library.start()
     if options.n_gpu_layers == 0 or options.device == _NONE:
@@ -123,7 +125,7 @@ def all_devices() -> list[Device]:
 
 
 def buffer_names(found: Sequence[int]) -> dict[str, str]:
-    """Return the names of devices by those of their buffers, as llama.cpp logs them."""
+    """Return the names of devices, by the names of their buffers in llama.cpp's log."""
     kinds = {device: function("ggml_backend_dev_buffer_type")(device) for device in found}
     return {
         function("ggml_backend_buft_name")(kind).decode(): _properties(device).name.decode()
@@ -140,8 +142,9 @@ def buffer_type(name: str) -> int:
 
 
 def pinned_buffer_type(name: str) -> int | None:
-    """Return the ggml_backend_buffer_type_t of pinned host memory for this device, which it copies quickly;
-    None: it has none.
+    """Return the ggml_backend_buffer_type_t of pinned host memory, which this device copies quickly.
+
+    None: the device has none.
     """
     (device,) = named([name], "--device")
     kind: int | None = function("ggml_backend_dev_host_buffer_type")(device)
@@ -166,10 +169,10 @@ def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
 
 
 def _own_gpus() -> list[int]:
-    """Return those that llama.cpp chooses if it is not told: each once, and integrated ones if there are no
+    """Return the GPUs that llama.cpp chooses by default: each once, and integrated ones if there are no
     others.
 
-    The same device may be known to several backends, of which the first has it.
+    Several backends may know the same device; the first has it.
     """
     gpus: list[int] = []
     integrated: list[int] = []
@@ -205,7 +208,9 @@ def _describe(device: int) -> Device:
 
 
 def _max_tensor(device: int, n_total: int) -> int:
-    """Return the largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
+    """Return the size of the largest tensor that a device can hold, to a MiB; llama.cpp aborts for a larger
+    cache.
+    """
     minimum, maximum = 0, n_total // _MIB
     if _can_hold(device, maximum):
         return n_total

@@ -1,5 +1,5 @@
-"""The content of a GGUF file except weights: names of tensors, and metadata; can be written as a file of its
-own.
+"""The content of a GGUF file except weights: names of tensors, and metadata, which can be a file of
+its own.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ _UINT32 = 4
 def tensor_names(path: Path) -> list[str]:
     """Return the names of tensors in the order of the file; empty if llama.cpp cannot read it.
 
-    Of a split model, one part's.
+    For a split model, only the tensors of this part.
     """
     return list(tensor_sizes(path))
 
@@ -50,7 +50,7 @@ def _tensors(path: Path) -> list[tuple[str, int, int]]:
 
 
 def integers(path: Path, prefix: str) -> dict[str, int]:
-    """Return the unsigned 32-bit metadata whose keys begin with `prefix`; lists are left out."""
+    """Return the unsigned 32-bit metadata whose keys begin with `prefix`, without lists."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
         return {}
@@ -65,7 +65,7 @@ def integers(path: Path, prefix: str) -> dict[str, int]:
 
 
 def content_digest(path: Path) -> str:
-    """Return the name of a vocabulary file between leads and backs: the beginning of its SHA-256, in
+    """Return the name of a vocabulary file between leads and backs: the start of its SHA-256, in
     hexadecimal.
     """
     with path.open("rb") as file:

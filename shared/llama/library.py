@@ -1,7 +1,7 @@
-"""Loads and initializes the native library, once per process, with its log sent to ours.
+"""Loads and initializes the native library, once per process, and sends its log to ours.
 
-The code that computes on the CPU (the kernel) is compiled for one kind of CPU; or there is a library for each
-of many kinds (GGML_CPU_ALL_VARIANTS), of which the best one for this CPU is loaded.
+The code that computes on the CPU (the kernel) is compiled for one kind of CPU. Or there is a library for each
+of many kinds (GGML_CPU_ALL_VARIANTS), of which the best for this CPU is loaded.
 """
 
 import ctypes
@@ -53,7 +53,7 @@ LOG_CALLBACK = llama_cpp.llama_log_callback(_forward)
 def start() -> Path | None:
     """Initialize llama.cpp; further calls do nothing. Raises LibraryError if it has no code for this CPU.
 
-    Returns the library of the CPU kernel that was chosen, if there was a choice.
+    Returns the library of the chosen CPU kernel; None: there was no choice.
     """
     llama_cpp.llama_log_set(LOG_CALLBACK, ctypes.c_void_p(0))
     chosen = _load_kernels()
@@ -62,7 +62,7 @@ def start() -> Path | None:
 
 
 def _load_kernels() -> Path | None:
-    """llama_backend_init would look for them beside the program and in the working directory."""
+    """Load the CPU kernels from llama.cpp's folder; llama_backend_init would search other folders."""
     try:
         if function("ggml_backend_reg_count")():
             return None
@@ -82,7 +82,9 @@ def _load_kernels() -> Path | None:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """A context that collects llama.cpp's messages in a list: some facts are only in its log."""
+    """Yield a list that collects llama.cpp's messages within this context, as some facts are only
+    in its log.
+    """
     lines: list[str] = []
     _captures.append(lines)
     try:

@@ -23,8 +23,8 @@ _LAYER = re.compile(r"(llama_kv_cache|llama_memory_recurrent)\w*[:,] layer +(\d+
 class MemorySize:
     """The memory of a context, in bytes.
 
-    n_states: the number of recurrent states. layers: those with an equal share of `full_attention`, of
-    `windows` and of `states`. buffers: parts of `computing` by the name of the buffer.
+    n_states: the number of recurrent states. layers: the layers that share `full_attention`, `windows` and
+    `states` equally. buffers: the parts of `computing`, by the name of the buffer.
     """
 
     full_attention: int = 0
@@ -54,7 +54,7 @@ class MemorySize:
         return found
 
     def computing_by(self, devices: Mapping[str, str]) -> dict[str, int]:
-        """Parts of `computing` by device or CPU; `devices`: their names by those of their buffers."""
+        """Return the parts of `computing` by device or CPU; `devices`: device names by buffer names."""
         found = {CPU: self.computing}
         for buffer, device in devices.items():
             found[device] = self.buffers.get(buffer, 0)
@@ -106,11 +106,11 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
 
 
 def graph_bytes(context: Any, parameters: Any) -> int:
-    """Bytes for computing besides the compute buffers: the CPU's work buffer and the graphs.
+    """Return bytes for computing beside the compute buffers: the CPU's work buffer, and the graphs.
 
-    Without flash attention the work buffer holds the attention scores of a whole batch in the type of the KV
-    cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params:
-    llama.cpp prepares its largest graph again. 0 if this build does not report it.
+    Without flash attention, the work buffer holds the attention scores of a whole batch in the type of the KV
+    cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params,
+    because llama.cpp prepares its largest graph again. 0 if this build does not report it.
     """
     try:
         graph = _largest_graph(context, parameters)

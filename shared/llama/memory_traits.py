@@ -58,22 +58,22 @@ class SlotPart:
     """Bytes that are kept for each token of a text that was stored."""
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """`slot` now has `length` tokens, followed by padding."""
+        """Record that `slot` now has `length` tokens, followed by padding."""
 
     def computed(self, together: Pass) -> None:
-        """A pass was computed, and its results are still in llama.cpp's buffers."""
+        """Handle a pass that was computed; its results are still in llama.cpp's buffers."""
 
     def trimmed(self, slot: int, n_keep: int) -> None:
-        """`slot` now has at most its first `n_keep` tokens, and no padding."""
+        """Record that `slot` now has at most its first `n_keep` tokens, and no padding."""
 
     def copied(self, source: int, slot: int, n_keep: int) -> None:
-        """`slot`, which was empty, now has the first `n_keep` tokens of `source`."""
+        """Record that `slot`, which was empty, now has the first `n_keep` tokens of `source`."""
 
     def stored(self, slot: int, key: int, start: int, end: int) -> None:
-        """The tokens `start` to `end` of `slot` were stored as `key`."""
+        """Record that the tokens `start` to `end` of `slot` were stored as `key`."""
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """The copy `key` was loaded after the first `n_keep` tokens of `slot`."""
+        """Record that the snapshot `key` was loaded into `slot`, which now has `n_keep` tokens."""
 
     def forget(self, key: int) -> None:
         """Free the data stored as `key`, if there is any."""

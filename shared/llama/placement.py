@@ -29,7 +29,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that layers can be on. Sizes in bytes.
+    """A device that can hold layers; sizes in bytes.
 
     is_shared: its memory is the host's. max_tensor: the largest tensor that it can hold.
     """
@@ -46,8 +46,8 @@ class Device:
 class Placement:
     """Options of llama.cpp that fix the placement, and the resulting bytes by (group, device or CPU).
 
-    n_layers: the number of all layers, including the output. problem: why the model cannot be loaded so;
-    empty: it can.
+    n_layers: the number of all layers, including the output. problem: why the model cannot be loaded; empty:
+    it can.
     """
 
     devices: Sequence[Device]
@@ -59,27 +59,25 @@ class Placement:
     problem: str = ""
 
     def used(self, place: str) -> int:
-        """Bytes on the device of this name, or on the CPU.
+        """Return the bytes on the device of this name, or on the CPU.
 
-        What devices that share the host's memory take of it is not on the CPU: see `host_bytes`.
+        Host memory used by devices that share it is not on the CPU: see `host_bytes`.
         """
         return sum(n_bytes for (_, where), n_bytes in self.parts.items() if where == place)
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of host memory, including those of devices that share it."""
+        """The bytes of host memory, including those of devices that share it."""
         return self.used(CPU) + sum(self.used(device.name) for device in self.devices if device.is_shared)
 
     @property
     def host_weights(self) -> int:
-        """Bytes of weights on the CPU alone: they may be mapped, and then the system counts them as free."""
+        """The bytes of weights on the CPU alone. They may be mapped; then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
     @property
     def cpu_weights(self) -> int:
-        """Bytes of weights that the CPU multiplies with. Embeddings are excluded, as they are only
-        looked up.
-        """
+        """The bytes of weights that the CPU multiplies with, without embeddings, which are only looked up."""
         no_products = {*_OF_TEXTS, EMBEDDINGS}
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in no_products)
 
@@ -119,7 +117,5 @@ class Placement:
 
 
 def group_of(tensor: str) -> str:
-    """Return the group under which a tensor is reported: embeddings, experts, feed-forward, attention or
-    output.
-    """
+    """Return the group of a tensor: embeddings, experts, feed-forward, attention or output."""
     return next((group for group, pattern in _GROUPS if pattern.search(tensor)), OUTPUT)

@@ -1,9 +1,9 @@
 """States and texts of slots in host memory.
 
-A state is what llama.cpp cannot compute backwards: a recurrent state and the cells of sliding windows
-(`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The keys and values of full attention stay in the slot; without the
-beginning of its text a state is of no use. A text is everything in a slot, a part some tokens of it: a spare
-sequence shares their cells while they are written or read.
+A state holds what llama.cpp cannot compute backwards: a recurrent state and the cells of sliding windows
+(`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The keys and values of full attention stay in the slot, so a state is
+of no use without the beginning of its text. A text is everything in a slot; a part is some of its tokens. A
+spare sequence shares the cells of a part while they are written or read.
 """
 
 from typing import Any
@@ -22,10 +22,12 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
-    """States of slots that were copied to host memory."""
+    """States and texts of slots that were copied to host memory."""
 
     def __init__(self, context: Any, spare: int | None, memory: HostMemory, positions: Positions) -> None:
-        """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
+        """context: a llama_context. spare: a sequence to store parts with; None: texts are stored
+        as a whole.
+        """
         self._positions = positions
         self._context = context
         self._host = memory
@@ -60,7 +62,7 @@ class StoredStates(SlotPart):
             llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def copy_text(self, source: int, slot: int, n_keep: int) -> None:
-        """Give an empty slot the first `n_keep` tokens of another; raises DecodeFatalError."""
+        """Give an empty slot the first `n_keep` tokens of another slot; raises DecodeFatalError."""
         self._store(source, _COPY, _WHOLE)
         self._load(slot, slot, _COPY, n_keep, _WHOLE)
         self.forget(_COPY)
@@ -81,13 +83,13 @@ class StoredStates(SlotPart):
         return block.bytes()
 
     def take_back(self, key: int) -> None:
-        """End the lending of memory, which is not read or written any more."""
+        """End the lending of memory, which is no longer read or written."""
         block = self._lent.pop(key)
         if key not in self._states:
             self._host.give_back(block)
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """Return a new snapshot of `size` bytes, lent to be written."""
+        """Return a new snapshot of `size` bytes, lent for writing."""
         block = self._states[key] = self._lent[key] = self._host.take(size)
         return block.bytes()
 

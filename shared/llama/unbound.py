@@ -1,4 +1,4 @@
-"""Functions that llama.cpp's libraries export and llama_cpp does not bind: all bindings made by hand."""
+"""Functions that llama.cpp's libraries export and llama_cpp does not bind, with bindings made by hand."""
 
 import ctypes
 import functools
@@ -146,7 +146,7 @@ _MANGLED = {
 
 
 def add_library(path: Path) -> None:
-    """Search this library, too, which the process has loaded."""
+    """Also search this library, which the process has loaded."""
     _libraries.append(ctypes.CDLL(str(path)))
 
 

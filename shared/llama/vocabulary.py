@@ -39,8 +39,8 @@ _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNO
 
 
 class FimTokens(NamedTuple):
-    """Tokens for fill-in-the-middle: before the prefix, the suffix and the middle; before a repository name
-    and each file.
+    """Tokens for fill-in-the-middle: before prefix, suffix and middle, before a repository name, and before a
+    file.
 
     None: the model has no such token.
     """
@@ -53,12 +53,10 @@ class FimTokens(NamedTuple):
 
 
 class Vocabulary:
-    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method checks, and raises ValueError for
-    others.
-    """
+    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method raises ValueError for others."""
 
     def __init__(self, model: Any, path: Path) -> None:
-        """`model` is a llama_model pointer that outlives this object (see `load` for one that owns it)."""
+        """model: a llama_model pointer that outlives this object (`load` makes an object that owns it)."""
         self._model = model
         self._vocab = llama_cpp.llama_model_get_vocab(model)
         self.info = _read_info(model, self._vocab, path)
@@ -92,25 +90,24 @@ class Vocabulary:
         return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
-        """Return whether a token ends an answer.
-
-        Does not compute `end_tokens`, which takes as long as `attributes`.
-        """
+        """Return whether a token ends an answer, without computing `end_tokens`, which takes long."""
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
 
     @functools.cached_property
     def attributes(self) -> "array[int]":
-        """The attributes of each token; takes a tenth of a second for a quarter of a million tokens."""
+        """The attributes of each token; computing takes a tenth of a second for a quarter of a million
+        tokens.
+        """
         tokens = range(self.n_tokens)
         return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
 
     def _with_attributes(self, mask: int) -> Iterator[int]:
-        """Return the tokens that have one of them."""
+        """Yield the tokens that have one of these attributes."""
         return (token for token, attributes in enumerate(self.attributes) if attributes & mask)
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """Control tokens by their text. A grammar refers to them by id, as they have no text for it."""
+        """Control tokens by their text. A grammar refers to them by id, because they have no text in it."""
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
             for token in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
