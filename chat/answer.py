@@ -156,7 +156,7 @@ class SessionStats:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The answers to one question with and without speculation: which was faster, and whether the texts are
+    """The answers to a question with and without speculation: which was faster, and whether the texts are
     equal.
     """
 
@@ -165,7 +165,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Speed with speculation over speed without; None if one of them is unknown."""
+        """The speed with speculation over the speed without; None if either is unknown."""
         fast = self.with_drafts.stats.tokens_per_second
         slow = self.without.stats.tokens_per_second
         return fast / slow if fast and slow else None

@@ -1,7 +1,7 @@
 """The source of each character of a text, before and after rendering. Pure.
 
-Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: each rendered word is
-searched in the original text, after the previous one. A word that is not found has no source.
+Rendering drops markup, adds bullets and breaks lines, but keeps words and their order. So each rendered word
+is searched in the original text, after the previous word. A word that is not found has no source.
 """
 
 import re
@@ -71,9 +71,9 @@ _NAMES = tuple(ANSI_COLORS)
 
 
 class SourceColors:
-    """The color of each source.
+    """The color of each source, which stays the same for the session.
 
-    It stays the same for the session; if there are more sources than colors, some share one.
+    If there are more sources than colors, some share a color.
     """
 
     def __init__(self) -> None:

@@ -44,8 +44,10 @@ class LeadClient:
         tls: ssl.SSLContext | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout_s` is the longest time without data; `tls` says whom to trust at https://…, by default the
-        system's authorities; `transport` replaces the network in tests.
+        """timeout_s: the longest time without data. tls: verifies https://…; None: by the system's
+        authorities.
+
+        transport: replaces the network in tests.
         """
         self.url = url
         self._asks_for_sources = True

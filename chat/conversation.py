@@ -44,7 +44,7 @@ class ChatConversation:
         sampling: Sampling | None = None,
         images: Sequence[Path] = (),
     ) -> None:
-        """images: files that are shown with the first question; they are no part of what is saved."""
+        """images: files that are sent with the first question; they are not saved."""
         self.images = [_image_part(path) for path in images]
         self.model = model
         self.system = system
@@ -52,10 +52,9 @@ class ChatConversation:
         self.turns: list[Turn] = []
 
     def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
-        """Return the body of a chat completion request that asks `question` next, or instead of the last one
-        if `instead` is set.
+        """Return the body of a chat completion request that asks `question` next.
 
-        The conversation is not changed.
+        instead: ask it instead of the last question. The conversation is not changed.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
         messages.append(RequestMessage(role="user", content=question))

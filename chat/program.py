@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
-    """Hold a conversation, or ask one question. Returns the exit status."""
+    """Hold a conversation, or ask one question; return the exit status."""
     interactive = stdin.isatty() and not settings.question
     if interactive and settings.output == "json":
         raise ConfigError("--json is for questions on the command line or in a pipe")

@@ -40,9 +40,9 @@ class PromptReader:
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
-        """history: None for one of this session only. `status` gives the text of the status line.
+        """history: None for a history of this session only. status: returns the text of the status line.
 
-        `source` and `output` replace the terminal in tests.
+        source, output: replace the terminal in tests.
         """
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],

@@ -98,7 +98,7 @@ def status(model: str | None, of: SessionStats, connected_backs: str, columns: i
 class StatusPart(NamedTuple):
     """A part of a status line.
 
-    If there is no room for all parts, those with the highest `rank` are left out first.
+    If there is no room for all parts, the parts with the highest `rank` are left out first.
     """
 
     text: str

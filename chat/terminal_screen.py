@@ -1,6 +1,6 @@
-"""Show answers on a terminal: Markdown rendered as it arrives, colored by source, with a status line below.
+"""Shows answers on a terminal: Markdown rendered as it arrives, colored by source, above a status line.
 
-While tokens arrive, the last block (a paragraph, a list, code) is redrawn; those before it are final.
+While tokens arrive, the last block (a paragraph, a list, code) is redrawn; blocks before it are final.
 """
 
 import os
@@ -182,7 +182,7 @@ class TerminalScreen(Screen):
     @property
     def columns(self) -> int:
         """The width to write in: one column less than the terminal's, as some terminals draw wide characters
-        wider still.
+        wider.
         """
         return max(self._size()[0] - 1, 1)
 

@@ -48,7 +48,7 @@ class RpcWorker:
 
 
 class LeadReplica:
-    """Owns one `lead` process.
+    """Owns a `lead` process.
 
     Ray Serve calls `check_health`, and `__del__` once no request is left (graceful shutdown).
     """

@@ -24,9 +24,9 @@ Blocks = tuple[bytes, ...]
 
 
 def blocks_of(body: bytes) -> Blocks:
-    """Hashes of the prefixes of a request's prompt, at each multiple of the block length.
+    """Return hashes of the prefixes of a request's prompt, at each multiple of the block length.
 
-    Empty for a body that is short, is no JSON object, or is too expensive to parse.
+    Empty for a body that is short, is not a JSON object, or is too expensive to parse.
     """
     if body.count(b"[") + body.count(b"{") > _MAX_BRACKETS:
         return ()

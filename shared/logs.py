@@ -1,4 +1,4 @@
-"""Logging for the programs: one logger per role, a handler set up only by `main`, everything to stderr."""
+"""Logging for the programs: one logger per role; only `main` sets up a handler, which writes to stderr."""
 
 import json
 import logging
@@ -49,8 +49,8 @@ class JsonFormatter(logging.Formatter):
 class UnblockedHandler(logging.StreamHandler[TextIO]):
     """Writes to a pipe or terminal without ever blocking the program.
 
-    While the pipe is full (`lead 2>&1 | less`, a connection that hangs), lines are dropped, and their number
-    is reported once it is read again.
+    While the pipe is full (`lead 2>&1 | less`, or a hanging connection), lines are dropped. Their number is
+    logged when the pipe is read again.
     """
 
     def __init__(self, stream: TextIO) -> None:

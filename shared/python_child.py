@@ -21,7 +21,7 @@ _PROGRAM = "--"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module as a program of its own."""
+    """Return the command that runs a module as a program."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
@@ -50,7 +50,7 @@ class ChildProcess(subprocess.Popen[bytes]):
     def __init__(self, command: Sequence[str], descriptors: Iterable[int] = (), **options: Any) -> None:
         """Start a `child_command` or `program_command`, which inherits `descriptors`; raises OSError.
 
-        `options` are those of `Popen`, but usually it has `child_environment`, and no standard input.
+        options: those of `Popen`. By default it has `child_environment`, and no standard input.
         """
         usual: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": child_environment()}
         super().__init__(command, pass_fds=[*descriptors, lifeline()], **usual | options)

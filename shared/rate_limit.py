@@ -33,7 +33,7 @@ class Bucket:
         return self._left
 
     def wait(self, now: float) -> float:
-        """Return the seconds from `now` until one more is allowed; 0 if it is already."""
+        """Return the seconds from `now` until one more is allowed; 0 if one is allowed now."""
         self._fill(now)
         return max(0.0, (1 - self._left) / self._rate)
 
@@ -43,14 +43,14 @@ class Bucket:
 
 
 class Backoff(Iterator[float]):
-    """Seconds to wait before each further attempt: doubling from `first` up to `maximum`, times a random
-    factor of 0.5 to 1.
+    """Iterates over the seconds to wait before each further attempt.
 
-    The random factor keeps many clients of one server from reconnecting at the same moment.
+    They double from `first` up to `maximum`, times a random factor of 0.5 to 1, which keeps many clients of
+    one server from reconnecting at the same moment.
     """
 
     def __init__(self, first: float, maximum: float, rng: random.Random, *, at_once: bool = False) -> None:
-        """at_once: after a success there is no wait before the first further attempt."""
+        """at_once: the first attempt after a success does not wait."""
         self._first, self._max, self._rng = first, maximum, rng
         self._at_once = at_once
         self.reset()

@@ -8,18 +8,16 @@ _REPLACEMENT = "\ufffd"
 
 
 def sanitize(text: str) -> str:
-    """`text` with each control character made visible and harmless; line breaks and tabs stay.
+    """Return `text` with control characters made visible and harmless, except line breaks and tabs.
 
-    Directional marks, which texts in Arabic and Hebrew use, are left out. Each character is replaced on its
-    own, so a sequence split over chunks is as harmless as a whole one.
+    Directional marks, which Arabic and Hebrew texts use, are kept. Each character is replaced separately, so
+    a sequence split over chunks is harmless, too.
     """
     return text.translate(_SAFE)
 
 
 def one_line(text: str, maximum: int = 1000) -> str:
-    """Return a peer's text for a log: without control characters, on one line, at most `maximum`
-    characters.
-    """
+    """Return a peer's text for a log: one line without control characters, at most `maximum` characters."""
     line = " ".join(sanitize(text).split())
     return line if len(line) <= maximum else f"{line[: maximum - 1]}…"
 
@@ -30,7 +28,9 @@ def size_text(n_bytes: float) -> str:
 
 
 def said_by_lead(body: bytes, status: int) -> str:
-    """Return the reason in an error response of a lead or another server; its status if there is none."""
+    """Return the reason in an error response of a lead or another server; its status if there is no
+    reason.
+    """
     try:
         return one_line(str(json.loads(body)["error"]["message"]))
     except (ValueError, LookupError, TypeError):

@@ -29,12 +29,10 @@ def trusting_nobody() -> ssl.SSLContext:
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """Return a TLS context that trusts only the first certificate in a PEM file, whatever its name and
-    issuer.
+    """Return a TLS context that trusts only the first certificate in a PEM file, for any host name.
 
-    For a program that knows the server's own certificate and connects under another name. Further
-    certificates in the file, of its issuers, are not trusted, because they have signed others, too. Raises
-    ConfigError.
+    For a program that knows the server's own certificate. The other certificates in the file, of its issuers,
+    are not trusted, because the issuers have signed other certificates, too. Raises ConfigError.
     """
     try:
         own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))

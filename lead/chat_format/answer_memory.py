@@ -33,7 +33,7 @@ class WrittenAnswer:
 class Turn:
     """A prompt, and the answer to it.
 
-    answers: earlier ones, in their order. n_characters, digest: of the prompt's text, possibly without white
+    answers: earlier answers, in order. n_characters, digest: of the prompt's text, perhaps without white
     space at its end, which templates do not always repeat. tokens: of that white space, and of the answer.
     """
 

@@ -23,7 +23,7 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class AnyCallFormat(Protocol):
-    """The format of a model's tool calls. Plain data, which is pickled with each request."""
+    """The format of a model's tool calls: plain data, which is pickled with each request."""
 
     @property
     def around_content(self) -> tuple[str, str]:
@@ -117,9 +117,9 @@ class CallSupport(Protocol):
     ) -> tuple[CallGrammars | None, list[str]]:
         """Return the grammars of calls that the model may make or leave out, and warnings.
 
-        A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool
-        has no grammar of its arguments; for a `strict` tool that raises RequestError, or what `check_grammar`
-        raises. `said`: the beginning of the answer that is part of the prompt.
+        A grammar applies once its call has begun; None: calls are not constrained. A warning says why a
+        tool's arguments have no grammar; for a `strict` tool this is a RequestError. Raises the errors of
+        `check_grammar`. said: the beginning of the answer that is part of the prompt.
         """
 
 

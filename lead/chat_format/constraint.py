@@ -24,7 +24,8 @@ def grammar_for(
 ) -> str | None:
     """Return the grammar of the answer if the client did not send one; None if any text is allowed.
 
-    `reasoning`: markers of reasoning that may come first; `in_reasoning`: the prompt has already begun it.
+    reasoning: the markers of reasoning that may come first. in_reasoning: the prompt has already begun the
+    reasoning.
     """
     around = tool_format.around_content if tool_format else ("", "")
     writer = GrammarWriter(check, special_tokens)

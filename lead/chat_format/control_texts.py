@@ -1,8 +1,8 @@
-"""Distinguishes texts of control tokens sent by clients from those written by a chat template.
+"""Distinguishes texts of control tokens that clients send from those that a chat template writes.
 
 A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized.
-Therefore such a text gets a mark inside before the template is rendered; where marks appear in the prompt, no
-control token may be read. This is reliable only if the prompt is otherwise the same as without marks.
+Therefore such a text gets a mark inside before the template is rendered. Where marks appear in the prompt, no
+control token is read. This is reliable only if the prompt is otherwise the same as without marks.
 """
 
 import functools
@@ -53,7 +53,8 @@ class ControlTexts:
         self._longest = max(map(len, texts), default=0)
 
     def breaks(self, text: str) -> list[int]:
-        """Ascending positions in `text` such that every control token that could arise from it contains one.
+        """Return ascending positions in `text` such that every control token that could arise from it
+        contains one.
 
         A token may also begin or end outside `text`.
         """

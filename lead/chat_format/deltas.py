@@ -44,7 +44,7 @@ Delta = Reasoning | Content | ToolCallStart | ToolCallArguments
 
 
 def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
-    """`deltas` with adjacent ones of the same kind joined."""
+    """Return `deltas` with adjacent deltas of the same kind joined."""
     return [_joined(list(group)) for _, group in groupby(deltas, _kind)]
 
 

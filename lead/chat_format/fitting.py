@@ -1,9 +1,9 @@
 """Brings messages into a form that a chat template accepts, without losing any of their texts.
 
 Templates refuse, or silently leave out, what their models were not trained on: a later system message, two
-messages of a role in a row, content beside a call. Each step here changes one such thing. To find the steps
-that a conversation needs, it is rendered with probe words in place of its texts, and the result is searched
-for these words.
+messages of the same role in a row, content beside a call. Each step here changes one such thing. To find the
+steps that a conversation needs, it is rendered with probe words in place of its texts, and the result is
+searched for these words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -126,12 +126,12 @@ def later_system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Turn system messages into user messages, merged with the next one."""
+    """Turn system messages into user messages, each merged with the next message."""
     return joined_roles([{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages])
 
 
 def joined_roles(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Merge successive messages of one role; results of tools stay separate."""
+    """Merge successive messages of the same role; results of tools stay separate."""
     joined: list[TemplateMessage] = []
     for message in messages:
         last = joined[-1] if joined else None

@@ -71,7 +71,7 @@ class BuiltinTemplate:
     variables = frozenset({"messages", "add_generation_prompt"})
 
     def __init__(self, name: str) -> None:
-        """`name` is one of `builtin_templates.names()`."""
+        """name: one of `builtin_templates.names()`."""
         self.source = name
 
     def run(self, variables: Mapping[str, Any]) -> str:

@@ -29,9 +29,9 @@ def whole(text: str) -> str:
 def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:
     """Split into the text before the first marker, that marker, and the rest.
 
-    Without a marker, the rest is a suffix of `text` that may become one, unless `text` is `complete`. The
-    result does not depend on how the text was cut into pieces: of markers that begin at the same position the
-    longest wins, and is waited for.
+    Without a marker, the rest is a suffix of `text` that may become a marker, unless `text` is `complete`.
+    The result does not depend on how the text was cut into pieces: of markers that begin at the same
+    position, the longest wins, and is waited for.
     """
     found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
     at, _, marker = min(found, default=(len(text), 0, None))
@@ -71,7 +71,7 @@ class Window:
             self._later.append((text, 0))
 
     def grow(self) -> bool:
-        """Extend `text`; returns False if there is no more."""
+        """Extend `text`; return False if there is no more text."""
         if not self._later:
             return False
         later, at = self._later.popleft()

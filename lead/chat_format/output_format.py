@@ -83,12 +83,12 @@ class AnswerFormat:
 class ParserConfig:
     """The settings of an answer's parser.
 
-    reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
+    reasoning: None: reasoning stays in the content. in_reasoning: the prompt ends inside reasoning, which the
     client began if continues_reasoning. tool_format: None: calls are not parsed. tools: the names of the
     offered tools; types: of their arguments. one_call: ignore all calls but the first. used_ids: ids of
-    earlier calls, which must not be reused. prefix: content that the prompt contains and the client should
-    receive, too. unfinished: the beginning of a marker that the prompt contains. special_tokens: control
-    tokens whose text the parser has to see.
+    earlier calls, not to be used again. prefix: content in the prompt that the client should also receive.
+    unfinished: the beginning of a marker in the prompt. special_tokens: control tokens whose text the parser
+    must see.
     """
 
     reasoning: ReasoningMarkers | None = None
@@ -105,7 +105,7 @@ class ParserConfig:
     special_tokens: frozenset[int] = frozenset()
 
     def markers(self) -> set[str]:
-        """Return all texts whose control tokens the parser has to see."""
+        """Return all texts whose control tokens the parser must see."""
         markers = set(self.ignored_markers)
         markers |= {self.reasoning.start, self.reasoning.end} if self.reasoning else set()
         return markers | set(self.tool_format.markers() if self.tool_format else ())

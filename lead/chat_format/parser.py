@@ -1,7 +1,7 @@
 """Splits the text of an answer into reasoning, content and tool calls, incrementally.
 
 Text that may become a marker is held back, and so is a call until its tool is known. Text that began like a
-call and is not one is content. The result does not depend on how the text is cut into pieces.
+call but is not a call is content. The result does not depend on how the text is cut into pieces.
 
 The work is linear in the length of the answer, whatever a client makes the model write: text is read through
 a window, and waiting for more text is bounded.
@@ -70,10 +70,10 @@ class OutputParser:
         return merge_deltas(self._read())
 
     def finish(self, *, is_cut: bool = False) -> list[Delta]:
-        """Return the deltas that were held back, at the end of the text; those of a call only if it is
+        """Return the deltas that were held back at the end of the text; those of a call only if it is
         complete.
 
-        is_cut: the model would have gone on.
+        is_cut: the text was cut off, and the model would have continued.
         """
         self._window.finished = True
         deltas = self._read()

@@ -21,7 +21,7 @@ from shared.errors import RequestError
 
 
 class ConversationFields(BaseModel, strict=True):
-    """The fields; absent or null ones have their defaults."""
+    """The fields of a conversation. Absent or null fields have their defaults."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
     documents: Annotated[list[dict[str, Any]], AtMost(MAX_MESSAGES)] | None = None
@@ -55,7 +55,7 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def must_call(self) -> bool:
-        """True if the answer has to be a call, without content."""
+        """True if the answer must be a call, without content."""
         return self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice)
 
     @property

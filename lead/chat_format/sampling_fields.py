@@ -24,10 +24,10 @@ def _optional(_name: str, field: FieldInfo, _asked: Asked) -> FieldInfo:
 
 @with_sampling_fields(_optional)
 class SamplingFields(RequestFields, strict=True):
-    """Fields with the lead's default if absent or null.
+    """The sampling fields of a request. Absent or null fields have the lead's default.
 
-    Declared here are those that requests write differently from the parameters; all others are generated from
-    the parameters.
+    Declared here are fields that requests write differently from the parameters; all others are generated
+    from the parameters.
     """
 
     unused: ClassVar = SAMPLING

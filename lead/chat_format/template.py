@@ -46,11 +46,11 @@ class ChatTemplate:
         tool_use: str | None = None,
         known: _Known | None = None,
     ) -> None:
-        """`source` is Jinja, the name of a template of llama.cpp's, or None for ChatML.
+        """source: Jinja, the name of a template of llama.cpp's, or None for ChatML.
 
-        `bos` and `eos` are the texts of those tokens; `tool_use` is a second template for conversations
-        with tools. `known`: what the templates support, else they are run to find out. Raises ConfigError for
-        an invalid template.
+        bos, eos: the texts of these tokens. tool_use: a second template, for conversations with tools. known:
+        what the templates support; None: they are run to find out. Raises ConfigError for an invalid
+        template.
         """
         self._plain = load_template(source)
         self._tool_use = load_template(tool_use) if tool_use else self._plain

@@ -49,7 +49,7 @@ _PROBE_SECONDS = 3.0
 
 
 def exit_with_report(settings: LeadSettings) -> None:
-    """Print the report of --list-devices or --check and exit, if the settings ask for one."""
+    """Print the report of --list-devices or --check and exit, if the settings request one."""
     if settings.list_devices:
         print_text(list_devices())
         sys.exit()

@@ -41,7 +41,7 @@ TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
 
 
 class DamagedTextError(Exception):
-    """A file is not one that a lead with the same start key has written; the message continues its name."""
+    """A file was not written by a lead with the same start key; the message continues the file's name."""
 
 
 def _head(text: SavedText, key: str) -> bytes:
@@ -78,7 +78,7 @@ def read_manifest(path: Path, key: str) -> SavedText:
 
 
 def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> int:
-    """Write `text` with the parts `pieces` as one file, atomically; returns its size in bytes.
+    """Write `text` with the parts `pieces` as one file, atomically; return its size in bytes.
 
     All pieces must have their bytes. Raises OSError.
     """
@@ -96,9 +96,9 @@ def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> in
 
 
 def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
-    """Fill `into`, one for each part of `text`, which `read_manifest` has found there; the file's size.
+    """Fill `into` with the parts of `text`, which `read_manifest` found in the file; return the file's size.
 
-    Raises OSError, DamagedTextError: also if the file is that of another text by now.
+    Raises OSError, and DamagedTextError, also if the file now has another text.
     """
     with path.open("rb") as file:
         if _read_head(file, key) != text:
@@ -147,7 +147,7 @@ class TextFiles:
             log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
 
     def look(self) -> FolderNews:
-        """Return the changes since the last call; one call at a time.
+        """Return the changes since the last call; do not call it twice at the same time.
 
         Raises OSError; a damaged text is deleted.
         """

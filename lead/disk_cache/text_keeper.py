@@ -1,18 +1,17 @@
-"""Brings texts to disk and back beside the engine's steps: those of `--cache-disk`, and slots that are saved.
+"""Moves texts to disk and back between the engine's steps: for `--cache-disk`, and for saved slots.
 
-All of them go by way of host memory: a text is stored there in steps, and another thread writes its file; it
-is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the texts,
-`text_files` the files; here is when, and in which thread.
+All of them pass through host memory. A text is stored there in steps, and another thread writes its file. A
+file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the
+texts, `text_files` the files; this module decides when to move them, and in which thread.
 
-`TextKeeper`: the engine decides which text is worth it. Whatever fails costs the text only: the model reads
-it anew. The folder decides what is on disk: whoever has written or deleted something, the engine learns of it
-by a look.
+`TextKeeper`: the engine decides which text is worth it. A failure costs only the text: the model reads it
+again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.
 
-`SlotActions`: a client saves what a slot holds under a name, restores and erases it (`POST /slots/N`). A slot
-whose text was restored stands for a text in host memory; whoever goes on from it has it loaded.
+`SlotActions`: a client saves a slot's text under a name, restores it, and erases it (`POST /slots/N`). A
+restored text is in host memory, and the sequence that continues it has it loaded.
 
-No thread gives way to other programs: one that does may hold the interpreter's lock while it is not
-running, and the loop would wait for it.
+No thread lowers its priority: it might hold the interpreter's lock while it is not running, and the loop
+would wait for it.
 """
 
 import contextlib
@@ -66,7 +65,7 @@ class TextMemory(SlotMemory, Protocol):
         """Lend the bytes of a snapshot until `take_back`; None: it is not stored (yet), or lent already."""
 
     def take_back(self, key: int) -> None:
-        """End the lending or the reservation of a snapshot: nobody reads or writes its bytes any more."""
+        """End the lending or reservation of a snapshot, whose bytes are no longer read or written."""
 
     def reserve(self, key: int, size: int) -> memoryview:
         """Return a new snapshot of `size` bytes, to be filled."""
@@ -319,7 +318,7 @@ class SlotActions:
         self._is_busy = False
 
     def act(self, command: ActOnSlot) -> SteppedJob[SlotActed]:
-        """Perform the action; one slot at a time. A job of `SideJobs`."""
+        """Perform the action, for one slot at a time, as a job of `SideJobs`."""
         if self._is_busy:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
         self._is_busy = True

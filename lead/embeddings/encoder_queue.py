@@ -18,9 +18,8 @@ _MAX_TRIES = 3
 
 @dataclass(eq=False, slots=True)
 class WaitingText(Generic[T]):
-    """A text in the queue. waiter: receives its vector.
-
-    n_tries: the number of its batches during which the process has died.
+    """A text in the queue. waiter: receives its vector. n_tries: its batches during which the
+    process died.
     """
 
     client: Client
@@ -65,7 +64,7 @@ class EncoderQueue(Generic[T]):
             self._next.remove(text)
 
     def take_batch(self) -> list[WaitingText[T]]:
-        """Return the texts to compute next; empty if there is nothing to do, or enough is in progress.
+        """Return the texts to compute next; empty if there are none, or enough are in progress.
 
         A second batch is started before the first one is computed only if it is full. A text during which the
         process has died before is alone in its batch.

@@ -96,7 +96,7 @@ async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Respo
 
 @router.post("/api/embeddings", include_in_schema=False)
 async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request) -> Response:
-    """Ollama's older one, for one text; the vector is not normalized."""
+    """Return the vector of one text, as Ollama's older route does; it is not normalized."""
     model = _embedder(http_request)
     asked = VectorsAsked("prompt", norm=-1, truncates=True)
     computing = model.compute(client_of(http_request), [body.prompt], asked)

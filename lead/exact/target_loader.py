@@ -1,8 +1,8 @@
-"""Loads the target so that it keeps the guarantee for its texts, and measures what that costs.
+"""Loads the target so that it keeps the guarantee for its texts, and measures the cost.
 
-With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
+With --exact, each slot has its own cells, in which keys are in the order of their positions. The model
 decodes in batch sizes that agree on this machine (`shared.exact.batch_invariance`). The measurement is
-cached, so that the next start takes no longer than without (`shared.llama.remembered`).
+cached, so that the next start takes no longer than without --exact (`shared.llama.remembered`).
 """
 
 import logging
@@ -100,7 +100,9 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """(options, n_reserve) to load the target with; with `exact` auto, those of the first attempt."""
+    """Return (options, n_reserve) with which the target is loaded; with `exact` auto, of the first
+    attempt.
+    """
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 

@@ -1,4 +1,4 @@
-"""The settings of `lead generate`: those of the lead, and the text to continue."""
+"""The settings of `lead generate`: the lead's, and the text to continue."""
 
 import dataclasses
 import sys

@@ -1,8 +1,7 @@
 """Converts GBNF, llama.cpp's notation of grammars, to llguidance's Lark.
 
 GBNF works on characters, whereas Lark first splits a text into tokens as long as possible. Here every
-character is a token of its own, so that both accept the same texts. Parentheses become rules, as in
-llama.cpp.
+character is a token, so that both accept the same texts. Parentheses become rules, as in llama.cpp.
 """
 
 import re

@@ -1,11 +1,12 @@
 """Checks a client's JSON schema and converts it for llguidance.
 
-Its meaning is that of JSON Schema except for three things, which are as in llama.cpp. An object has only the
-properties that its schema names, unless the schema says something about others. A schema without a type gets
-the type that its keywords apply to. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`,
-`contains`) are ignored; keywords that a grammar expresses only in part (look-around in a `pattern`,
-`propertyNames`, `$dynamicRef`) are refused unless they are within that part. Annotations are dropped, and so
-are definitions without references. The sizes that llguidance recurses into or multiplies are bounded here.
+Its meaning is that of JSON Schema, with three exceptions as in llama.cpp. An object has only the properties
+that its schema names, unless the schema mentions others. A schema without a type gets the type to which its
+keywords apply. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`, `contains`) are ignored.
+
+Keywords that a grammar expresses only in part (look-around in a `pattern`, `propertyNames`, `$dynamicRef`)
+are refused unless they are within that part. Annotations are dropped, and so are definitions without
+references. The sizes that llguidance recurses into or multiplies are bounded here.
 """
 
 import json

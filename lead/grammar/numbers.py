@@ -13,18 +13,17 @@ ANY_NUMBER = rf"-?{_WHOLE}{_PART}([eE][+-]?[0-9]{{1,2}})?"
 
 
 def decimal_of(value: object) -> Decimal | None:
-    """Return a finite number with exactly the digits of `value`; None if it is no number."""
+    """Return a finite number with exactly the digits of `value`; None if it is not a number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     number = Decimal(str(value)) if is_number else None
     return number if number is not None and number.is_finite() else None
 
 
 def number_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """Return a Lark expression for the numbers from `lower` to `upper` (None: no bound); empty if there are
-    none.
+    """Return a Lark expression for the numbers from `lower` to `upper`; empty if there are none.
 
-    over, under: `lower` and `upper` themselves are excluded, as by JSON Schema's exclusiveMinimum and
-    exclusiveMaximum. Numbers may have an exponent only if there is no bound at all.
+    None: no bound. over, under: exclude `lower` and `upper` themselves, as JSON Schema's exclusiveMinimum and
+    exclusiveMaximum do. Numbers may have an exponent only without any bound.
     """
     if lower is None and upper is None:
         return f"/{ANY_NUMBER}/"

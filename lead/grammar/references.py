@@ -53,7 +53,7 @@ class SchemaError(ValueError):
 
 
 class Addresses:
-    """Resolves `$ref`s, only within one schema."""
+    """Resolves `$ref`s within one schema."""
 
     def __init__(self, root: object) -> None:
         self._root = root
@@ -84,9 +84,9 @@ class Addresses:
 
 
 class References(Addresses):
-    """The `$ref`s of a schema, within that schema.
+    """The `$ref`s of a schema to definitions within it.
 
-    merged: JSON pointers of definitions that describe a value together with another schema. targets: the
+    merged: JSON pointers of definitions that apply to a value together with another schema. targets: the
     referenced values, by JSON pointer.
     """
 

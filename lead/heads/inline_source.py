@@ -78,7 +78,7 @@ class InlineMtp:
 
 
 class PlannedMtp:
-    """MTP heads in the target's file, or in one of their own (`path`)."""
+    """MTP heads in the target's file, or in their own file `path`."""
 
     def __init__(self, load: Load, path: Path | None = None) -> None:
         self.load_mtp = has_heads(load.model)
@@ -105,7 +105,7 @@ class PlannedEagle:
         self._load, self._path = load, path
 
     def attach(self, _target: Model) -> None:
-        """Do nothing: the layers to record are named in the drafter's file, which is opened together with the
+        """Do nothing: the drafter's file names the layers to record, and is opened with the
         target's weights.
         """
 

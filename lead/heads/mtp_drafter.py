@@ -1,10 +1,10 @@
 """An inline drafter with heads of the target: its own MTP heads, or an EAGLE-3 drafter.
 
-The input of a head for committed tokens comes from the target, whose hidden states are kept in host memory
-(`shared.heads.hidden_states`) until the head is asked to draft. For drafted tokens the head reads its own
-states, and reads these tokens again from the target's states once they are known. Where the hidden states of
-a text's beginning are no longer kept, the head's cache begins later; any window is correct, because the
-target verifies.
+For committed tokens, a head reads the target's hidden states, which are kept in host memory
+(`shared.heads.hidden_states`) until the head is asked to draft. For drafted tokens, the head reads its own
+states, and reads the tokens again with the target's states once these are known. If the hidden states of a
+text's beginning are no longer kept, the head's cache begins later; any window is correct, because the target
+verifies.
 """
 
 import logging
@@ -164,7 +164,7 @@ class MtpDrafter:
         return MtpDraft(self, sampling, tokens)
 
     def leave(self, slot: int) -> None:
-        """Free the slot of a sequence; the tokens read there stay cached for the next one."""
+        """Free the slot of a sequence; its tokens stay cached for the next sequence."""
         if slot in self._caches:
             self._caches[slot].is_idle = True
 

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 class ImageServer:
-    """Encodes one image after the other."""
+    """Encodes images, one at a time."""
 
     def __init__(
         self, connection: socket.socket, projector: Projector, options: EncoderOptions, limits: WorkerLimits

@@ -81,9 +81,9 @@ class Projector:
 
     @functools.cached_property
     def max_whole(self) -> int:
-        """The rows of an image that has to be decoded whole; 0: none has to.
+        """The rows of an image that must be decoded whole; 0: no image must be.
 
-        All images of such models have one size.
+        All images of such models have the same size.
         """
         with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)

@@ -51,10 +51,10 @@ class MetricsExporter(Collector):
         occupancy: Occupancy | None = None,
         others: Sequence[SideModel] = (),
     ) -> bytes:
-        """Prometheus' text format.
+        """Return the metrics in Prometheus' text format.
 
-        `report` is `SpeculationManager.describe`'s, if it could be had; `occupancy` is None while it is not
-        known. others: models beside the one that continues texts.
+        report: the result of `SpeculationManager.describe`; None: not available. occupancy: None: unknown.
+        others: models beside the one that continues texts.
         """
         self._occupancy, self._others = occupancy, others
         if report is not None:

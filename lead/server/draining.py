@@ -54,7 +54,7 @@ class _DatedState(ServerState):
 class DrainingServer(uvicorn.Server):
     """uvicorn's server, extended: answers still running after the drain time get an error event.
 
-    The first signal starts the drain, the second one ends it, the third one closes connections at once.
+    The first signal starts the drain, the second ends it, the third closes connections at once.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def on_signal(self) -> None:
-        """Go one step further towards the end, as described in the class."""
+        """Go one step further towards the end, as the class describes."""
         self._on_stopping()
         if self._is_hurried:
             self.force_exit = True

@@ -1,4 +1,4 @@
-"""Divides the host memory for earlier texts among the models that one lead starts."""
+"""Divides the host memory for earlier texts among the models that a lead starts."""
 
 from typing import NamedTuple
 

@@ -106,11 +106,10 @@ class DraftModelOptions(OptionGroup):
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """Options to load the draft model with, beside a target loaded with `target`; cache_ram: MiB for
-        earlier texts.
+        """Return options to load the draft model with, beside a target with the options `target`.
 
-        Options that place the target's weights do not apply, except that both are on one GPU with
-        --split-mode none.
+        cache_ram: MiB for earlier texts. Options that place the target's weights do not apply, except that
+        both models are on one GPU with --split-mode none.
         """
         on_one = target.split_mode == "none" and not self.device_draft
         return target.model_copy(
@@ -184,8 +183,8 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def n_threads(self) -> int:
-        """Number of the back's threads: one by default, as it shares the lead's cores; 0 (all) if it has its
-        own cores.
+        """The number of the back's threads: 1 by default, as it shares the lead's cores; 0 (all) on its own
+        cores.
         """
         return self.back_threads or (0 if self.back_cpus else 1)
 

@@ -1,4 +1,4 @@
-"""Names of hosts: those that mean this machine, and those that requests may use."""
+"""Host names: names of this machine, and names that requests may use."""
 
 import ipaddress
 import re
@@ -19,8 +19,8 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """Return whether to serve a request with this Host header; a request without one does not come from a
-        browser.
+        """Return whether to serve a request with this Host header; a request without one is not a
+        browser's.
         """
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:

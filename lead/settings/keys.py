@@ -26,7 +26,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request. `name` is for the log; `number` distinguishes keys, even those of one name.
+    """The sender of a request. name: for the log. number: distinguishes keys, even keys with the same name.
 
     key: a digest of the sender's key; empty without keys.
     """
@@ -92,10 +92,10 @@ class Keyring:
 
 
 def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
-    """Return the principal with this key, out of those whose digests are in `known`.
+    """Return the principal with this key, among those whose digests are in `known`.
 
     The time depends only on the number of keys: the key is compared with all of them, by hashes, whose first
-    bytes reveal nothing about the key's.
+    bytes reveal nothing about the keys.
     """
     digest, found = key_digest(secret), None
     for each, principal in known:
@@ -109,7 +109,9 @@ def key_digest(secret: str) -> str:
 
 
 def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator[Key]:
-    """Keys of one role, named by role and number (client-1); raises ConfigError for a file without keys."""
+    """Return the keys of a role, named by role and number (client-1); raises ConfigError for a file without
+    keys.
+    """
     secrets = list(secrets)
     if file:
         lines = list(_lines(file))

@@ -307,11 +307,10 @@ class LeadSettings(FileSettings):
         return _split(self.tags)
 
     def model_path(self, cancelled: Callable[[], bool]) -> Path:
-        """Return the file of the model to serve; without --model the demo's, which is created at its first
-        use.
+        """Return the file of the model to serve; without --model the demo's, created at its first use.
 
-        That takes a while, with a progress bar. Raises ConfigError if there is no space for it, or once
-        `cancelled` returns True.
+        Creating it takes a while, with a progress bar. Raises ConfigError if there is no space for it, or
+        once `cancelled` returns True.
         """
         if path := self.source.model:
             # not resolved: the parts of a model from the hub are symbolic links with the right names
@@ -331,7 +330,7 @@ class LeadSettings(FileSettings):
 
     @property
     def finds_projector(self) -> bool:
-        """True if a model has images although nobody has named a projector."""
+        """True if the lead looks for a projector, because none was named."""
         images = self.images
         return images.mmproj_auto and not (images.mmproj or self._why_no_images)
 
@@ -375,8 +374,8 @@ class LeadSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """Number of the target's threads: one core is left to HTTP and a small back, unless cores were
-        chosen.
+        """The number of the target's threads: unless cores were chosen, one core is left to HTTP and a small
+        back.
         """
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
@@ -388,8 +387,8 @@ class LeadSettings(FileSettings):
 
     @property
     def suffix_mib(self) -> int:
-        """MiB for the recent texts of --suffix-memory: 0 unless requested if clients without keys would share
-        one memory.
+        """The MiB for recent texts (--suffix-memory); by default 0 if clients without keys would
+        share them.
         """
         if self.engine.suffix_memory is not None:
             return self.engine.suffix_memory

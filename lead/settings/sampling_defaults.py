@@ -34,17 +34,17 @@ _NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {
 
 
 def by_letters(letters: str) -> tuple[SamplerName, ...]:
-    """Parse samplers given by letters: `"kpt"` is top_k, top_p, temperature.
+    """Parse samplers given as letters: `"kpt"` is top_k, top_p, temperature.
 
-    Raises ValueError for unknown and repeated ones.
+    Raises ValueError for unknown and repeated letters.
     """
     return _each_once(_known(letter, _LETTERS.get(letter)) for letter in letters)
 
 
 def by_names(names: Iterable[str]) -> tuple[SamplerName, ...]:
-    """Parse samplers given by names, including former ones of llama.cpp.
+    """Parse samplers given as names, including former names of llama.cpp.
 
-    Raises ValueError as `by_letters` does.
+    Raises ValueError for unknown and repeated names.
     """
     return _each_once(_known(name, _NAMES.get(name.replace("-", "_"))) for name in names)
 

@@ -16,7 +16,7 @@ COMPUTING_BYTES = 256 << 20
 
 
 class VectorModelOptions(OptionGroup):
-    """Models served at the same address, each in a process of its own."""
+    """Models that compute vectors, served at the same address, each in its own process."""
 
     embedding_model: Path | None = Field(
         None,

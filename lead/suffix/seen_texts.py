@@ -108,7 +108,9 @@ class SeenTexts(Sequence[int]):
         return self.forget_old()
 
     def forget_old(self) -> float | None:
-        """Erase texts that have reached their age; returns the seconds until the next one does, if any."""
+        """Erase texts that have reached their age; return the seconds until the next text does; None: no
+        text.
+        """
         oldest = self._clock() - self._max_age
         while self._texts and self._texts[0].ended_at <= oldest:
             end = self._texts.popleft().end
@@ -151,7 +153,7 @@ class SeenTexts(Sequence[int]):
 
 
 def mark(owner: int, tokens: Sequence[int]) -> list[int]:
-    """Return the tokens marked as those of `owner`: different owners have no marked token in common."""
+    """Return the tokens marked as those of `owner`; different owners have no marked token in common."""
     base = (owner + 1) << _OWNER_SHIFT
     return [base + token for token in tokens]
 

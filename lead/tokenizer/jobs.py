@@ -1,7 +1,8 @@
 """Messages between the front and a tokenizer process, and the limits of a job.
 
 A job is a call of a method of `TokenizerJobs`. Messages are pickled, because both ends are one program with
-the same rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
+the same rights, as in `multiprocessing`. This module needs no llama.cpp and no Jinja, because the front has
+neither.
 """
 
 import pickle
@@ -73,11 +74,11 @@ class PreparedRequest:
     """The results of tokenizing a request.
 
     prompts, prediction: token ids. unconstrained: warnings about tools whose calls have no grammar. biased:
-    the tokens of each text. reads_control_texts: texts of the client may have been read as control tokens.
-    prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later turns may depart
-    from it. turn: of the chat, without the first `n_known` answers in its prompt, which are those of the
-    previous turn.
-    images: (position of the first row, index of the image) for each image in a chat's prompt.
+    the tokens of each text in `logit_bias`. reads_control_texts: texts of the client may have been read as
+    control tokens. prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later
+    turns may depart from it. turn: the chat's turn, without its first `n_known` answers, which are those of
+    the previous turn. images: (position of the first row, index of the image) for each image in a chat's
+    prompt.
     """
 
     prompts: list["array[int]"]
@@ -158,7 +159,7 @@ class TokenizerJobs(Protocol):
     ) -> PreparedRequest:
         """Make the prompt of a conversation, and the parser and grammar of its answer.
 
-        known: the model's own tokens of earlier answers, which the prompt repeats. images: those whose
+        known: the model's own tokens of earlier answers, which the prompt repeats. images: the images whose
         markers are in the conversation.
         """
 
@@ -176,7 +177,7 @@ class TokenizerJobs(Protocol):
 
 
 class GrammarsNeededError(DuoError):
-    """A grammar has to be checked, but this process was forked before the vocabulary was indexed for
+    """A grammar must be checked, but this process was forked before the vocabulary was indexed for
     grammars.
     """
 
@@ -199,9 +200,7 @@ def decode(data: bytes) -> Any:
 
 
 def write_conversation(body: ConversationFields) -> bytes:
-    """Encode the conversation of a request as JSON, which is much faster to write and read than pickled
-    models.
-    """
+    """Encode the conversation of a request as JSON, which is much faster than pickling models."""
     return body.model_dump_json(
         include=set(ConversationFields.model_fields), exclude_unset=True, by_alias=True
     ).encode()
@@ -213,7 +212,7 @@ def read_conversation(data: bytes) -> ConversationFields:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """cpu_seconds: of the process. heap_bytes: growth of its heap."""
+    """The limits of a job. cpu_seconds: CPU time of the process. heap_bytes: growth of its heap."""
 
     cpu_seconds: float
     heap_bytes: int

@@ -15,7 +15,7 @@ _MAX_DEPTH = 8
 
 
 def argument_types(parameters: object) -> Mapping[str, Types]:
-    """Return the types of a tool's arguments by name, for those that its `parameters` describe."""
+    """Return the types of a tool's arguments by name, for arguments that its `parameters` describe."""
     if not isinstance(parameters, dict) or not isinstance(given := parameters.get("properties"), dict):
         return {}
     addresses = Addresses(parameters)
@@ -23,7 +23,7 @@ def argument_types(parameters: object) -> Mapping[str, Types]:
 
 
 def kinds_of(value: object) -> Types:
-    """Return the JSON types of a value: one, or two for a whole number."""
+    """Return the JSON types of a value; two for a whole number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_whole = is_number and float(value).is_integer()  # type: ignore[arg-type]  # a number, as was just asked
     return frozenset({"integer", "number"}) if is_whole else frozenset({type_name(value)})

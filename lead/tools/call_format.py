@@ -26,10 +26,10 @@ _PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|{_OPEN_MARKER}|{_WORD}|.", 
 
 @dataclass(frozen=True, slots=True)
 class TaggedArguments:
-    """Arguments that are written one by one, and not as a JSON object.
+    """Arguments that are written one by one, not as a JSON object.
 
-    key: before a name. middles: between name and value, by the JSON type of the value. close: after a value.
-    between: between two arguments. quotes: around strings; empty: strings are written unquoted.
+    key: the text before a name. middles: between name and value, by the JSON type of the value. close: after
+    a value. between: between two arguments. quotes: around strings; empty: strings are written unquoted.
     """
 
     key: str
@@ -45,12 +45,12 @@ class TaggedArguments:
 class CallFormat:
     """The text around calls.
 
-    head, tail: around the arguments of one call. before, between, after: around all calls of an answer, and
-    between two; between is None if an answer has only one. arguments: None for a JSON object. starts: texts
-    that may begin calls in an answer; none if a call is a JSON object by itself. id_characters: the length of
-    call ids, if the template requires one. code_tag: begins a call that may be written as code. is_generic:
-    the whole answer is JSON, whatever the model was trained on. is_described: the template does not list
-    tools, so that they have to be described in words.
+    head, tail: around the arguments of a call. before, after: around all calls of an answer. between: between
+    two calls; None if an answer has only one call. arguments: None for a JSON object. starts: texts that may
+    begin calls in an answer; none if a call is only a JSON object. id_characters: the length of call ids, if
+    the template requires one. code_tag: begins a call that may be written as code. is_generic: the whole
+    answer is JSON, whatever the model was trained on. is_described: the template does not list tools, so they
+    must be described in words.
     """
 
     head: str

@@ -48,8 +48,9 @@ def call_grammars(
 ) -> tuple[CallGrammars | None, list[str]]:
     """Return the grammars of calls that the model may make or leave out, and warnings.
 
-    A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool has
-    no grammar of its arguments; for a `strict` tool that raises RequestError, or what `check_grammar` raises.
+    A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool's
+    arguments have no grammar; for a `strict` tool this is a RequestError. Raises the errors of
+    `check_grammar`.
     """
     grammars: dict[str, str] = {}
     problems = []

@@ -1,7 +1,7 @@
-"""Reads tool calls while an answer is generated, from their beginning.
+"""Reads tool calls while an answer is generated.
 
-A call is held back until it is complete: text that began like a call and is none is content. Waiting for more
-text is bounded, and so is the number of objects that are read again because they are no calls.
+A call is held back until it is complete, because text that began like a call may be content. Waiting for more
+text is bounded, and so is the number of objects that are read again because they are not calls.
 """
 
 import json
@@ -94,7 +94,7 @@ class CallReader:
 
     @property
     def active(self) -> bool:
-        """True if this reader has to read the text that comes next."""
+        """True if this reader must read the text that comes next."""
         return self._state is not _Expected.OUTSIDE
 
     @property

@@ -26,7 +26,7 @@ _ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def steps(calls: CallFormat) -> list[Step]:
-    """Return all steps, those that change least first."""
+    """Return all steps, least change first."""
     return [
         object_arguments,
         text_arguments,
@@ -90,7 +90,7 @@ def _described(schema: object) -> Mapping[str, Any]:
 
 
 def object_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Turn arguments of calls that are no object into one."""
+    """Convert arguments of calls that are not an object to an object."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
         arguments = call["function"]["arguments"]

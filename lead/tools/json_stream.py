@@ -11,7 +11,7 @@ _MEMBER = re.compile(r'[\s,}]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
 
 
 class ValueScanner:
-    """Finds the end of one JSON value, without validating it."""
+    """Finds the end of a JSON value without validating it."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -55,10 +55,9 @@ class ValueScanner:
 
 
 def members(text: str) -> dict[str, str]:
-    """Return the JSON text of an object's members, as far as present; members of `function` count as the
-    object's own.
+    """Return the JSON text of each member of an object, as far as the text goes; values are not validated.
 
-    Values are not validated.
+    Members of a member `function` count as the object's own.
     """
     found: dict[str, str] = {}
     at = text.find("{") + 1
@@ -115,8 +114,9 @@ def decode(text: str) -> Any:
 
 
 class ResponseStream:
-    """The content in the value of a generic answer's "response": a string's characters, or JSON text
-    unchanged.
+    """Extracts the content of a generic answer from its member "response", as the answer arrives.
+
+    The content is a string's characters, or the JSON text of another value.
     """
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ class LiteralScanner:
     """Looks at each character once, while the text grows."""
 
     def __init__(self, quotes: tuple[str, str]) -> None:
-        """quotes: around strings; those of JSON and Python need not be named."""
+        """quotes: around strings, in addition to those of JSON and Python."""
         self._own = quotes if quotes[0].strip("'\"") else None
         self._quotes = '"' if self._own else "\"'"
         self._closing = ""  # of the string that has begun

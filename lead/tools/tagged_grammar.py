@@ -28,7 +28,9 @@ class TaggedGrammar:
         json_value: Callable[[object, str], str],
         special_tokens: Mapping[str, int],
     ) -> None:
-        """rules: where rules are added. json_value: adds one for JSON of a schema, and returns its name."""
+        """rules: the list to add rules to. json_value: adds a rule for JSON of a schema, and returns its
+        name.
+        """
         self._arguments = arguments
         self._rules = rules
         self._json_value = json_value

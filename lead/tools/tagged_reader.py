@@ -188,7 +188,7 @@ class TaggedReader:
 
 
 def tagged_value(text: str, types: Types, quotes: tuple[str, str] = ("", "")) -> Any:
-    """Return the value written as `text`: of one of the types if possible, else a string."""
+    """Return the value written as `text`, of one of the types if possible, else a string."""
     if types == STRING and not quotes[0]:
         return text
     try:

@@ -25,7 +25,7 @@ class WrittenCall:
 
 
 def call_in(text: str, *, name_is_key: bool) -> WrittenCall | None:
-    """Return the call in the JSON object `text`, which may be incomplete; None if it has no name (yet).
+    """Return the call in the JSON object `text`, which may be incomplete; None while it has no name.
 
     name_is_key: the object has one member, whose key is the tool's name.
     """
@@ -131,8 +131,9 @@ _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
 def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
-    """Return the tool and arguments of `name.call(key="value")`; other code is a call of the interpreter
-    tool, if there is one.
+    """Return the tool and arguments of `name.call(key="value")`.
+
+    Other code is a call of the interpreter tool, if there is one.
     """
     call = _CALL.fullmatch(code)
     if call and call[1] in tools:

@@ -1,4 +1,4 @@
-"""The file that backs with another vocabulary download, made when the first one requests it."""
+"""The file that backs with another vocabulary download, made at the first request."""
 
 import asyncio
 import gzip

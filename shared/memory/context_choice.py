@@ -42,8 +42,9 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
 
 
 def without_unsafe_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
-    """Return the options, without one pool for recurrent models with windows: there llama.cpp silently reuses
-    cells that are still seen.
+    """Return the options with separate cells per slot, for recurrent models with windows.
+
+    In one pool, llama.cpp would silently reuse cells that are still in a window.
     """
     is_wrong = probe.is_recurrent and probe.n_window > 0
     return options.model_copy(update={"kv_unified": False}) if is_wrong else options

@@ -32,15 +32,16 @@ _LONG_FACTORS = "rope_factors_long"
 
 
 class Headroom(NamedTuple):
-    """Free bytes. handles: of the devices `gpus`; None: llama.cpp chooses among those it finds."""
+    """The free memory in bytes. handles: of the devices `gpus`; None: llama.cpp chooses the devices."""
 
     handles: Sequence[int] | None
     gpus: Sequence[Device]
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """Return the memory that remains free beside `n_weights` bytes of weights: on devices, or on these
-        and the host if weights are on both.
+        """Return the memory left beside `n_weights` bytes of weights.
+
+        On devices, or also on the host if weights are on both.
         """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free

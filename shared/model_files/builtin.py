@@ -1,9 +1,9 @@
-"""Paths of the models that come with llama-duo, and the demo's target, grown from a small one.
+"""Paths of the models that come with llama-duo, and of the demo's target, grown from a small model.
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
-real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
-cache. SmolLM2, a public model that knows more, and a draft model for it are in packages of their own, with
-names that can be given in place of a path.
+real model's. So its target is the shipped one grown to 0.4G parameters, made at the first use and kept in the
+user's cache. SmolLM2, a public model that knows more, and a draft model for it are in separate packages;
+their names can be given in place of a path.
 """
 
 import hashlib
@@ -84,11 +84,11 @@ def grown_path() -> Path:
 
 
 def grown_target(progress: Progress | None = None) -> Path:
-    """Return the demo's target: the shipped one's answers at the cost of 0.4G parameters.
+    """Return the path of the demo's target: the shipped target's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
-    when it is complete: any number of processes may call this at once. Raises ConfigError if the cache has no
-    room.
+    when it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has
+    no room.
     """
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 

@@ -1,7 +1,7 @@
-"""Recognizes GGUF files by name and first metadata: one of several parts, or a model that generates no text.
+"""Recognizes parts of split GGUF files by name, and models that generate no text by their first metadata.
 
-This takes no time, and is done before llama.cpp reads the file, which gives no reason for either. What cannot
-be recognized at the beginning is left to `shared.llama.vocabulary`.
+This takes no time, and gives reasons that llama.cpp would not give when it reads the file. Models that the
+beginning of the file does not show are left to `shared.llama.vocabulary`.
 """
 
 import re
@@ -230,7 +230,7 @@ def read_name(name: str) -> Part | None:
 
 
 def is_model(name: str) -> bool:
-    """Return whether a file of this name is a model, or the first part of one."""
+    """Return whether a file of this name is a model, or the first part of a model."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1
@@ -240,7 +240,8 @@ def is_model(name: str) -> bool:
 def parts_of(path: Path) -> list[Path]:
     """Return all files of the model at `path`, which may be its first part.
 
-    Raises ModelLoadError if it is another part, or one is missing: llama.cpp finds the others by the first.
+    Raises ModelLoadError if it is another part, or a part is missing, as llama.cpp finds parts by the first
+    one.
     """
     part = read_name(path.name)
     if part is None:

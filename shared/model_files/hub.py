@@ -78,10 +78,10 @@ class Hub:
     cache: Path | None = None
 
     def fetch(self, model: HubModel, *, with_projector: bool = False) -> Path:
-        """The first file of `model` in the cache, downloaded unless its newest version is there.
+        """Return the first file of `model` in the cache, downloaded unless its newest version is there.
 
-        with_projector: download that, too, if there is one (`projector_beside`). Without a connection the
-        cached version is used. Raises ConfigError.
+        with_projector: also download its projector, if there is one (`projector_beside`). Without a
+        connection the cached version is used. Raises ConfigError.
         """
         hub = _huggingface_hub()
         offline = self.offline or hub.constants.HF_HUB_OFFLINE

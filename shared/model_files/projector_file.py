@@ -40,7 +40,7 @@ def kind_of(projector: Path) -> str:
 
 
 def check_fits(model: Path, projector: Path) -> None:
-    """Raise ModelLoadError if the metadata of a file are not those of a projector for this model."""
+    """Raise ModelLoadError if a file's metadata is not that of a projector for this model."""
     kind = kind_of(projector)
     if kind not in _SERVED:
         raise ModelLoadError(
@@ -55,10 +55,10 @@ def check_fits(model: Path, projector: Path) -> None:
 
 
 def nearest_projector(model: str, names: Iterable[str]) -> str | None:
-    """Return the projector of `model`, a file of a repository, among all `names` there; None: it has none.
+    """Return the projector for `model`, a file of a repository, among all `names` there; None: there is none.
 
     As in llama-server (common/download.cpp): the one in the deepest of the model's folders, then the one with
-    the most similar number of bits. Where F16 and BF16 are left, the former, which all CPUs are fast with.
+    the most similar number of bits. Of F16 and BF16, F16 is chosen, which all CPUs process fast.
     """
     folders = PurePosixPath(model).parents
     found = [name for name in names if is_projector(name) and PurePosixPath(name).parent in folders]
@@ -71,11 +71,10 @@ def nearest_projector(model: str, names: Iterable[str]) -> str | None:
 
 
 def projector_beside(model: Path) -> Path | None:
-    """Return the projector that a model without --mmproj gets; None, and a warning: what there is cannot be
-    used.
+    """Return the projector for a model without --mmproj; None, with a warning, if there is none to use.
 
-    It is in the same repository of the hub's cache, or in the same folder. In one with several models it has
-    the name of its model.
+    It is in the same repository of the hub's cache, or in the same folder. In a folder with several models,
+    its name must contain that of its model.
     """
     revision = next((each for each in model.parents if each.match(_REVISION)), None)
     is_cached, root = revision is not None, revision or model.parent
@@ -109,7 +108,7 @@ def _is_built() -> bool:
 
 
 def is_projector(name: str) -> bool:
-    """True if a file of this name is one."""
+    """Return whether a file of this name is a projector."""
     path = PurePosixPath(name)
     return path.suffix == ".gguf" and PROJECTOR in path.name
 

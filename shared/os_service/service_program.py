@@ -32,7 +32,7 @@ _CREDENTIALS = "%d"
 
 
 class ServiceOptions(OptionGroup):
-    """The options of `service` itself; all others are those of the program."""
+    """The options of `service` itself; all other options are the program's."""
 
     action: CliPositionalArg[Literal["install", "remove", "status"]] = Field(
         "status", description="what to do: install (or change), remove or status"

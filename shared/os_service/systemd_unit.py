@@ -83,10 +83,10 @@ class ServiceFacts:
 
 @dataclass(frozen=True, slots=True)
 class SystemdService:
-    """The content of a service's units. name: of the units.
+    """The content of a service's units. name: the name of the units.
 
     command: the program, followed by the settings file. credentials: files by name that only root may read,
-    of which the service gets copies. environment: variables, in which %d is their folder.
+    of which the service gets copies. environment: variables, in which %d is the folder of these copies.
     """
 
     name: str

@@ -156,7 +156,7 @@ def _browsing(
 def resolve(
     names: Sequence[str], read: Callable[[str], "ServiceInfo | None"], reaches: Callable[[str, int], bool]
 ) -> list[FoundLead]:
-    """Resolve the leads with these names concurrently; those without an address are left out."""
+    """Resolve the leads with these names concurrently; leads without an address are left out."""
 
     def find(name: str) -> FoundLead | None:
         info = read(name)
@@ -167,9 +167,9 @@ def resolve(
 
 
 def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str | None = None) -> FoundLead:
-    """Return the lead with the URL `former` if it was found, else the only one.
+    """Return the lead with the URL `former` if it was found, else the only lead found.
 
-    with_https: only those with HTTPS count. Raises NoLeadError, SeveralLeadsError.
+    with_https: count only leads with HTTPS. Raises NoLeadError, SeveralLeadsError.
     """
     leads = usable(found, with_https=with_https)
     if known := [each for each in leads if each.url == former]:
@@ -184,7 +184,7 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str 
 
 
 def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[FoundLead]:
-    """Return all leads, or only those with HTTPS; raises NoLeadError if there is none."""
+    """Return all leads, or only leads with HTTPS; raises NoLeadError if there are none."""
     leads = [each for each in found if each.url.startswith("https:") or not with_https]
     if leads:
         return leads
@@ -197,9 +197,7 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
 
 
 def own_addresses() -> list[str]:
-    """Return the IPv4 addresses at which other machines may reach this one, that of the default
-    route first.
-    """
+    """Return the IPv4 addresses at which other machines may reach this one, the default route's first."""
     import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
 
     found = [

@@ -1,6 +1,4 @@
-"""A code that lets one machine join a lead: role, addresses, fingerprint of the certificate, and a one-time
-secret.
-"""
+"""The code with which one machine joins a lead: role, addresses, certificate fingerprint, one-time secret."""
 
 import base64
 import binascii

@@ -1,7 +1,7 @@
 """The lead that this machine has joined with a code of `lead invite`: joins it, and stores its credentials.
 
 A lead is identified by its certificate, whatever its address. The secret of a code is sent only to the
-machine with that certificate, so nobody in between can use the code.
+machine with that certificate, so no machine between them can use the code.
 """
 
 import base64
@@ -58,7 +58,7 @@ class _Membership(BaseModel, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JoinedLead:
-    """`certificate`: the file with the lead's own certificate, which is trusted under any host name."""
+    """A joined lead. certificate: the file with its own certificate, which is trusted under any host name."""
 
     url: str
     key: SecretStr

@@ -52,10 +52,9 @@ def settle(
     options: ModelOptions,
     measure: Callable[[Placement], Mapping[str, int]],
 ) -> Placement:
-    """`place`, repeated until it accounts for the intermediate results that `measure` finds for the chosen
-    placement.
+    """Call `place` until the placement accounts for the intermediate results that `measure` reports for it.
 
-    That memory changes with the placement, so it may have to choose again; an estimate is never lowered.
+    That memory changes with the placement, so `place` may have to choose again; an estimate is never lowered.
     """
     computing: Counter[str] = Counter()
     measured: ModelOptions | None = None
@@ -75,9 +74,9 @@ def place(
 ) -> Placement:
     """Place a model on these devices, which need `computing` bytes each in addition.
 
-    With --n-gpu-layers auto: all layers if they fit; otherwise, for a mixture, the experts of as few layers
-    as possible go to the CPU, and after those whole layers. With a number: as requested, and `problem` says
-    if that is impossible.
+    With --n-gpu-layers auto, all layers if they fit. Otherwise the experts of as few layers as possible go to
+    the CPU, and then whole layers. With a number of layers, as requested; `problem` says if that is
+    impossible.
     """
     search = _Search(sizes, devices, options, computing)
     asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"

@@ -1,4 +1,4 @@
-"""Lets llama.cpp measure each choice of placement, until one fits."""
+"""Places layers: llama.cpp measures each choice until one fits."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
-"""Generates record fields for sampling parameters from their one table, `SamplingParameters`.
+"""Makes record fields for sampling parameters from one table, `SamplingParameters`.
 
-The requests of all APIs, the lead's options and chat's parameters get their fields from it.
+The requests of all APIs, the lead's options and chat's parameters get their fields here.
 """
 
 import functools

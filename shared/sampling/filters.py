@@ -43,7 +43,7 @@ _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
 class NativeFilters:
     """The filters of one sequence, made of llama.cpp's samplers: a `shared.sampling.sampler.Filters`.
 
-    Of equal logits, top-k and XTC rank those with the lowest ids first.
+    Of equal logits, top-k and XTC rank the lowest ids first.
     """
 
     def __init__(

@@ -138,9 +138,8 @@ class FollowedGrammar:
     """The state of a grammar, which may be followed by free text: a `constrained.Constraint`."""
 
     def __init__(self, matcher: GrammarMatcher | None, n_beyond: int = 0) -> None:
-        """matcher: None: every token may come next.
-
-        n_beyond: tokens that were accepted from the first one on that the grammar does not allow.
+        """matcher: None: every token may come next. n_beyond: accepted tokens from the first that the grammar
+        refuses.
         """
         self._matcher = matcher
         self.n_beyond = n_beyond

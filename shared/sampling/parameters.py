@@ -40,9 +40,9 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 class Asked:
     """A parameter's names in every API, as metadata of its field.
 
-    option: the lead has an option of that name, too. spellings, variables: further names of that option in
-    llama-server. least: the option's lower bound, if it differs from the parameter's. in_chat: the terminal
-    client has it.
+    option: the lead has an option of that name. spellings, variables: llama-server's further names of that
+    option. least: the option's lower bound, if it differs from the parameter's. in_chat: the terminal client
+    has the parameter.
     """
 
     option: bool = True

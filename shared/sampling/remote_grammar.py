@@ -222,8 +222,9 @@ def _send_after(earlier: threading.Thread | None, connection: Connection, messag
 class RemoteGrammar:
     """A place in a text under a grammar: a `shared.sampling.constrained.Constraint`.
 
-    A question raises PendingAnswerError if there is no answer in time: repeat it later. It raises
-    RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow any for now.
+    A question raises PendingAnswerError if there is no answer in time; ask it again later. It raises
+    RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow grammars for
+    now.
     """
 
     _channel: _Channel

@@ -1,9 +1,9 @@
 """The choice of the next token, in lead and backs: llama.cpp's filters, then the coupled choice.
 
-The choice is Gumbel-max under noise that lead and backs share, `argmax_i logit_i / temperature + g(seed,
-position, i)` over the candidates that the filters leave: an exact sample of the filtered distribution, and a
-function of seed, position and logits alone. So the text depends on seed, prompt and target model only. The
-shared noise must never be combined with a `u < p/q` acceptance test: that is biased.
+The choice is Gumbel-max under noise that lead and backs share, over the candidates that the filters leave:
+`argmax_i logit_i / temperature + g(seed, position, i)`. It is an exact sample of the filtered distribution,
+and a function of seed, position and logits alone. So the text depends only on seed, prompt and target model.
+The shared noise must never be combined with a `u < p/q` acceptance test, which would be biased.
 """
 
 import functools
@@ -28,8 +28,8 @@ _N_FAVOURITES = 64
 class RankedToken:
     """A token and its confidence: the softmax of its score, noise included, over the candidates.
 
-    This is not the token's probability. The noise is known; what is uncertain is whether a model with
-    slightly different logits chooses the same token under it.
+    This is not the token's probability. The noise is known; it is uncertain whether a model with slightly
+    different logits chooses the same token.
     """
 
     token: int
@@ -42,7 +42,7 @@ class Filters(Protocol):
     def apply(
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
+        """Return (ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
 
         Several logits are divided by the temperature; a single one may not be. Valid until the next call. If
         all tokens remain, the ids are `every_token(n_vocab)` itself, which makes the choice faster.
@@ -61,7 +61,8 @@ class Filters(Protocol):
 class Sampler:
     """Chooses the tokens of one sequence.
 
-    `accept` each token in order, and `rewind` when accepted tokens turn out not to be part of the sequence.
+    Call `accept` for each token in order, and `rewind` when accepted tokens are not part of the sequence
+    after all.
     """
 
     def __init__(
@@ -89,10 +90,11 @@ class Sampler:
         return self._choose_from(ids, left, position)
 
     def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:
-        """Up to `n` candidates at absolute `position`, best first; the first one is the token that `choose`
-        returns.
+        """Return up to `n` candidates at the absolute `position`, best first; `choose` would return the
+        first.
 
-        Under the shared noise the runners-up are what a model with slightly different logits would choose.
+        Under the shared noise, the runners-up are the likely choices of a model with slightly different
+        logits.
         """
         return rank_scores(*self._scores(logits, position), n)
 

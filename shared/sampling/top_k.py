@@ -17,9 +17,9 @@ _MANY = 1 << 15
 
 
 def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None = None) -> NDArray[np.intp]:
-    """Indices of the `k` largest values, or of all if there are fewer.
+    """Return the indices of the `k` largest values, or of all if there are fewer.
 
-    The largest comes first; of equal values the one with the lowest index. values: shape (n,), not modified.
+    The largest comes first; of equal values, the one with the lowest index. values: shape (n,), not modified.
     A NaN counts as less than every number. offset: if all other values are below the largest plus this, only
     the largest may be returned.
     """

@@ -27,8 +27,8 @@ class ProgramSettings(BaseModel):
     """The settings of one program; the docstring of the subclass heads its `--help`.
 
     program: its name. prefix: of its environment variables. headings: the first option under each heading of
-    `--help`, with the heading, in the order of `--help`. dialect: another program's spellings that are
-    accepted, too. defaults: defaults of this program that differ from those of the fields.
+    `--help`, with the heading, in order. dialect: another program's spellings, which are accepted, too.
+    defaults: defaults that differ from those of the fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,7 +40,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the field of each option, those in groups included, by name."""
+        """Return the field of each option by name, including options in groups."""
         found: dict[str, FieldInfo] = {}
         for name, field in cls.model_fields.items():
             found |= _group_fields(field) or {name: field}
@@ -74,7 +74,7 @@ class ProgramSettings(BaseModel):
         """Read `arguments` (default: those of the process), the environment and the file they name.
 
         Prints one line per invalid option and exits with status 2, as argparse does. A variable that seems
-        misspelled only causes a warning: it may belong to another program.
+        misspelled only causes a warning, because it may belong to another program.
         """
         sources = cls.sources(sys.argv[1:] if arguments is None else arguments)
         for warning in sources.misspelled_variables():

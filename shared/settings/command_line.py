@@ -45,8 +45,9 @@ _DOCTOR = "doctor"
 class Spelling:
     """Another program's spelling of one of our options.
 
-    options: take a value as our option does. constants: take no value and set the one given here.
-    variables: environment variables. default: the other program's default, if it differs from ours.
+    options: spellings with a value, as our option has. constants: spellings without a value, and the value
+    that each sets. variables: environment variables. default: the other program's default, if it differs from
+    ours.
     """
 
     options: tuple[str, ...] = ()
@@ -59,9 +60,9 @@ class Spelling:
 class Dialect:
     """Another program's command line, as far as we support it.
 
-    spellings: by our option; those of options that a program lacks are ignored. ignored: options without
+    spellings: by our option; spellings of options that a program lacks are ignored. ignored: options without
     effect here, with the number of their values. refused: options that are errors, with the reason.
-    essential: refused options without which nothing should be run.
+    essential: refused options whose effect is required, so that nothing is run without it.
     """
 
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class Dialect:
 
 
 class OptionParser(argparse.ArgumentParser):
-    """argparse with errors of one line, without values that may be secrets."""
+    """argparse with errors of one line, which contain no values that may be secrets."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class OptionParser(argparse.ArgumentParser):
         headings: Mapping[str, str],
         dialect: Dialect,
     ) -> None:
-        """`headings` of options in `--help`, which are shown in this order, after those without."""
+        """headings: options by heading in `--help`, shown in this order, after options without a heading."""
         self._constants: dict[str, tuple[str, ...]] = {}
         super().__init__(
             prog=program,

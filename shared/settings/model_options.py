@@ -219,11 +219,11 @@ class ComputeOptions(OptionGroup):
 
 
 class ModelOptions(ComputeOptions):
-    """All options with which `shared.llama.model.Model` loads a model; there `threads` must not be 0.
+    """All options with which `shared.llama.model.Model` loads a model; `threads` must not be 0 then.
 
-    kv_unified: one pool of cells that any slot may fill, up to all of them. Otherwise each slot has an equal
-    part, and attention reads no other slot's cells; but llama.cpp decodes such slots together only if they
-    are adjacent and have equally many tokens.
+    kv_unified: one pool of cells that any slot may fill. Otherwise each slot has an equal part, and attention
+    reads no other slot's cells; but llama.cpp decodes such slots together only if they are adjacent and have
+    equally many tokens.
     """
 
     kv_unified: bool = Field(
@@ -275,7 +275,7 @@ class ModelOptions(ComputeOptions):
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """Return a copy for `exact`: cells of its own for each slot, which keep whole texts in order."""
+        """Return a copy for `exact`, with separate cells for each slot that keep whole texts in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is

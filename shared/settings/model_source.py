@@ -1,4 +1,4 @@
-"""The model to load: a file, or one from the Hugging Face hub."""
+"""The model to load: a file, or a model of the Hugging Face hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -75,9 +75,9 @@ class ModelSource(OptionGroup):
         return self
 
     def located(self, *, with_projector: bool = False) -> Self:
-        """Return the source with a `model` to load, checked, converted or downloaded. Raises ConfigError.
+        """Return the source with a `model` file to load: checked, converted or downloaded.
 
-        with_projector: download that, too, if there is one.
+        Raises ConfigError. with_projector: also download the model's projector, if there is one.
         """
         if self.hf_repo is None:
             if self.model is None:

@@ -86,7 +86,7 @@ class OptionSources:
         return f"{self._path}: {key}" if option in self._file else f"--{key}"
 
     def misspelled_variables(self) -> Iterator[str]:
-        """Yield a warning for each variable with our prefix that is no option."""
+        """Yield a warning for each variable with our prefix that is not an option."""
         known = {name.upper() for name in self.options}
         for variable in sorted(name for name, value in os.environ.items() if value):
             name = variable.upper().removeprefix(self._prefix)
@@ -150,7 +150,7 @@ def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
 
 
 def explain_unknown(name: str, known: set[str]) -> str:
-    """Return a sentence that there is no option of this name, with the closest known one."""
+    """Return a sentence that there is no such option, with the closest known name."""
     similar = difflib.get_close_matches(name, known, 1)
     hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
     return f"unknown option {name.replace('_', '-')}{hint}"

@@ -55,9 +55,7 @@ class ByteVocabulary:
         return len(self.pieces)
 
     def token_of(self, data: bytes) -> int | None:
-        """Return the token with exactly these bytes; of several the preferred one, else that of the
-        tokenizer.
-        """
+        """Return the token with exactly these bytes; of several, the preferred one, else the tokenizer's."""
         return self._token_of.get(data)
 
     def continuing(self, prefix: bytes) -> tuple[int, int]:

@@ -1,6 +1,4 @@
-"""The draft tokens in a slot of the draft model's memory, their text, and the probabilities after the last
-ones.
-"""
+"""The draft tokens in a slot of the draft model, their text, and the probabilities after the last ones."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -48,9 +46,7 @@ class DecodedText:
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
-        """Return the nodes after `n_first` tokens and after each further one, up to `n_last`, as far as
-        known.
-        """
+        """Return the known nodes after n_first, n_first + 1, … n_last tokens."""
         path = []
         for n in range(n_first, n_last + 1):
             if n not in self._following:
@@ -79,7 +75,7 @@ class DecodedText:
             del self._following[n_tokens]
 
     def cut(self, n_keep: int) -> list[ReadToken]:
-        """Keep the first `n_keep` tokens; returns those of them that must be decoded again.
+        """Keep the first `n_keep` tokens; return the kept tokens that must be decoded again.
 
         There are such tokens if the memory can only be cut back further.
         """

@@ -8,7 +8,7 @@ The path begins before the position in question and may extend beyond it:
     what may follow                  ↳ er, e, …  [at] → er, …
 
 At each node of the path, each possible next draft token counts for the first target token of the bytes that
-it adds beyond the position. A draft token longer than the target's is split without another pass; a target
+it adds beyond the position. A draft token longer than the target's is split without another pass. A target
 token longer than the draft model's gets its probability from nodes beyond the position (look-ahead).
 """
 
@@ -28,7 +28,7 @@ _SMALLEST_LOG = -13.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextTokens:
-    """Draft tokens in ascending order and their probabilities; very unlikely ones are left out."""
+    """Draft tokens in ascending order and their probabilities, without very unlikely tokens."""
 
     ids: NDArray[np.int32]
     probabilities: NDArray[np.float32]
@@ -42,7 +42,7 @@ class NextTokens:
         return cls(ids, weights / weights.sum())
 
     def of_token(self, token: int) -> float:
-        """Return the probability of one token."""
+        """Return the probability of a token."""
         place = int(np.searchsorted(self.ids, token))
         if place < len(self.ids) and self.ids[place] == token:
             return float(self.probabilities[place])
@@ -58,7 +58,7 @@ class NextTokens:
         return NextTokens(self.ids[chosen], self.probabilities[chosen])
 
     def without(self, token: int) -> "NextTokens":
-        """Return all tokens except one."""
+        """Return the tokens without `token`."""
         return self.where(self.ids != token)
 
     def likeliest(self, n: int) -> "NextTokens":
@@ -96,11 +96,10 @@ class Node:
 
 
 class Reading(NamedTuple):
-    """A way in which a target token may be continued: by the draft token `token` after the path's node
-    `node`.
+    """A continuation of a target token: the draft token `token` after the path's node `node`.
 
-    data: the text beyond the position if that draft token follows. begins_token: whether a draft token then
-    begins at the position.
+    data: the text beyond the position if that draft token follows. begins_token: a draft token then begins at
+    the position.
     """
 
     node: int
@@ -120,10 +119,11 @@ class Lattice:
         path: Sequence[Node],
         begun: Mapping[int, int] | None = None,
     ) -> None:
-        """text: from offset 0, with the path's text behind the position. path: nodes in order, at least one.
+        """text: from offset 0, including the path's text after the position. path: nodes in order, at least
+        one.
 
-        position: an offset in bytes; the first node is at or before it. begun: offset -> the text's target
-        token that begins there: draft tokens that begin with another one are excluded.
+        position: an offset in bytes; the first node is at or before it. begun: maps an offset to the text's
+        target token that begins there; draft tokens that begin with another target token are excluded.
         """
         self._projection = projection
         self._position = position
@@ -153,7 +153,7 @@ class Lattice:
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
-        """Return the most likely reading of the target token `token`; None if there is none."""
+        """Return the most likely reading of a target token; None if there is none."""
         best = max(
             (found for part in self._parts if (found := part.best(token))), default=None, key=lambda it: it[0]
         )

@@ -1,7 +1,7 @@
 """Maps each draft token to a target token: the first target token of its bytes.
 
-Each draft token counts for one target token, so a projected distribution loses no probability, unlike one
-over the tokens that both vocabularies have (TLI, arXiv 2502.05202).
+Each draft token counts for one target token, so a projected distribution loses no probability. A distribution
+over the tokens that both vocabularies have would lose some (TLI, arXiv 2502.05202).
 """
 
 from bisect import bisect_right
@@ -46,7 +46,7 @@ class Projection:
         return found
 
     def has_longer(self, data: bytes, *, only_target: bool) -> bool:
-        """Return whether a target token begins with `data` and is longer; only_target: one that is no draft
+        """Return whether a longer target token begins with `data`. only_target: one that is not a draft
         token.
         """
         if not only_target:

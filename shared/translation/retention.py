@@ -1,7 +1,6 @@
-"""Measures the share of its own text that a draft model still drafts when it has to translate.
+"""Measures the share of its own text that a draft model still drafts when it must translate.
 
-In its own vocabulary it would draft its own text without a mistake: whatever is missing is lost by the
-translation.
+In its own vocabulary it would draft its own text without a mistake, so the translation loses the rest.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
-"""The projection between two vocabularies, cached on disk: building one takes seconds.
+"""The projection between two vocabularies, cached on disk because building it takes seconds.
 
-One file for each pair in the cache folder: a SHA-256, and the arrays that it covers. A file that cannot be
-read, is damaged, or belongs to another pair is built anew.
+The cache folder has one file per pair: a SHA-256, and the arrays that it covers. A file that cannot be read,
+is damaged or belongs to another pair is replaced.
 """
 
 import hashlib

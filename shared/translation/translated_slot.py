@@ -147,11 +147,11 @@ class TranslatedSlot:
         return self._lattice
 
     def look_ahead(self, token: int, n_room: int) -> Feed:
-        """Return the tokens to decode to see if the target token `token` is only the beginning of a longer
-        one.
+        """Return the draft tokens to decode to see whether `token` is only the beginning of a longer target
+        token.
 
-        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens. If a draft token begins
-        at the same place, it is settled: the draft model would have chosen the longer token if it had it.
+        NOTHING if that is settled, or if the tokens exceed `n_room`. It is settled if a draft token begins at
+        the same place: the draft model would have chosen the longer token if it had it.
         """
         lattice = self.lattice()
         reading = lattice.best_reading(token)

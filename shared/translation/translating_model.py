@@ -35,9 +35,10 @@ class TranslatingModel(SlotMemory):
         ]
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """Logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most 1.
+        """Return logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most
+        1.
 
-        Needs no pass if the logits after the draft model's last tokens also cover the new ones. After a
+        Needs no pass if the logits after the draft model's last tokens also cover the new tokens. After a
         KvCacheFullError the slots are unchanged.
         """
         for span in spans:

@@ -41,11 +41,11 @@ def added_bos(vocabulary: Vocabulary) -> int | None:
 
 
 def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMarks, TokenMarks]:
-    """Equal marks for the control tokens of both vocabularies that mean the same: same text, BOS, or end of a
-    turn.
+    """Return equal marks for control tokens of both vocabularies that mean the same.
 
-    A mark is a byte string that stands for the token. Of tokens with the same mark, the first one represents
-    them. Tokens without a counterpart have no mark.
+    They mean the same if they have the same text, are BOS, or end a turn. A mark is a byte string that
+    replaces the token. Of tokens with the same mark, the first represents them. Tokens without a counterpart
+    have no mark.
     """
     common = sorted(draft.special_tokens.keys() & target.special_tokens.keys())
     of_draft = {draft.special_tokens[text]: _mark(number) for number, text in enumerate(common)}

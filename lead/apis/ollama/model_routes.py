@@ -62,7 +62,7 @@ async def version() -> dict[str, Any]:
 
 @router.get("/tags")
 async def tags(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """Return the model that is served, and those beside it."""
+    """Return the served model, and the models beside it."""
     others = [listed(each.name, each.info, services.started_at) for each in other_models(request.app)]
     return {"models": [_about(services), *others]}
 
@@ -80,7 +80,7 @@ async def running(request: Request, services: Annotated[Services, Depends(get_se
 async def show(
     body: OllamaModelRequest, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """Return the metadata of a model beside the one that is served, or of that, by any other name."""
+    """Return the metadata of a model: one beside the served model by its name, otherwise the served model."""
     if found := shown_side(other_models(request.app), body.model or body.name, services.started_at):
         return found
     model = services.vocabulary.model

@@ -48,7 +48,7 @@ def model_record(
 ) -> dict[str, Any]:
     """Return a model's record in `/api/tags`.
 
-    The digest is that of `identity`: hashing the file would take a minute.
+    The digest is that of `identity`, because hashing the file would take a minute.
     """
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()
     name = tagged(name)

@@ -1,4 +1,4 @@
-"""Renders answers as Ollama's objects: one for each line of a stream, the last one with statistics."""
+"""Renders answers as Ollama's objects: one per line of a stream, the last one with statistics."""
 
 from collections.abc import Iterator
 from typing import ClassVar

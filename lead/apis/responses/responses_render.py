@@ -15,8 +15,9 @@ from lead.http.sse import JsonObject, Renderer, SseEvent
 
 
 class ResponsesRenderer(Renderer):
-    """A response is a list of output items; a stream begins with the first text, and its events are
-    numbered.
+    """Renders a response as a list of output items.
+
+    A stream begins with the first text, and its events are numbered.
     """
 
     def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:
