@@ -10,8 +10,8 @@ _REPLACEMENT = "\ufffd"
 def sanitize(text: str) -> str:
     """Return `text` with control characters made visible and harmless, except line breaks and tabs.
 
-    Directional marks, which Arabic and Hebrew texts use, are kept. Each character is replaced separately, so
-    a sequence split over chunks is harmless, too.
+    Directional marks, which Arabic and Hebrew texts use, are removed. Each character is replaced separately,
+    so a sequence split over chunks is harmless, too.
     """
     return text.translate(_SAFE)
 

@@ -30,7 +30,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of one request. Times are in seconds of the caller's clock."""
+    """The outcome of a request. Times are in seconds of the caller's clock."""
 
     request: MixedRequest
     began: float
@@ -59,7 +59,7 @@ class _RefusedError(Exception):
 
 
 class Asker:
-    """Sends requests to one server, with retries."""
+    """Sends requests to a server, with retries."""
 
     def __init__(self, http: httpx.AsyncClient, clock: Callable[[], float], sleep: Sleep) -> None:
         self._http = http
@@ -168,7 +168,7 @@ class Tally:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
+        """Count an outcome."""
         self.n_requests += 1
         self.n_tokens += outcome.answer.n_generated or 0
         self.n_left += outcome.left

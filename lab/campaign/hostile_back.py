@@ -1,10 +1,10 @@
-"""A hostile back: sends valid drafts, absurd drafts and invalid messages.
+"""A hostile back, which sends valid drafts, absurd drafts and invalid messages.
 
-    python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
+python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
 
-Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over; then
-the next one starts. Most connections come from a new address with a new name, so that the lead cannot lock
-them out; the others test that it does.
+Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over. Then
+the next connection starts. Most connections come from a new address with a new name, so that the lead cannot
+lock them out; the others test that it does.
 """
 
 import argparse
@@ -69,7 +69,7 @@ class KnownSequences(dict[str, int]):
 
 
 class HostileMessages:
-    """Generates messages of a back, from drafts of the right shape to bytes that are no message."""
+    """Generates messages of a back, from drafts of the right shape to bytes that are not a message."""
 
     def __init__(self, rng: random.Random, vocabulary: VocabularyId) -> None:
         self._rng = rng
@@ -120,7 +120,7 @@ class HostileMessages:
         return written(draft | {"ignored": _LARGE}) if kind < 0.971 else self._mutator.broken(draft)  # noqa: PLR2004
 
     def sure(self, known: Mapping[str, int]) -> Frame:
-        """Return a draft with the newest base and maximal confidence."""
+        """Return a draft with the newest base and confidences of 1."""
         sequence, n_committed = self._sequence(known)
         return written(self._draft(sequence, n_committed, 16) | {"confidences": [1.0] * 16})
 
@@ -147,7 +147,7 @@ class HostileMessages:
         return written(self._draft(*self._sequence(known), 16) | self._rng.choice(wrong))
 
     def garbage(self, known: Mapping[str, int]) -> Frame:
-        """Mostly bytes that are no message."""
+        """Return a frame that is in most cases not a message."""
         garbage = (
             "[" * 5000,
             '{"type":"hello"}',

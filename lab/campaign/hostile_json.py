@@ -97,8 +97,8 @@ def small(rng: random.Random, depth: int = _DEEPEST) -> Json:
 
 
 def fitting(rng: random.Random, kinds: Collection[str]) -> Json:
-    """Return a value of one of the types in `kinds` (text, number, list, object, any), possibly an unusual
-    one.
+    """Return a value of one of the types in `kinds` (text, number, list, object, any), perhaps an unusual
+    value.
     """
     match rng.choice(sorted(kinds)):
         case "text":
@@ -141,7 +141,7 @@ def _object(rng: random.Random, depth: int) -> Json:
 
 
 class Mutator:
-    """Breaks messages, in one way per call."""
+    """Breaks messages, each call in one way."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

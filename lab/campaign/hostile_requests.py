@@ -1,8 +1,8 @@
 """Requests that might bring a lead down, made from the API's description (OpenAPI).
 
 Every field and list of every route gets values of wrong types, runs of one character, deep nesting, schemas
-that refer to themselves, numbers of thousands of digits, in bodies that arrive whole, slowly or not as JSON.
-Each request is made from its number alone. A new route is attacked as soon as it is described.
+that refer to themselves, and numbers of thousands of digits. Bodies arrive whole, slowly or not as JSON. The
+number of a request determines it. A new route is attacked as soon as it is described.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A field, or an element of a list.
+    """A field, or an element of a list, in a body.
 
-    name: as a path, `messages[].content[].text`. kinds: the types that the description allows there. put:
-    makes a body in which this field has a given value, and otherwise only required fields are set.
+    name: as a path, `messages[].content[].text`. kinds: the types that the description allows. put: returns a
+    body in which this field has a given value, with only required fields besides.
     """
 
     name: str

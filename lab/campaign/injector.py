@@ -1,7 +1,7 @@
-"""The schedule of faults, and how each is applied to real programs and undone.
+"""The schedule of faults, and how each fault is applied to real programs and undone.
 
-The schedule is drawn from a seed, is endless, and the same for the same seed. Faults come in tracks, one for
-each part of the system; faults of different tracks overlap, those of one track do not.
+The schedule is drawn from a seed and endless. Faults come in tracks, one for each part of the system. Faults
+of different tracks overlap; faults of the same track do not.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Happened:
 
 
 class Injector:
-    """Applies faults to a site; `happened` lists the applied ones in the order in which they ended."""
+    """Applies faults to a site. happened: the applied faults, in the order in which they ended."""
 
     def __init__(self, site: Site, clock: Callable[[], float]) -> None:
         self._site = site
@@ -97,7 +97,7 @@ class Injector:
                 group.create_task(self.inject(fault))
 
     async def inject(self, fault: Fault) -> None:
-        """Apply one fault, and undo it at its end."""
+        """Apply a fault, and undo it at its end."""
         began = self.clock()
         try:
             async with KINDS[fault.kind].action(self._site, fault):

@@ -1,11 +1,11 @@
-"""`python -m bench faults`: are answers lost or changed by faults of lead, backs and network?
+"""`python -m bench faults`: tests whether faults of lead, backs and network lose or change answers.
 
 A lead alone first answers mixed requests, one at a time: these answers are the reference. The control run
 sends the requests to the same lead concurrently. The campaign then sends them to a lead with backs while
 faults happen. The exit status is 1 if an answer was changed, lost, or left without a terminal event.
 
 With `--exact on` the leads compute in exact mode, the lead of the campaign splits prompts differently, and
-the log-probabilities of all tokens have to be bit-identical, whatever the type of the weights.
+the log-probabilities of all tokens must be bit-identical, for any type of weights.
 """
 
 import argparse

@@ -30,7 +30,7 @@ class Site:
     """
 
     def __init__(self, target: Path, drafts: Sequence[Path], options: Sequence[str]) -> None:
-        """`drafts`: the model of each back. `options` are further ones of the lead."""
+        """drafts: the model of each back. options: further options of the lead."""
         self._arguments = ("--model", str(target), "--threads", "1", "--print", "none", *options)
         self._drafts = drafts
         self._stack = AsyncExitStack()
@@ -72,11 +72,9 @@ class Site:
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """Return the engine process; None if the previous one taken here was replaced by one that is not
-        ready yet.
+        """Return the engine process; None if it is not ready yet and replaces one that was taken before.
 
-        Faults then leave the new one alone: a lead whose engines all die before they are ready gives up, as
-        it should.
+        Faults then spare it: a lead whose engines all die before they are ready gives up, as it should.
         """
         engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
         if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):
@@ -90,13 +88,13 @@ class Site:
         return psutil.Process(self.lead.process.pid)
 
     def require_lead(self) -> None:
-        """Raise ConfigError with the end of its log if the lead itself has ended."""
+        """Raise ConfigError, with the end of its log, if the lead has ended."""
         if not self.replacing and (status := self.lead.process.poll()) is not None:
             end = self.lead.log[-3000:]
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")
 
     def replace_lead(self) -> None:
-        """Start a lead that takes over from this one, and wait until the old one has ended.
+        """Start a lead that takes over from this one, and wait until the old lead has ended.
 
         Raises ConfigError.
         """

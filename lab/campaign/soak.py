@@ -1,9 +1,9 @@
-"""`python -m bench soak`: does a lead with backs stay right and small under an hour of changing use?
+"""`python -m bench soak`: tests whether a lead with backs stays correct and small while its use changes.
 
-A lead in exact mode with more texts than its disk cache holds, and two backs, one of which is always wrong.
+The lead is in exact mode, with more texts than its disk cache holds. Of its two backs, one is always wrong.
 One to eight clients hold growing conversations, and some disconnect. Other programs come, take most of the
-machine, and go. Backs are suspended, killed and restarted. In the pauses a second lead, which never drafts,
-answers the same requests; during one long pause the first lead goes to sleep.
+machine, and leave. Backs are suspended, killed and restarted. In the pauses a second lead, which never
+drafts, answers the same requests; during one long pause the first lead sleeps.
 
 The exit status is 1 if an answer was changed, lost, or left without an end, if a process died or was left
 behind, if memory, descriptors or processes grew after 20 minutes, or if T(n) is implausible.
@@ -58,7 +58,7 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of a soak. `n_loops`: the number of busy loops beside the lead.
+    """A phase of a soak test. n_loops: the number of busy loops beside the lead.
 
     In a phase without clients, texts are compared.
     """
@@ -73,8 +73,9 @@ class Phase:
 
 
 def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
-    """Yield phases of about `seconds` in all: busy and quiet ones in turn, then a pause, repeated; one pause
-    is long.
+    """Yield phases of about `seconds` in all: busy and quiet phases in turn, then a pause, repeated.
+
+    One of the pauses is long.
     """
     rng = random.Random(f"{seed} phases")  # noqa: S311 - a seeded choice is wanted
     unit, used, sleeps, has_slept = unit_of(seconds), 0.0, False, False

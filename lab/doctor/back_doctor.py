@@ -174,7 +174,7 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:
-    """Return the median time of decoding one token, in seconds; the first quarter is warm-up and left out."""
+    """Return the median time of decoding a token, in seconds, without the first quarter, which is warm-up."""
     times = []
     for position in range(_N_STEPS):
         began = clock()

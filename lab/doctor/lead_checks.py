@@ -70,7 +70,7 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
 
 
 def check_back(back: BackReport, planner: PlannerReport, own: str | None = None) -> Iterator[Finding]:
-    """Findings about one back's drafts; `own` as in `check_lead`."""
+    """Yield findings about a back's drafts. own: see `check_lead`."""
     if back.n_invalid_drafts:
         yield problem(
             f"{back.name} has sent {back.n_invalid_drafts} invalid drafts: install the same "
@@ -145,7 +145,7 @@ def check_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Ite
 
 
 def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int) -> Iterator[Finding]:
-    """Yield a back on the lead's own machine: `cores` are those it may run on."""
+    """Yield findings about a back on the lead's own machine. cores: the cores that the back may run on."""
     lead = report.lead
     shared = cores & lead.cores
     if not lead.cores:

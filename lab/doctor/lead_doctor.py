@@ -54,9 +54,7 @@ def check_address(settings: LeadSettings) -> Iterator[Finding]:
 
 
 def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | None) -> Iterator[Finding]:
-    """Compare the number of the lead's threads with that of its cores; `load`: the mean number of busy
-    threads.
-    """
+    """Compare the number of the lead's threads with its cores. load: the mean number of busy threads."""
     cores = cpus.parse_cpus(settings.cpus) if settings.cpus else usable
     if settings.n_threads > len(cores):
         yield problem(

@@ -1,4 +1,4 @@
-"""Asks an OpenAI-compatible server for one streamed answer, and times it."""
+"""Asks an OpenAI-compatible server for a streamed answer, and times it."""
 
 import ssl
 import time
@@ -22,8 +22,8 @@ _NO_FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 class Sampling:
     """The request fields that all requests of a configuration share.
 
-    default_filters: use the server's default filters; otherwise none truncates the distribution. fields:
-    additional ones.
+    default_filters: use the server's default filters; otherwise no filter truncates the distribution. fields:
+    additional fields.
     """
 
     temperature: float
@@ -133,8 +133,8 @@ def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
 def n_timed(timings: Mapping[str, Any]) -> int:
     """Return the number of tokens that were generated within `predicted_ms`: those after the first step.
 
-    The lead's rate counts the same tokens; llama-server's also counts the first token, which is the whole
-    output of its first step.
+    The lead's rate counts the same tokens. llama-server's rate also counts the first token, all that its
+    first step outputs.
     """
     n_rated: int = round(timings["predicted_per_second"] * timings["predicted_ms"] / 1000)
     return max(0, min(n_rated, int(timings["predicted_n"]) - 1))

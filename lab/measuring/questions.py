@@ -1,4 +1,4 @@
-"""Questions for benchmarks: public data sets from Python packages, files, and built-in ones."""
+"""Questions for benchmarks: from public data sets in Python packages, from files, and built in."""
 
 import gzip
 import json
@@ -64,9 +64,9 @@ def read_questions(source: str) -> list[ChatQuestion]:
 
 
 def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -> list[ChatQuestion]:
-    """Choose `n_each` questions of each kind; repeats get different ones until all were used.
+    """Choose `n_each` questions of each kind; repeats get different questions until all were used.
 
-    Of conversations the shortest are chosen, as long ones do not fit into many contexts.
+    The shortest conversations are chosen, because long ones do not fit into many contexts.
     """
     chosen = []
     for _, group in groupby(sorted(found, key=lambda each: each.kind), key=lambda each: each.kind):

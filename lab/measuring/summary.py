@@ -1,4 +1,4 @@
-"""Summarizes runs: one row per way of answering, compared with the baseline of the same repeat."""
+"""Summarizes runs: a row per way of answering, compared with the baseline of the same repeat."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -40,8 +40,8 @@ class Row:
 def summarize(
     configuration: str, runs: Sequence[Run], ways: Sequence[str] = (), *, baseline: str = BASELINE
 ) -> list[Row]:
-    """Make a row for each way of answering: first those in `ways`, in that order, then others in the order of
-    their first run.
+    """Return a row for each way of answering: first `ways` in order, then others in the order of their first
+    run.
     """
     names = {run.way for run in runs}
     ordered = [name for name in dict.fromkeys([*ways, *(run.way for run in runs)]) if name in names]

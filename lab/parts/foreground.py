@@ -1,7 +1,7 @@
-"""Runs a child in the foreground of the terminal, as a shell does: Ctrl-C reaches only the child.
+"""Runs a child in the foreground of the terminal, as a shell does, so that Ctrl-C reaches only the child.
 
-Otherwise Ctrl-C also reaches every process of our process group: this one, `make`, and the programs that we
-run.
+Otherwise Ctrl-C would also reach every process of our process group: this one, `make`, and the programs that
+we run.
 """
 
 import os

@@ -19,9 +19,9 @@ def _none() -> float:
 
 
 class Link:
-    """Forwards connections from a port of its own to `host:port`, as a context manager.
+    """Forwards connections from its own port to `host:port`, as a context manager.
 
-    The attributes may be changed at any time; they apply to the bytes that arrive from then on, in both
+    The attributes may be changed at any time; they apply to bytes that arrive from then on, in both
     directions.
     """
 

@@ -1,6 +1,6 @@
 """The benchmark's models, grown from the shipped pair and kept in the user's cache.
 
-A target gives the shipped one's answers at a big model's cost; a draft model is grown until its step costs
+A target gives the shipped target's answers at a big model's cost. A draft model is grown until its step costs
 the wanted share of the target's step, which is found by measuring.
 """
 
@@ -92,11 +92,10 @@ def useless_draft() -> Path:
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:
-    """Return the draft model whose step costs `cost` times the target's; "shipped" or a file stands for that
-    model unchanged.
+    """Return the draft model whose step costs `cost` times the target's; "shipped" or a file: that model.
 
-    The target's step is measured with one thread on the lead's cores, the draft model's on the back's;
-    results are cached. Raises ConfigError.
+    The target's step is measured with one thread on the lead's cores, the draft model's on the back's cores.
+    Results are cached. Raises ConfigError.
     """
     known = _read_known()
     key = f"{of_target.name} {cost} {lead_cpus} {back_cpus}"

@@ -71,9 +71,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> dict[str, Any]:
-    """Return a case, run for `n_steps` steps, and what one costs there: medians, in microseconds.
+    """Return a case after `n_steps` steps, with the medians of its costs in microseconds.
 
-    `n_rows`: of how many rows of logits a step chose a token, on average.
+    n_rows: the average number of rows of logits from which a step chose a token.
     """
     with _running(n_vocab, sampling, drafts, n_steps) as (loop, front, shares):
         steps = [_step(loop, shares) for _ in range(n_steps + _N_WARM_UP)][_N_WARM_UP:]

@@ -38,9 +38,9 @@ def start_peers(
     depths: Sequence[int],
     n_slots: int = 1,
 ) -> "dict[int, Peer]":
-    """Start llama-servers on the same cores, by the number of tokens they draft: none, and each of `depths`.
+    """Start llama-servers on the same cores: one without drafts, and one for each of `depths`, by depth.
 
-    The number is fixed when a server starts, so there is one for each; idle ones take no time, and the
+    The depth is fixed when a server starts, so each has its own server. Idle servers take no time, and the
     weights in memory are shared. They run until `stack` is left. Raises ConfigError.
     """
     spelled = help_text(binary)

@@ -111,9 +111,9 @@ class Program:
 def start_lead(
     *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
 ) -> tuple[Program, str]:
-    """Start a lead and wait until it has loaded its model; returns it and its URL.
+    """Start a lead, wait until it has loaded its model, and return it and its URL.
 
-    The port is a free one unless `arguments` name one; `command` as in `Program`.
+    The port is a free one unless `arguments` name one. command: as in `Program`.
     """
     lead = Program("lead", "--port", "0", *arguments, command=command)
     try:
@@ -139,7 +139,9 @@ def start_back(
 
 
 def split_cores(cores: Sequence[int]) -> tuple[str, str]:
-    """(lead's, back's) cores as `--cpus` takes them: the back gets one, if there is more than one."""
+    """Return the lead's and the back's cores as `--cpus` takes them; the back gets one, if there
+    are several.
+    """
     ordered = sorted(cores)
     lead, back = (ordered[:-1], ordered[-1:]) if len(ordered) > 1 else (ordered, ordered)
     return ",".join(map(str, lead)), ",".join(map(str, back))
@@ -155,7 +157,7 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class Usage:
-    """Resources of one or more processes."""
+    """The resources of one or more processes."""
 
     megabytes: float = 0.0
     """Resident."""

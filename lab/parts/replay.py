@@ -40,7 +40,7 @@ class Shares:
 class Rows:
     """Logits by position, peaked like a real model's: some tokens have probabilities that follow Zipf's law.
 
-    Its exponent varies with the position, from uncertain to certain: with min-p 0.05 every second position
+    The exponent varies with the position, from uncertain to certain: with min-p 0.05, every second position
     has one token left. All other tokens are far below. A few rows serve all positions, in a sequence that
     does not repeat.
     """
@@ -114,7 +114,7 @@ class ReplayTarget(Target):
 class ReplayFront:
     """The engine's real pipe, with a front at its other end that posts a draft after every step.
 
-    The share `accuracy` of the drafted tokens is right; None: there are no drafts.
+    accuracy: the share of right draft tokens; None: there are no drafts.
     """
 
     def __init__(self, truth: Sequence[int], accuracy: float | None, shares: Shares) -> None:

@@ -21,7 +21,7 @@ _WHOLE_PROMPT = 1 << 30
 
 @dataclass(slots=True)
 class DraftTrial:
-    """The guesses of one drafter, and the seconds of its rounds with one token."""
+    """The guesses of a drafter, and the seconds of its rounds with one token."""
 
     n_right: int = 0
     n_positions: int = 0

@@ -41,9 +41,9 @@ _FASTER, _LESS_RIGHT = 4.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """`n` equal machines beside the lead's, each with a back. `speed`: relative to this machine.
+    """`n` equal machines beside the lead's, each with a back. speed: relative to this machine.
 
-    differ: each runs a different draft model, equally often right and equally fast, instead of the same one.
+    differ: each machine runs a different draft model, which is equally fast and equally often right.
     """
 
     n: int = 1
@@ -66,7 +66,7 @@ class Arrangement:
 
     @property
     def differs(self) -> bool:
-        """True if other draft models than the measured one draft, too."""
+        """True if draft models other than the measured one also draft."""
         return self.elsewhere is not None and self.elsewhere.differ
 
     @property
@@ -77,9 +77,7 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class SpeedForecast:
-    """Tokens per second of one client; `low` and `high` at the ends of the acceptance's confidence
-    interval.
-    """
+    """The tokens per second of one client; low, high: at the ends of the acceptance's confidence interval."""
 
     arrangement: Arrangement
     tokens_per_second: float
@@ -88,7 +86,7 @@ class SpeedForecast:
 
 
 def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrangement]:
-    """Return all possible arrangements, those with the fewest parts first."""
+    """Return all possible arrangements, fewest parts first."""
     drafters, name = pair.engine.drafters, pair.draft_model
     found = [Arrangement("none")]
     if MTP in drafters:
@@ -101,7 +99,7 @@ def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrange
 
 
 def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
-    """Simulate the speed of an arrangement. `acceptance`: of the drafter; None: the measured one."""
+    """Simulate the speed of an arrangement. acceptance: the drafter's; None: the measured one."""
     if arrangement.kind == "none":
         rate = tokens_per_second(Cell(_steps(engine.steps, engine), n_tokens=_N_TOKENS), "off")
         return SpeedForecast(arrangement, rate, rate, rate)
@@ -120,8 +118,9 @@ def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
 
 
 def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """Return the smallest arrangement with backs on other machines that beats the best on this machine; None
-    if there is none.
+    """Return the smallest arrangement with backs on other machines that beats the best on this machine.
+
+    None: there is none.
     """
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
     remote = [each for each in remote if not each.arrangement.differs]
@@ -140,8 +139,8 @@ def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
 
 
 def gains_of_more(forecasts: Sequence[SpeedForecast]) -> list[tuple[SpeedForecast, SpeedForecast]]:
-    """Pairs of forecasts with backs elsewhere: each number of backs and the next larger one that was asked
-    for.
+    """Return pairs of forecasts with backs elsewhere: each number of backs, and the next larger one
+    requested.
     """
     found = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:

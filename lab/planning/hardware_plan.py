@@ -30,7 +30,7 @@ _COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it
 
 @dataclass(frozen=True, slots=True)
 class PlaceForecast:
-    """Tokens per second of one client with a draft model at `place`, by acceptance."""
+    """The tokens per second of one client with a draft model at `place`, by acceptance."""
 
     place: DraftPlace
     token_s: float
@@ -44,8 +44,8 @@ class PlaceForecast:
 
 @dataclass(frozen=True, slots=True)
 class SecondBack:
-    """Gains over one back at `place`: with the same draft model, and with a different one that is right
-    equally often.
+    """The gains over one back at `place`: with the same draft model, and with another one equally often
+    right.
     """
 
     place: PlaceForecast
@@ -148,7 +148,7 @@ class HardwareReport:
 def simulate_plan(
     hardware: Hardware, machines: Machines, acceptance: float | None, simulate_cells: SimulateCells
 ) -> HardwarePlan:
-    """Simulate a plan. `machines`: round-trip times of backs, and their speed relative to the usual one.
+    """Simulate a plan. machines: round-trip times of backs, and their speed relative to the usual one.
 
     acceptance: of every draft model; None: usual values.
     """

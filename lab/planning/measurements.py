@@ -11,9 +11,7 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceRate:
-    """The share of a drafter's guesses of the next token that are right: `n_right` of `n_positions`, at least
-    one.
-    """
+    """A drafter's share of right guesses of the next token: `n_right` of `n_positions`, at least 1."""
 
     n_right: int
     n_positions: int
@@ -32,10 +30,9 @@ class AcceptanceRate:
 
 @dataclass(frozen=True, slots=True)
 class DrafterTimes:
-    """Seconds of a round of one token of a drafter in the engine, of which `outside_s` are spent outside the
-    decode.
+    """The seconds of a round of one token in the engine, of which `outside_s` are spent outside the decode.
 
-    `slope`: each further token of a batch takes this share of the first one's time.
+    slope: each further token of a batch takes this share of the first token's time.
     """
 
     token_s: float
@@ -46,9 +43,9 @@ class DrafterTimes:
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """The target on all cores: T(n) in seconds, sampling included; drafters by their source.
+    """The target on all cores. steps: T(n) in seconds, sampling included. drafters: by source.
 
-    settling: as `StepCost.settling` of a GPU; empty on a CPU, where a change of the batch size costs nothing.
+    settling: as `StepCost.settling` of a GPU; empty on a CPU, where changing the batch size costs nothing.
     """
 
     steps: Mapping[int, float]
@@ -83,7 +80,7 @@ class SplitTimes(CoreSplit):
 
 @dataclass(frozen=True, slots=True)
 class PairTimes:
-    """The target with one draft model; `draft_model` is its name if there are several."""
+    """The times of the target with one draft model. draft_model: its name, if there are several."""
 
     engine: EngineTimes
     splits: Sequence[SplitTimes] = ()

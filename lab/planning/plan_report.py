@@ -39,9 +39,9 @@ _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """`commands`: those of each forecast; `remarks`: what could not be measured or is not included.
+    """The results of `lead plan`. commands: of each forecast. remarks: facts not measured or not included.
 
-    texts: the prompts with which drafts were tried. acceptance: the given value, in place of a measured one.
+    texts: the prompts with which drafts were tried. acceptance: the given value instead of a measured one.
     faster: a suggestion to replace slow draft models.
     """
 

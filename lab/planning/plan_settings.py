@@ -1,4 +1,4 @@
-"""The settings of `lead plan`: those of the lead, and assumptions."""
+"""The settings of `lead plan`: the lead's, and assumptions."""
 
 import dataclasses
 import re
@@ -73,8 +73,8 @@ def _checked(read: Callable[[str], object]) -> AfterValidator:
 
 
 class ComparisonSettings(LeadSettings):
-    """The settings of a lead with one of several draft models: `draft_models` has all of them, `drafting` the
-    first.
+    """The settings of a lead with one of several draft models: `draft_models` has all, `drafting`
+    the first.
     """
 
     defaults: ClassVar = {"log_level": "warning"}
@@ -107,7 +107,7 @@ class ComparisonSettings(LeadSettings):
         return self
 
     def with_each_draft(self) -> Sequence[Self]:
-        """Copies with one draft model each, including one given for a back; a single copy if there is none.
+        """Return copies with one draft model each, including one given for a back; one copy if there is none.
 
         The demo's target has the demo's draft model.
         """
@@ -204,6 +204,6 @@ class PlanSettings(ComparisonSettings):
 
     @property
     def machines(self) -> list[Machines]:
-        """All combinations, smallest first; those of several machines also with different draft models."""
+        """All combinations of machines, smallest first; several machines also with different draft models."""
         axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed), (False, True)
         return [Machines(*each) for each in product(*axes) if each[0] > 1 or not each[-1]]

@@ -1,6 +1,6 @@
-"""Measurements in the process that loads the models, which is pinned to the cores in question.
+"""Measurements in the process that loads the models, which is pinned to the measured cores.
 
-A loaded model stays loaded in that process, so that two processes can be timed simultaneously.
+A loaded model stays loaded in that process, so that two processes can be timed at the same time.
 """
 
 import functools
@@ -118,7 +118,7 @@ def measure_steps(
 
 
 def measure_token(load: LoadDraft) -> float:
-    """Return the seconds in which a draft model decodes one token. Raises ModelLoadError."""
+    """Return the seconds that a draft model takes to decode a token. Raises ModelLoadError."""
     choose_threads(load, _loaded(load.model, load.options))
     return measure_steps(load.model, load.options, [1])[1]
 

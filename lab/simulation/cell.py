@@ -23,11 +23,11 @@ _N_WARM_UP = 64
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`n_clients` request texts of `n_text` tokens, one after the other, until each client has `n_tokens`.
+    """`n_clients` that request texts of `n_text` tokens, one after the other, until each has `n_tokens`
+    tokens.
 
-    `lookup` makes, for a text, a drafter in the lead that takes no time. `inline`: a draft model in the
-    lead's engine. `seed`: of the texts and of the times of steps. `contention`: the backs run on the lead's
-    machine.
+    lookup: makes a lookup drafter for a text. inline: a draft model in the lead's engine. seed: of the texts
+    and of the times of steps. contention: the backs run on the lead's machine.
     """
 
     steps: StepTable

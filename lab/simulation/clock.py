@@ -36,7 +36,7 @@ class VirtualClock:
             self._proceed()
 
     def pass_until(self, now: float) -> None:
-        """Run all events that are due by then."""
+        """Run all events that are due at the time `now`."""
         while self.next_at <= now:
             self._proceed()
         self.now = now

@@ -15,11 +15,11 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A target with these `weights` on the device `name`. `source`: of T(n).
+    """A target with these `weights` on the device `name`. source: where T(n) was published.
 
-    `assumed`: which values nobody has measured. draft_1b_s, draft_8b_s: seconds per token of such a draft
-    model in the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time on
-    such a machine; elsewhere that of this machine.
+    assumed: values that were not measured. draft_1b_s, draft_8b_s: seconds per token of such a draft model in
+    the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time on such a
+    machine; on other machines, this machine's.
     """
 
     name: str

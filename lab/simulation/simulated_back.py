@@ -139,7 +139,7 @@ class SimulatedBack:
     ) -> None:
         """texts: by the first token of their sequences, of which `n_slots` are open at a time.
 
-        compute: of a machine that it shares; None: it has one of its own.
+        compute: of a shared machine; None: the back has its own machine.
         """
         self._name = name
         self._spec = spec

@@ -49,7 +49,7 @@ class TextSampler(Sampler):
 
 
 class SimulatedLead:
-    """Serves sequences of known texts. `observer` is called with every event at its time."""
+    """Serves sequences of known texts. observer: called with every event at its time."""
 
     def __init__(
         self,
@@ -68,10 +68,11 @@ class SimulatedLead:
         compute: Compute | None = None,
         host: HostTime = HOST,
     ) -> None:
-        """texts: by the first token of their sequences.
+        """texts: by the first token of their sequences. inline: a draft model in the engine; its round trip
+        is ignored.
 
-        inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
-        it shares; None: it has one of its own. host: what the engine takes itself, after each step.
+        compute: of a shared machine; None: the lead has its own machine. host: the engine's own time after
+        each step.
         """
         self._clock, self._observer, self._texts = clock, observer, texts
         self._steps, self._inline, self._host = steps, inline, host

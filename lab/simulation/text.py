@@ -46,7 +46,7 @@ class DraftSkill:
 
 
 class Text:
-    """The text that the target generates in one sequence of `n_tokens` tokens."""
+    """The text that the target generates in a sequence of `n_tokens` tokens."""
 
     def __init__(self, n_tokens: int, seed: int) -> None:
         self.n_tokens = n_tokens

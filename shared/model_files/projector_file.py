@@ -74,7 +74,7 @@ def projector_beside(model: Path) -> Path | None:
     """Return the projector for a model without --mmproj; None, with a warning, if there is none to use.
 
     It is in the same repository of the hub's cache, or in the same folder. In a folder with several models,
-    its name must contain that of its model.
+    its name must match that of its model.
     """
     revision = next((each for each in model.parents if each.match(_REVISION)), None)
     is_cached, root = revision is not None, revision or model.parent

@@ -36,7 +36,7 @@ FIXED = tuple(Way("fixed", depth) for depth in DEPTHS)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The simulated outcome of one cell, by way."""
+    """The simulated outcome of a cell, by way."""
 
     cell: Cell
     outcomes: dict[Way, CellOutcome]
@@ -48,7 +48,7 @@ class Result:
         return way, rates[way]
 
     def speedup(self, *ways: Way) -> float:
-        """Return the speed of the best of these ways over that of no drafting."""
+        """Return the speed of the best of these ways over the speed without drafts."""
         return self.best(ways)[1] / self.outcomes[OFF].tokens_per_second
 
 
@@ -71,7 +71,7 @@ class InstantDrafter(LookupDrafter):
 
 
 def contest(cells: Sequence[Cell], ways: Sequence[Way], n_jobs: int = 0) -> list[Result]:
-    """Simulate every cell in every way, in `n_jobs` processes (0: one per core)."""
+    """Simulate every cell in every way, in `n_jobs` processes; 0: one per core."""
     races = [(_of(cell, way), way) for cell in cells for way in ways]
     with ProcessPoolExecutor(n_jobs or len(os.sched_getaffinity(0))) as pool:
         outcomes = list(pool.map(_run, races, chunksize=4))

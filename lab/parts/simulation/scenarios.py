@@ -45,8 +45,8 @@ class Pair:
     acceptance: float
 
     def cell(self, rtt_s: float, n_backs: int, n_tokens: int) -> Cell:
-        """Return a cell in which each back has a draft model of its own: with equal models a second back
-        would add nothing.
+        """Return a cell in which each back has its own draft model; with equal models a second back adds
+        nothing.
         """
         backs = tuple(BackSpec(self.draft_s, rtt_s, DraftSkill(self.acceptance, i)) for i in range(n_backs))
         return Cell(self.steps, backs, n_tokens=n_tokens)
@@ -82,7 +82,7 @@ BACKS = (1, 2, 4, 16)
 
 
 def policy_cells(n_tokens: int, *, quick: bool) -> list[Cell]:
-    """Cells with one back each, in which policies are compared."""
+    """Return cells with one back each, in which policies are compared."""
     far = (0.0, 20.0, 100.0)
     grids: list[tuple[Sequence[StepTable], Sequence[float], Sequence[float], Sequence[float]]] = [
         ((F16, BIG_CPU, FLAT), (0.6, 0.85), (0.003, 0.02, 0.1, 0.3, 0.6), far),
