@@ -130,7 +130,7 @@ def _stats(n_tokens: int, seconds: float, n_drafted: int, n_accepted: int) -> Ge
 
 
 def _pieces(content: str, speculation: Speculation | None, *, is_reasoning: bool) -> list[Piece]:
-    """The content is authoritative: tokens that do not add up to it are ignored."""
+    """Return the pieces of `content` by source; one piece if the tokens do not add up to the content."""
     if not content:
         return []
     if speculation is not None and "".join(token.text for token in speculation.tokens) == content:

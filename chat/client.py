@@ -96,7 +96,7 @@ class LeadClient:
             return None  # some servers have a page for every address
 
     def models(self) -> list[str]:
-        """Return the names of the models that the server has, and that chat. Raises LeadError."""
+        """Return the names of the server's models that can chat. Raises LeadError."""
         response = self._get("/v1/models")
         self._check(response)
         with self._translated():
@@ -104,7 +104,7 @@ class LeadClient:
         return [model.id for model in listed if model.task not in _OTHER_TASKS]
 
     def _get(self, path: str) -> httpx.Response:
-        """GET something that a server answers at once, with a short timeout."""
+        """Send a GET request that a server answers at once, with a short timeout."""
         with self._translated():
             return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
 
@@ -125,7 +125,7 @@ class LeadClient:
 
     @contextmanager
     def _answering(self, body: Mapping[str, Any]) -> Iterator[EventSource]:
-        """An answer that has begun; raises IncompleteAnswerError if the server goes away before."""
+        """Yield a response that has begun; raises IncompleteAnswerError if the server ends before."""
         with ExitStack() as stack:
             try:
                 source = stack.enter_context(

@@ -96,7 +96,7 @@ class ChatSettings(ProgramSettings):
     @field_validator("lead")
     @classmethod
     def _normalize_address(cls, lead: str) -> str:
-        """Also accept an address without a scheme, or with a slash or `/v1` at the end."""
+        """Return the address with a scheme, and without a slash or `/v1` at the end; raises ValueError."""
         address = lead if "://" in lead else f"http://{lead}"
         address = address.rstrip("/").removesuffix("/v1").rstrip("/")
         try:

@@ -23,7 +23,7 @@ def text(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> str
 
 
 def listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of texts in aligned columns, without lines between them."""
+    """Return rows of texts in aligned columns, without lines between them."""
     table = Table(box=None)
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -43,7 +43,7 @@ def _drawn(table: Table) -> str:
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
-    """Numbers are aligned to the right and always whole; names, to the left, may be folded."""
+    """Return a table whose numbers are aligned right and never folded; names are aligned left."""
     table = Table(title=title, title_justify="left")
     for field, (heading, form) in columns.items():
         numeric = any(isinstance(row.get(field), int | float) for row in rows)

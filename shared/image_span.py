@@ -73,5 +73,5 @@ def image_start(tokens: Sequence[int], n: int) -> int:
 
 
 def without_images(tokens: Sequence[int]) -> list[int]:
-    """`tokens` without the rows of images, as backs and samplers see the text."""
+    """Return `tokens` without the rows of images, as backs and samplers see the text."""
     return [token for token in tokens if token < _FIRST_IDENTITY]

@@ -45,7 +45,7 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def _unsafe() -> Iterable[tuple[int, str]]:
-    """Characters that would act on a terminal, or reorder what it shows, and what is shown instead."""
+    """Yield characters that would act on a terminal, or reorder what it shows, and what is shown instead."""
     for code in range(0x20):
         yield code, chr(0x2400 + code)  # C0: Unicode has a picture of each
     yield 0x7F, "\u2421"

@@ -30,7 +30,7 @@ class Raw:
 
 
 def written(value: Json) -> str:
-    """`value` as JSON, with NaN and infinities as Python writes them, and `Raw` text unchanged."""
+    """Return `value` as JSON, with NaN and infinities as Python writes them, and `Raw` text unchanged."""
     raws: list[str] = []
 
     def marked(each: object) -> str:

@@ -48,7 +48,7 @@ class Place:
     """A field, or an element of a list, in a body.
 
     name: as a path, `messages[].content[].text`. kinds: the types that the description allows. put: returns a
-    body in which this field has a given value, with only required fields besides.
+    body with this field set to a given value, and otherwise only required fields.
     """
 
     name: str

@@ -159,7 +159,7 @@ async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
-    """SIGSTOP, and SIGCONT in the end if nobody has killed the process meanwhile."""
+    """Return an action that suspends a process (SIGSTOP), and resumes it in the end if it still runs."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
@@ -292,7 +292,7 @@ async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Opera
 
 @asynccontextmanager
 async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """A back of its own dials it, and must outlive it."""
+    """Start another back against a hostile lead; the back must outlive it."""
     lead = HostileLead(random.Random(fault.number))  # noqa: S311 - as above
     async with lead.serving() as url:
         back = Program("back", "--lead", url, "--threads", "1", "--name", "victim")

@@ -108,7 +108,7 @@ def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
 
 
 def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[MixedRequest]:
-    """`n` of them, in another order each time around."""
+    """Return `n` requests: all of them again and again, each time in another order."""
     rng = random.Random(f"{seed} order")  # noqa: S311 - a seeded order is wanted
     asked: list[MixedRequest] = []
     while len(asked) < n:

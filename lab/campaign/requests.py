@@ -68,7 +68,7 @@ class MixedRequest:
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """The JSON schema that a finished answer must satisfy; None: any answer is right."""
+        """The JSON schema that a finished answer must satisfy; None: the answer may be any text."""
         schema: Mapping[str, Any] | None = (
             self.body.get("response_format", {}).get("json_schema", {}).get("schema")
         )

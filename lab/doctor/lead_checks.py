@@ -45,7 +45,7 @@ def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
 
 
 def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
-    """Findings from the lead's report: model, policy, T(n), acceptance, each back.
+    """Yield findings from the lead's report: model, policy, T(n), acceptance, each back.
 
     `own`: the name of the back that examines the lead.
     """
@@ -194,7 +194,7 @@ def _prospect(planner: PlannerReport) -> Prospect:
 
 
 def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
-    """Findings about the highest gain from drafts, and whether backs can reach it."""
+    """Yield findings about the highest gain from drafts, and whether backs can reach it."""
     found = _prospect(planner)
     if found is Prospect.UNKNOWN:
         yield hint("the time of a step is not known yet: send a request first")

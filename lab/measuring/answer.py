@@ -11,7 +11,7 @@ _FIELDS = ("reasoning", "text", "tool_calls", "tokens", "finish_reason")
 
 @dataclass(slots=True)
 class ReceivedChoice:
-    """A choice of the `n` choices of an answer, without the random ids of tool calls."""
+    """One of the `n` choices of an answer, without the random ids of tool calls."""
 
     text: str = ""
     reasoning: str = ""

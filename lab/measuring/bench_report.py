@@ -135,7 +135,7 @@ def draw_plot(report: BenchReport, path: Path) -> None:
 
 
 def rounded(value: Any) -> Any:
-    """`value` with every float inside rounded to four significant digits; further digits are noise."""
+    """Return `value` with every float inside rounded to four significant digits; further digits are noise."""
     match value:
         case float():
             return float(f"{value:.4g}")

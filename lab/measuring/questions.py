@@ -80,7 +80,7 @@ def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -
 
 
 def recorded_sessions() -> list[dict[str, Any]]:
-    """48 sessions of Claude Code and Codex: `source`, and `messages` in which tool calls are text.
+    """Return 48 sessions of Claude Code and Codex: `source`, and `messages` in which tool calls are text.
 
     Raises ConfigError.
     """

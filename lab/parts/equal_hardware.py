@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> None:
 def _measure(
     target: Path, draft: Path, cores: Sequence[int], options: argparse.Namespace
 ) -> list[dict[str, Any]]:
-    """Rows for each temperature."""
+    """Return rows for each temperature."""
     rows = []
     with ExitStack() as stack:
         on = ",".join(map(str, cores))

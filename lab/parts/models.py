@@ -160,7 +160,7 @@ def _ratio(path: Path, back_cpus: str, first: float) -> float:
 
 
 def _step_seconds(path: Path, cores: str) -> float:
-    """T(1), measured in a process of its own on `cores`. Raises ConfigError."""
+    """Return T(1) in seconds, measured in a separate process on `cores`; raises ConfigError."""
     pinned = parse_cpus(cores)
     options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(pinned))
     with pinned_process(pinned) as process:

@@ -98,7 +98,7 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> dict[str,
 def _running(
     n_vocab: int, sampling: str, drafts: str, n_steps: int
 ) -> Iterator[tuple[Loop, ReplayFront, Shares]]:
-    """A loop that has got its request."""
+    """Yield an engine's loop that has received its request, the front, and the shares of time."""
     parameters, accuracy = SAMPLINGS[sampling], DRAFTS[drafts]
     rows = Rows(n_vocab, seed=0)
     n_tokens = (n_steps + _N_WARM_UP) * (1 if accuracy is None else DEPTH + 1)

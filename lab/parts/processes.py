@@ -169,7 +169,7 @@ class Usage:
 
 
 def usage_of(pid: int) -> dict[str, Usage]:
-    """Resources of a process ("front") and its children, by the modules that they run."""
+    """Return resources of a process ("front") and its children, by the modules that they run."""
     found: defaultdict[str, Usage] = defaultdict(Usage)
     try:
         front = psutil.Process(pid)

@@ -92,7 +92,7 @@ class ReplayTarget(Target):
         self._shares = shares
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """Logits for each span, shape (n_logits, n_vocab); valid until the next call."""
+        """Return logits for each span, shape (n_logits, n_vocab); valid until the next call."""
         started = time.perf_counter()
         result, at = [], 0
         for span in spans:

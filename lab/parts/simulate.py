@@ -66,12 +66,12 @@ class Run:
     constants: SpeculationConstants
 
     def contest(self, cells: Sequence[Cell], ways: Sequence[Way]) -> list[Result]:
-        """Call `contest` with these constants in all cells."""
+        """Call `contest` with these constants for all cells."""
         return contest([replace(cell, constants=self.constants) for cell in cells], ways, self.n_jobs)
 
 
 def _parts(options: argparse.Namespace, run: Run) -> Iterator[tuple[str, Rows]]:
-    """(name, rows) of what was asked for, each as soon as it is done."""
+    """Yield (name, rows) of what was asked for, each as soon as it is done."""
     quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
     if options.step_ms:

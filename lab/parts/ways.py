@@ -107,7 +107,10 @@ def baseline(http: httpx.Client, sampling: Sampling) -> Way:
 def lead_ways(
     http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
 ) -> list[Way]:
-    """Ways for the named policies; sync and fixed at each depth. Raises ConfigError for an unknown name."""
+    """Return the ways for the named policies; sync and fixed at each depth.
+
+    Raises ConfigError for an unknown name.
+    """
     ways = []
     for name in policies:
         if name in {"sync", "fixed"}:
@@ -122,7 +125,9 @@ def lead_ways(
 
 
 def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") -> list[Way]:
-    """Ways for llama-server, alone and with drafts of each length; `where` is appended to their names."""
+    """Return the ways for llama-server, alone and with drafts of each length. where: appended to
+    their names.
+    """
 
     def way(depth: int, peer: Peer) -> Way:
         name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"

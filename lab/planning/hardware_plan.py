@@ -96,7 +96,7 @@ class HardwarePlan:
         )
 
     def _table(self) -> str:
-        """Rows by place, columns by how often drafts are right: tokens/s, and over those without drafts."""
+        """Return tokens/s, and the speed-up: a row per place, a column per share of right drafts."""
         columns = sorted({right for each in self.forecasts for right in each.rates})
         rows = [
             ("", *(f"{right:.0%} right" for right in columns)),
@@ -124,7 +124,7 @@ class HardwarePlan:
             yield f"{words} {SECOND_BACK}" if other > same + 100 * _WORTH else words
 
     def _usual(self, each: PlaceForecast) -> tuple[float, str]:
-        """Its speed-up, also in words."""
+        """Return the speed-up with the middle share of right drafts, and a sentence with it."""
         gain = each.rates[each.middle] / self.alone
         model = f"an {each.place.model}" if each.place.model == "8B" else f"a {each.place.model}"
         return gain, f"{model} that is right in {each.middle:.0%} gives {gain:.2f}"

@@ -21,7 +21,9 @@ class AcceptanceRate:
         return self.n_right / self.n_positions
 
     def interval(self) -> tuple[float, float]:
-        """(low, high) with a confidence of 95 %, if positions are independent: Wilson's score interval."""
+        """Return (low, high), Wilson's score interval with a confidence of 95 %, if positions are
+        independent.
+        """
         n, p = self.n_positions, self.value
         center = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
@@ -110,11 +112,11 @@ def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
 
 
 def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
-    """T(n) over T(1), in words, of the sizes that are known."""
+    """Return T(n) over T(1), in words, of the sizes that are known."""
     return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
 
 
 def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """The mean table of T(n), for the sizes that all tables have."""
+    """Return the mean table of T(n), for the sizes that all tables have."""
     common = set.intersection(*map(set, measured))
     return {n: fmean(each[n] for each in measured) for n in sorted(common)}

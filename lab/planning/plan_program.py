@@ -222,7 +222,7 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """Sentences about what could not be measured, may be wrong, or is not included.
+    """Return sentences about what could not be measured, may be wrong, or is not included.
 
     `busy`: `cpus.load_average`.
     """

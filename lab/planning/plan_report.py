@@ -161,7 +161,7 @@ class PlanReport:
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int, gap: int = 0) -> str:
-    """Lines of a name, and of cells of `width` characters."""
+    """Return lines of a name and cells: names aligned left, cells aligned right to `width` characters."""
     of_names = gap + max(len(row[0]) for row in rows)
     cells = ((row[0], "".join(f"{cell:>{width}}" for cell in row[1:])) for row in rows)
     return "\n".join(f"{name:<{of_names}}{rest}".rstrip() for name, rest in cells)

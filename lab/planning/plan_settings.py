@@ -31,7 +31,7 @@ _MAX_BACKS, _MAX_NUMBERS = 16, 4
 
 
 def _read_durations(text: str) -> tuple[float, ...]:
-    """`5ms,0.1s` → (0.005, 0.1)."""
+    """Parse durations to seconds: `5ms,0.1s` gives (0.005, 0.1)."""
     if text.count(",") >= _MAX_TRIPS:
         raise ValueError(f"more than {_MAX_TRIPS} times")
     return tuple(map(_seconds, text.split(",")))
@@ -45,7 +45,7 @@ def _seconds(text: str) -> float:
 
 
 def _read_numbers(text: str, low: float, high: float) -> list[float]:
-    """`1,2` → [1.0, 2.0]."""
+    """Parse numbers from `low` to `high`, in ascending order: `1,2` gives [1.0, 2.0]."""
     values = sorted({float(each) for each in text.split(",")})
     if len(values) > _MAX_NUMBERS or not all(low <= each <= high for each in values):
         raise ValueError(f"{text!r} is not up to {_MAX_NUMBERS} numbers from {low:g} to {high:g}")

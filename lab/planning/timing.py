@@ -109,7 +109,7 @@ def measure_steps(
     n_repeats: int = _REPEATS,
     max_seconds: float = _SPLIT_SECONDS,
 ) -> dict[int, float]:
-    """T(n) of a model in seconds, by n. Raises ModelLoadError."""
+    """Return T(n) of a model in seconds, by n. Raises ModelLoadError."""
     model, cost = _loaded(path, options), StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()

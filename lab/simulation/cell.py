@@ -73,7 +73,7 @@ def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
 
 @functools.lru_cache(maxsize=64)
 def _text(n_tokens: int, seed: int, number: int) -> Text:
-    """Every policy writes the same texts."""
+    """Return the text with this number, the same for every policy."""
     return Text(n_tokens, seed * 1_000_003 + number)
 
 

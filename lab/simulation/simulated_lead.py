@@ -128,7 +128,7 @@ class SimulatedLead:
         self._wake()
 
     def _wake(self) -> None:
-        """Something has arrived: look at it, unless a step is under way."""
+        """Handle an arrival, unless a step is in progress."""
         if not self._busy:
             self._turn()
 

@@ -103,7 +103,11 @@ class Text:
 def _guesses(
     skill: DraftSkill, position: int, *, right: bool, logit: float, second: float, share: float
 ) -> tuple[RankedToken, ...]:
-    """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
+    """Return the ranked tokens of a guess.
+
+    second: selects the runner-up that is right if the first choice is not. share: its part of the remaining
+    confidence.
+    """
     confidence = 1 / (1 + math.exp(-logit))
     n_runners_up = len(skill.recall)
     true, own = Text.token(position), position * _STRIDE + 1 + _MAX_CHOICES * skill.number

@@ -98,7 +98,7 @@ class AttentionTimes(BaseModel, frozen=True):
 
 
 def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) -> ModelOptions:
-    """`options` with --flash-attn auto replaced by on or off, as measured on a CPU; else unchanged.
+    """Return `options` with --flash-attn auto replaced by on or off, as measured on a CPU; else unchanged.
 
     The measurement is cached, so that later starts compute the same.
     """
@@ -220,7 +220,7 @@ class _Trial:
 
 @contextmanager
 def _stand_in(shape: AttentionShape, n_ctx: int) -> Iterator[Any]:
-    """A llama_model whose weights are zero; raises MissingFunctionError, ModelLoadError."""
+    """Yield a llama_model whose weights are zero; raises MissingFunctionError, ModelLoadError."""
     keys = {
         "vocab_size": _N_VOCAB,
         "context_length": n_ctx,

@@ -77,7 +77,7 @@ class _Marks:
         self.n = 0
 
     def add(self, value: Any) -> Any:
-        """`value` with marks in all its texts, also those in lists and objects."""
+        """Return `value` with marks in all its texts, also those in lists and objects."""
         if isinstance(value, str):
             return self._add_to_text(value)
         if isinstance(value, dict):

@@ -100,7 +100,7 @@ def load_template(source: str | None) -> Template:
 
 
 def date_variables() -> dict[str, str]:
-    """Variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
+    """Return variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
 
     The time is rounded to the hour: a prompt that changes every second could not be reused from the cache.
     """

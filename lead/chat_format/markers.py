@@ -21,7 +21,7 @@ def common_prefix(*texts: str) -> str:
 
 
 def whole(text: str) -> str:
-    """`text` without an incomplete marker at its end."""
+    """Return `text` without an incomplete marker at its end."""
     begun = BEGUN.search(text)
     return text[: begun.start()] if begun else text
 

@@ -46,7 +46,7 @@ class ReasoningMarkers:
         return text.removeprefix(start).partition(self.end) if text.startswith(start) else None
 
     def unopened(self, prompt: str) -> str:
-        """`prompt` without reasoning that the template has begun, or left empty, at its end."""
+        """Return `prompt` without reasoning that the template has begun, or left empty, at its end."""
         start, end = re.escape(self.start), re.escape(self.end)
         return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
 

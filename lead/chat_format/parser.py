@@ -211,7 +211,7 @@ class OutputParser:
         return not self._has_content and (text.startswith(marker) or marker.startswith(text))
 
     def _content(self, text: str) -> list[Delta]:
-        """`text` as content; white space at its end waits if calls may follow."""
+        """Return `text` as content; white space at its end waits if calls may follow."""
         text = self._space + text
         kept, self._space = _split_space(text) if self._calls else (text, "")
         self._has_content = self._has_content or bool(kept.strip())
@@ -224,6 +224,6 @@ class OutputParser:
 
 
 def _split_space(text: str) -> tuple[str, str]:
-    """`text` without the white space at its end, or with all but the last of it; and that space."""
+    """Return `text` without the white space at its end, or with all but the last of it; and that space."""
     kept = max(len(text.rstrip()), len(text) - MAX_SPACE_CHARACTERS)
     return text[:kept], text[kept:]

@@ -50,7 +50,7 @@ def _head(text: SavedText, key: str) -> bytes:
 
 
 def _read_head(file: BinaryIO, key: str) -> SavedText:
-    """Raises OSError, DamagedTextError."""
+    """Read the description at the beginning of a file; raises OSError, DamagedTextError."""
     first = file.readline(len(_FORMAT) + 64)
     if first.startswith(_EARLIER):
         raise DamagedTextError("was saved by an earlier version: its text has to be read anew")
@@ -138,7 +138,7 @@ class TextFiles:
         self._delete_earlier()
 
     def _delete_earlier(self) -> None:
-        """Texts whose files are of an earlier format will be read anew."""
+        """Delete files of an earlier format; the model will read their texts again."""
         earlier = [path for path in self._root.glob(f"*/*{_EARLIER_MANIFEST}") if _OURS.fullmatch(path.name)]
         for path in earlier:
             for each in (path, *path.parent.glob(f"{path.stem}-*")):

@@ -228,7 +228,7 @@ class TextKeeper:
     # To disk
 
     def _start_saving(self, now: float) -> bool:
-        """Returns whether something is being written now."""
+        """Start to write the next text, if any; return whether a text is being written now."""
         text = self._texts.unsaved(but=self._left_out)
         self._has_more = text is not None
         if text is None or now < self._retry_at:
@@ -279,7 +279,7 @@ class TextKeeper:
                 self._writer.submit(self._files.touch, text.saved.name)
 
     def _delete_dropped(self) -> None:
-        """Files of texts that the engine knows no more."""
+        """Delete the files of texts that the engine no longer knows."""
         kept = {text.saved.name for text in self._texts.texts if text.saved}
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)

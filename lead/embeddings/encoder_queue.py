@@ -18,8 +18,9 @@ _MAX_TRIES = 3
 
 @dataclass(eq=False, slots=True)
 class WaitingText(Generic[T]):
-    """A text in the queue. waiter: receives its vector. n_tries: its batches during which the
-    process died.
+    """A text in the queue.
+
+    waiter: receives its vector. n_tries: the number of its batches during which the process died.
     """
 
     client: Client

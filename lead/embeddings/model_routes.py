@@ -31,7 +31,7 @@ _NO_RANKS = "This server does not support reranking. Start it with `--rerank-mod
 
 @router.post("/v1/embeddings")
 async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
-    """Vectors of texts."""
+    """Return the vectors of texts."""
     model = _embedder(http_request)
     asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
     found = await cancel_on_disconnect(
@@ -135,7 +135,7 @@ async def rerank(body: RerankRequest, http_request: Request) -> Response:
 
 
 def _embedder(http_request: Request) -> VectorModel:
-    """Raises UnsupportedError."""
+    """Return the model that computes vectors; raises UnsupportedError if there is none."""
     model = models_of(http_request.app).embedder
     if model is None:
         raise UnsupportedError(_NO_EMBEDDINGS)
@@ -152,7 +152,7 @@ def _list(model: str, found: Found, **records: list[dict[str, Any]]) -> dict[str
 
 
 async def _respond(http_request: Request, found: Found, write: Callable[[], bytes]) -> Response:
-    """Numbers are written in a thread if there are many."""
+    """Return the response with the vectors; many numbers are written in a thread."""
     bodies: BodyReader = http_request.app.state.bodies
     n_bytes = sum(map(len, found.vectors))
     text = await bodies.run(client_of(http_request), n_bytes, write)

@@ -95,7 +95,7 @@ class VectorModel:
         return self.encoder.ready
 
     def describe(self) -> SideModel:
-        """Raises NotServingError."""
+        """Return the description of the model; raises NotServingError during the first load."""
         ready = self.ready
         return SideModel(
             name=self.name,

@@ -34,7 +34,7 @@ class AboutLead:
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """200 while requests are served."""
+    """Return 200 while requests are served; raises NotServingError until all models are ready."""
     if request.app.state.is_leaving:
         return error_response(NotServingError(EngineState.STOPPED.value), status="draining")
     for each in models_of(request.app):
@@ -64,7 +64,7 @@ async def model(name: str, request: Request) -> Response:
 
 @router.get("/props")
 async def props(request: Request) -> dict[str, Any]:
-    """Settings and properties of the model."""
+    """Return the settings and properties of the model."""
     about: AboutLead = request.app.state.vector_lead
     ready = about.model.ready
     return {

@@ -43,9 +43,7 @@ class InlineSource(Protocol):
         """Make the drafter, with room for the sequences of all slots."""
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-        """Teach `cost` a first T(n) of the source before its first use; slot 0 is empty, and is
-        left empty.
-        """
+        """Measure a first T(n) of the source, for `cost`; slot 0 is empty, and is left empty."""
 
     def describe(self, token_seconds: float) -> str:
         """Return the log line for the start. token_seconds: the time to draft a token."""
@@ -83,6 +81,6 @@ def planned_source(load: Load) -> PlannedSource | None:
 
 
 def calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
-    """Teach `cost` T(n) of a drafter's decodes of up to `n_batch` tokens."""
+    """Measure T(n) of a drafter's decodes of up to `n_batch` tokens, for `cost`."""
     batch_sizes = [size for size in (*[1] * _REPEATS, *_BATCH_SIZES) if size <= n_batch]
     timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=1, max_seconds=_MAX_SECONDS)

@@ -209,7 +209,5 @@ class MovePrice:
             self.n_step = n_part * min(max(1, n_parts), _MAX_PARTS)
 
     def forget(self) -> None:
-        """Lower the price after a text was lost because of it, as it may have been measured in a
-        slow moment.
-        """
+        """Lower the price after it caused the loss of a text: it may have been measured in a slow moment."""
         self._seconds *= _FORGOTTEN

@@ -88,7 +88,10 @@ def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[ExactMode
 
 
 def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, ExactMode]:
-    """Raises ModelLoadError where exact mode is required and cannot be had."""
+    """Load the target and measure exact mode, or load it without.
+
+    Raises ModelLoadError if exact mode is required but impossible.
+    """
     model = open_target(*options_of_target(options))
     mode = enable_exact_mode(model)
     if options.exact == "on" and not mode.is_on:

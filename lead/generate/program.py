@@ -125,7 +125,7 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
 
 
 def _without_drafts(request: GenerationRequest) -> GenerationRequest:
-    """Backs do not see it, and compute nothing meanwhile; nothing is remembered of it."""
+    """Return the request without drafts from backs, which do not see it; its text is not kept."""
     changes = {"n_draft": 0, "owner": None, "keep_for": None}
     submissions = [each.model_copy(update=changes) for each in request.submissions]
     return dataclasses.replace(request, private=True, submissions=submissions)

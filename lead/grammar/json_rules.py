@@ -119,7 +119,7 @@ class JsonRules:
         return f'"{{" {self._in_order(items)} "}}"'
 
     def _in_order(self, items: Sequence[tuple[str, bool]]) -> str:
-        """Items with commas between; those that are not required (False) may be missing."""
+        """Return items with commas between; those that are not required (False) may be missing."""
         ways: list[str] = []
         rest = ""  # what may follow an item, each part with a comma before
         for item, is_required in reversed(items):

@@ -315,7 +315,7 @@ def _add_patterns(copy: Schema, path: str) -> None:
 
 
 def _counts(schema: Schema) -> Schema:
-    """Counts that are written as 1.0."""
+    """Return the counts that are written as 1.0, as integers."""
     given = {keyword: schema[keyword] for keyword in _COUNTS if isinstance(schema.get(keyword), float)}
     return {keyword: int(value) for keyword, value in given.items() if value.is_integer()}
 
@@ -327,7 +327,7 @@ def _length(schema: Schema) -> Schema:
 
 
 def _bounds(schema: Schema, path: str) -> Schema:
-    """Bounds that are no number of 53 bits made tighter, and bounds for integers and multiples."""
+    """Return bounds that 53 bits cannot hold, made tighter, and bounds for integers and multiples."""
     types = schema.get("type")
     multiple = decimal_of(schema.get("multipleOf"))
     if multiple is not None:

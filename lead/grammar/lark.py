@@ -85,6 +85,6 @@ def check_grammar(text: str, vocabulary: "Vocabulary", param: str) -> None:
 
 
 def _take_a_step(matcher: "GrammarMatcher") -> None:
-    """The limits are those of a step, and many grammars are widest at their beginning."""
+    """Accept one allowed token, to test the limits of a step: many grammars are widest at their beginning."""
     if len(allowed := matcher.allowed()) and matcher.accept(int(allowed[0])):
         matcher.allowed()

@@ -84,7 +84,7 @@ def _at_most(bound: Decimal, *, under: bool) -> str:
 
 
 def _first_difference(digits: str, differs: Callable[[str], str], rest: Callable[[int], str]) -> list[str]:
-    """Expressions for digits that first differ from `digits` at each of its places."""
+    """Return expressions for digits that first differ from `digits` at each of its places."""
     ways = [(digits[:i], differs(digit), rest(len(digits) - i - 1)) for i, digit in enumerate(digits)]
     return ["".join(way) for way in ways if way[1]]
 

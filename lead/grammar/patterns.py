@@ -21,7 +21,7 @@ class NotRegularError(SchemaError):
 
 
 def plain_patterns(pattern: str, path: str) -> list[str]:
-    """Patterns without look-around: a text matches `pattern` if and only if it matches all of them.
+    """Return patterns without look-around: a text matches `pattern` if and only if it matches all of them.
 
     Raises NotRegularError naming `path` if there are none.
     """

@@ -47,7 +47,7 @@ class Heads(Protocol):
 
 @dataclass(slots=True)
 class _MtpCache:
-    """The tokens that the head has read in one slot, at positions first, first + 1, …
+    """The consecutive tokens that the head has read in one slot, from position `first` on.
 
     n_own: the number of last tokens that were read with the head's own states. is_idle: its sequence has
     left.
@@ -172,7 +172,7 @@ class MtpDrafter:
         return True
 
     def n_pending(self, draft: MtpDraft) -> int | None:
-        """The number of tokens to read before the next token of the draft can be chosen; None: the draft
+        """Return the number of tokens to read before the draft's next token can be chosen; None: the draft
         cannot grow.
         """
         if draft.slot is None or draft.failed:
@@ -260,7 +260,7 @@ class MtpDrafter:
         return {span.slot: output for span, output in zip(spans, outputs, strict=True)}
 
     def _forget_idle(self) -> None:
-        """The cache is full: empty the slots without a sequence, or all."""
+        """Empty the slots without a sequence, or all slots, because the cache is full."""
         idle = [slot for slot, cache in self._caches.items() if cache.is_idle and cache.tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)

@@ -283,7 +283,7 @@ class ImageEncoder:
         return RequestError(self._killers[key], "messages")
 
     def _note_killer(self, key: str, reason: str) -> None:
-        """The next time it is refused at once."""
+        """Record that this image killed the process; it is refused at once next time."""
         self._killers[key] = reason
         if len(self._killers) > _MAX_KILLERS:
             self._killers.popitem(last=False)

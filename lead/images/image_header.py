@@ -85,7 +85,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def _next_marker(data: bytes, at: int) -> int:
-    """Decoders skip what is between segments."""
+    """Return the index of the next byte 0xff; raises IndexError. Decoders skip bytes between segments."""
     found = data.find(b"\xff", at)
     if found < 0:
         raise IndexError

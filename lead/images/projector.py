@@ -145,7 +145,7 @@ class Projector:
         )
 
     def _width(self, native: Any, n_rows: int) -> int:
-        """Columns of the grid of an image: rows before the first one that is further down."""
+        """Return the number of columns in an image's grid: the rows before the first one further down."""
         image = self._mtmd.mtmd_input_chunk_get_tokens_image(native)
         down = (i for i in range(n_rows) if self._mtmd.mtmd_image_tokens_get_decoder_pos(image, 0, i).y)
         return next(down, n_rows)

@@ -103,7 +103,7 @@ class MetricsExporter(Collector):
         yield from side_metrics(self._others)
 
     def _drafting(self) -> Iterator[Metric]:
-        """Counters of the draft model or the heads inside the engine, if there are any."""
+        """Yield the counters of the draft model or the heads inside the engine, if there are any."""
         for source, drafting in self._drafting_inside.items():
             for name, text in _DRAFTING.items():
                 metric = CounterMetricFamily(
@@ -124,7 +124,10 @@ class MetricsExporter(Collector):
         self._shown = now
 
     def _learn(self, report: Mapping[str, Any]) -> None:
-        """A restarted engine counts from zero; Prometheus handles such resets."""
+        """Take over the counters in `report`.
+
+        A restarted engine counts from zero; Prometheus handles such resets.
+        """
         self._n_decodes = report.get("n_steps", 0)
         self._n_busy = sum(report.get("depths", {}).values())
         self._drafting_inside = {source: report[source] for source in OWN_SOURCES if source in report}

@@ -139,7 +139,7 @@ _joining = APIRouter(route_class=_JoinRoute)
 async def join(
     body: JoinRequest, request: Request, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
-    """The key of a new member, which has the role for which the code was made."""
+    """Return the key of a new member, with the role for which the code was made."""
     try:
         member, key = pairing.join(body.secret, body.name, _peer(request))
     except NotInvitedError as error:

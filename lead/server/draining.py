@@ -185,7 +185,7 @@ class DrainingServer(uvicorn.Server):
             acceptor.close()
 
     def _close_to_newcomers(self) -> None:
-        """No new connections, and no further request on those that are there. Backs stay."""
+        """Accept no new connections, and no further requests on existing ones. Backs stay connected."""
         self._stop_accepting()
         for connection in list(self.server_state.connections):
             if not isinstance(connection, WebSocketProtocol):

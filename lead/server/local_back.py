@@ -105,11 +105,10 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
 def back_environment(
     environment: Mapping[str, str], key: str, cache_ram: int, *, needs_gpu: bool = True
 ) -> dict[str, str]:
-    """Return the environment of the back, with `key`, which would be visible on a command line.
+    """Return the environment of the back, without the lead's variables, whose values are not for the back.
 
-    cache_ram: its share of the memory for earlier texts, in MiB; the back's own setting takes precedence.
-
-    The lead's variables are left out: its context size and cache types are not the back's.
+    key: the back's key, passed here because other users can read a command line. cache_ram: the back's share
+    of the memory for earlier texts, in MiB; a setting of the back's own takes precedence.
     """
     others = without_secrets(environment)
     kept = {name: value for name, value in others.items() if not name.upper().startswith(_LEAD_PREFIXES)}

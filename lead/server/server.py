@@ -109,7 +109,7 @@ class Lead:
         await self._serve(address)
 
     async def ready(self) -> Services:
-        """The services, once the model is loaded; waits for ever if `serve` fails before."""
+        """Return the services once the model is loaded; waits for ever if `serve` fails before."""
         await self._ready.wait()
         services: Services = self._app.state.services
         return services
@@ -189,9 +189,9 @@ class Lead:
             raise
 
     async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
-        """A lead that cannot load its model must not replace one that runs, nor answer who can wait.
+        """Wait until the model is loaded; raises the errors of `running`.
 
-        Raises what `running` does.
+        A lead that cannot load its model must not replace a running lead, nor answer clients that can wait.
         """
         ready: asyncio.Future[Any] = asyncio.ensure_future(self._ready.wait())
         await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)

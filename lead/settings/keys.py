@@ -109,7 +109,7 @@ def key_digest(secret: str) -> str:
 
 
 def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator[Key]:
-    """Return the keys of a role, named by role and number (client-1); raises ConfigError for a file without
+    """Yield the keys of a role, named by role and number (client-1); raises ConfigError for a file without
     keys.
     """
     secrets = list(secrets)
@@ -123,7 +123,7 @@ def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator
 
 
 def named_keys(file: Path) -> Iterator[Key]:
-    """Keys from lines `role name key`; raises ConfigError naming an invalid line by its number only."""
+    """Yield keys from lines `role name key`; raises ConfigError naming an invalid line by its number only."""
     n_keys = 0
     for n_keys, line in enumerate(_lines(file), 1):
         match line.split():

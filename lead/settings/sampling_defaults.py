@@ -83,7 +83,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_breakers(given: object) -> object:
-    """Strings separated by commas, or "none"."""
+    """Parse strings separated by commas, or "none"."""
     if not isinstance(given, str):
         return given
     parts = [part for part in given.split(",") if part] or [","]

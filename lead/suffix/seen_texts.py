@@ -67,13 +67,15 @@ class SeenTexts(Sequence[int]):
     @overload
     def __getitem__(self, at: slice) -> list[int]: ...
     def __getitem__(self, at: int | slice) -> int | list[int]:
-        """No negative positions. What is not kept is missing in slices."""
+        """Return the tokens at non-negative positions; slices omit tokens that are no longer kept."""
         if isinstance(at, slice):
             return self._read(max(at.start, self._start), min(at.stop, self._end))
         return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
 
     def places(self, marked: Sequence[int]) -> list[int]:
-        """Positions after which the last tokens of `marked` may have occurred; callers must compare."""
+        """Return positions after which the last tokens of `marked` may have occurred; callers must
+        compare.
+        """
         self.forget_old()
         return [place for place in self._index.places(marked) if place > self._start]
 

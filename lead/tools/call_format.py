@@ -179,7 +179,9 @@ class CallFormat:
 
 
 def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
-    """Matches `head` without what was read as a start, and with single blanks; its groups: name, id."""
+    """Return a pattern for `head` without the text read as a start, and with single blanks. Groups:
+    name, id.
+    """
     if numbered := _NUMBERED.search(head):
         named = rf"(?P<id>(?:{re.escape(numbered[1] or '')})?{_NAME_PATTERN}(?::\d+)?)"
         around = head[: numbered.start()], head[numbered.end() :]

@@ -346,7 +346,7 @@ class CallReader:
         return self._format.is_generic or partial_marker_length(text, self._format.ends) == len(text)
 
     def _skip_separators(self) -> None:
-        """Up to what may begin a call, which may begin like a separator."""
+        """Skip separators up to the possible beginning of a call, which may begin like a separator."""
         while n := self._separator_length(self._text):
             self._held.add_separators(self._text[:n])
             self._text = self._text[n:]

@@ -56,7 +56,9 @@ def new_id(n_characters: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """`text` with control characters in JSON strings escaped if that makes it valid JSON, else unchanged."""
+    """Return `text` with escaped control characters in JSON strings if that makes it valid JSON, else
+    unchanged.
+    """
     try:
         json.loads(text)
     except (ValueError, RecursionError):

@@ -228,7 +228,7 @@ class _Measurement:
                 self._report.wide.append(size)
 
     def _after(self, pieces: Sequence[int]) -> list[bytes]:
-        """Digests of the logits after a text that is read in these pieces."""
+        """Return digests of the logits after a text that is read in these pieces."""
         self._model.trim(0, 0)
         at = 0
         for size in pieces:
@@ -322,7 +322,7 @@ def _others(model: Model, slot: int) -> list[Span]:
 
 
 def _digests(model: Model, spans: Sequence[Span], index: int) -> list[bytes]:
-    """Digests of the logits of one of the spans."""
+    """Return digests of the logits of one of the spans."""
     return [_digest(row) for row in model.decode(spans)[index]]
 
 

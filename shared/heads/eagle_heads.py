@@ -52,7 +52,7 @@ def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
 
 
 def _load_eagle(path: Path, target: Model) -> tuple[Any, list[int]]:
-    """(llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
+    """Return (llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
 
     All has to be known before llama.cpp computes: it aborts the process where something does not fit.
     """
@@ -85,7 +85,7 @@ def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str |
 
 
 def _shape(model: Any) -> tuple[int, int, int]:
-    """`n_embd`, layers, tokens."""
+    """Return (n_embd, number of layers, number of tokens)."""
     n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd(model), llama_cpp.llama_model_n_layer(model), n_vocab
 

@@ -68,7 +68,7 @@ def has_gpu() -> bool:
 
 
 def pointers() -> list[int]:
-    """Pointers to the devices, each a ggml_backend_dev_t."""
+    """Return pointers to the devices, each a ggml_backend_dev_t."""
     return [function("ggml_backend_dev_get")(i) for i in range(function("ggml_backend_dev_count")())]
 
 

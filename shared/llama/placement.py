@@ -92,7 +92,7 @@ class Placement:
         return replace(self, parts=weights | found)
 
     def options(self, asked: ModelOptions) -> ModelOptions:
-        """`asked` with all placement options set explicitly."""
+        """Return `asked` with all placement options set explicitly."""
         return asked.model_copy(
             update={
                 "batch_size": asked.batch_size or (DEFAULT_BATCH if self.cpu_weights else GPU_BATCH),

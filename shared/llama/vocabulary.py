@@ -171,7 +171,8 @@ class Vocabulary:
     def encode_parts(
         self, text: str, given: Iterable[tuple[int, int, "array[int]"]], breaks: Sequence[int] = ()
     ) -> "list[array[int]]":
-        """`encode` for a prompt in parts: before, in and after each range of `text` whose tokens are given.
+        """Return the tokens of a prompt in parts: before, in and after each range of `text` whose tokens are
+        given.
 
         given: start, end and tokens, in order; the ranges begin and end at control tokens.
         """
@@ -187,7 +188,7 @@ class Vocabulary:
     def _encode(
         self, text: str, before: "array[int]", *, parse_special: bool = True, breaks: Sequence[int] = ()
     ) -> "array[int]":
-        """`before` and the tokens of `text`, whose BOS is left out if it is there already."""
+        """Return `before` and the tokens of `text`; the text's BOS is omitted if `before` is the BOS."""
         text = text.encode("utf-8", "replace").decode()
         tokens = array("i", before)
         known: dict[str, array[int]] = {}
@@ -232,7 +233,7 @@ class Vocabulary:
         return found
 
     def all_pieces(self) -> list[bytes]:
-        """`piece` of every token, special ones included. Not cached."""
+        """Return `piece` of every token, special ones included. Not cached."""
         vocab, read, buffer = self._vocab, llama_cpp.llama_token_to_piece, ctypes.create_string_buffer(64)
         pieces = []
         for token in range(self.n_tokens):

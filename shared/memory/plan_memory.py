@@ -39,9 +39,8 @@ class Headroom(NamedTuple):
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """Return the memory left beside `n_weights` bytes of weights.
-
-        On devices, or also on the host if weights are on both.
+        """Return the memory left beside `n_weights` bytes of weights: on devices, and also on the host if it
+        has weights.
         """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free
@@ -149,7 +148,7 @@ def _placed(model: Unplaced) -> tuple[Placement | None, MemorySize]:
 def _weights(
     path: Path, options: ModelOptions, measured: MeasuredOutline, *, with_heads: bool
 ) -> dict[str, int]:
-    """Bytes by tensor, without the heads that are not loaded, with what `lora` adds."""
+    """Return the bytes by tensor, without heads that are not loaded, and with the bytes that `lora` adds."""
     sizes = {name: size for part in parts_of(path) for name, size in tensor_sizes(part).items()}
     n_layers, n_heads = measured.n_layers, 0 if with_heads else measured.n_heads
     heads = tuple(f"blk.{layer}." for layer in range(n_layers - n_heads, n_layers))
@@ -170,7 +169,9 @@ def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[
 
 
 def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
-    """Weights that are read for one token: of the experts this share, and embeddings only as the output."""
+    """Return the bytes of weights read for one token: a share of the experts; embeddings only as
+    the output.
+    """
     n_read = 0.0 if "output.weight" in weights else weights.get("token_embd.weight", 0)
     for name, n_bytes in weights.items():
         group = group_of(name)

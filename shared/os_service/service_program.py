@@ -279,7 +279,7 @@ def _is_path(annotation: object) -> bool:
 
 
 def _check_reachable(path: Path) -> None:
-    """Raises ConfigError for what a system's service, which has a user of its own, may not read."""
+    """Raise ConfigError for a path that a service of the system, with its own user, may not read."""
     if any(path.resolve().is_relative_to(home) for home in _NO_HOME):
         raise ConfigError(
             f"{path} is in a home folder, which a service of the system may not read: move it to /opt or "

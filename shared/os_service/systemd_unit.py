@@ -105,7 +105,7 @@ class SystemdService:
         return units
 
     def _service(self) -> Iterator[str]:
-        """Lines and blocks of lines."""
+        """Yield lines, and blocks of lines, of the service unit."""
         facts = self.facts
         yield f"# Written by `{facts.program} service install`, which writes it anew.\n\n[Unit]"
         yield f"Description=llama-duo {facts.program}"

@@ -75,5 +75,5 @@ def fingerprint(certificate: str) -> bytes:
 
 
 def _checksum(prefix: str, content: bytes) -> bytes:
-    """Tells a code that was copied wrongly from one that the lead does not know (any more)."""
+    """Return a checksum, which distinguishes a mistyped code from a code that the lead does not know."""
     return (zlib.crc32(prefix.encode() + content) & 0xFFFF).to_bytes(_CHECKSUM_BYTES)

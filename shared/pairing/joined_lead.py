@@ -92,7 +92,7 @@ class JoinedLead:
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:
-    """Raises ConfigError, also for a code of another role: the lead has not been asked then."""
+    """Parse a code; raises ConfigError, also for a code of another role, before the lead is asked."""
     invitation = Invitation.parse(code)
     if invitation.role != role:
         raise ConfigError(_OTHER_ROLE[role])
@@ -178,6 +178,6 @@ def _answers(address: str) -> bool:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Raises ValueError."""
+    """Return host and port of an address; raises ValueError."""
     parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or 0

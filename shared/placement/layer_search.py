@@ -182,7 +182,7 @@ class _Search:
         return None
 
     def _filled(self, n_gpu_layers: int, n_cpu_moe: int) -> tuple[float, ...]:
-        """Layers on each device if the first ones are filled first."""
+        """Return layers on each device if the first ones are filled first."""
         first = self.n_max - n_gpu_layers
         places = [str(i) for i in range(self.n_max)]  # each layer on a device of its own
         alone = Counter[str]()
@@ -214,7 +214,7 @@ class _Search:
         return [*on_cpu, *(self._devices[bisect(bounds, i)].name for i in range(n_gpu_layers))]
 
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
-        """Weights and caches, without intermediate results."""
+        """Return weights and caches, without intermediate results."""
         parts: Counter[tuple[str, str]] = Counter()
         for (group, layer, buffer), n_bytes in self._weights.items():
             is_moved = group == EXPERTS and layer < n_cpu_moe
@@ -229,7 +229,10 @@ class _Search:
 
 
 def _grouped(sizes: ModelSizes, overrides: Sequence[tuple[str, str]]) -> Counter[tuple[str, int, str]]:
-    """Bytes by group, layer (-1: the input, `n_layers`: the output) and the buffer that an option names."""
+    """Return the bytes by group, layer and the buffer that an option names.
+
+    A layer of -1 is the input, `n_layers` the output.
+    """
     found: Counter[tuple[str, int, str]] = Counter()
     for name, n_bytes in sizes.tensors.items():
         group, layer = group_of(name), _LAYER.search(name)

@@ -95,7 +95,7 @@ class ConstrainedSampler(Sampler):
     def _allowed_scores(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
-        """(scores, ids) of the allowed tokens that the filters leave."""
+        """Return (scores, ids) of the allowed tokens that the filters leave."""
         ids = self._constraint.allowed()
         if not len(ids):
             return np.zeros(1), np.array([self._end_token], np.int32)

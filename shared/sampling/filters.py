@@ -297,7 +297,7 @@ class _Prototype:
 def _dry_prototype(
     vocabulary: Vocabulary | None, breakers: tuple[str, ...], window: int, strength: tuple[float, float, int]
 ) -> _Prototype:
-    """`strength`: multiplier, base, allowed length."""
+    """Return the prototype of llama.cpp's DRY sampler. strength: (multiplier, base, allowed length)."""
     encoded = [text.encode() for text in breakers]
     return _Prototype(
         llama_cpp.llama_sampler_init_dry(

@@ -88,7 +88,7 @@ class _Follower:
             connection.send_bytes(answer)
 
     def _apply_all(self, numbers: "array.array[int]") -> bytes:
-        """Messages are operations of the form (operation, place, n, n arguments); the last one asks."""
+        """Apply the operations of a message; return the answer to the last one."""
         answer, at = b"", 0
         while at < len(numbers):
             operation, place, n = numbers[at : at + 3]

@@ -86,7 +86,7 @@ def _bits_int(start: int, token: int) -> int:
 
 
 def _unit(bits: int) -> float:
-    """53 random bits as a number in (0, 1)."""
+    """Return 53 random bits as a number in (0, 1)."""
     return (bits + 0.5) * 2.0**-53
 
 
@@ -127,7 +127,7 @@ def _mix_int(value: int) -> int:
 
 
 def _mix_upper(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`_mix_int` of each value up to its last step; `values` are overwritten."""
+    """Return `_mix_int` of each value up to its last step; overwrites `values`."""
     values ^= values >> _30
     values *= _FACTOR_1_U64
     values ^= values >> _27

@@ -101,7 +101,7 @@ class Sampler:
     def distribution(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """(ids, probabilities) of the candidates that the filters leave at absolute `position`."""
+        """Return (ids, probabilities) of the candidates that the filters leave at absolute `position`."""
         if self._filters is None:
             return np.array([logits.argmax()], np.int32), np.ones(1)
         ids, left = self._filters.apply(logits, position)
@@ -118,7 +118,7 @@ class Sampler:
     def _scores(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
-        """(scores, ids): the choice is the id with the largest score, of equal ones the lowest id."""
+        """Return (scores, ids): the choice is the id with the largest score, of equal ones the lowest id."""
         if self._filters is None:
             return logits, every_token(len(logits))
         ids, left = self._filters.apply(logits, position)
@@ -191,7 +191,7 @@ def coupled_choice(
 
 
 def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDArray[np.int32]:
-    """Ids that include the token with the largest sum of logit and noise; ascending, with duplicates.
+    """Return ids that include the token with the largest sum of logit and noise; ascending, with duplicates.
 
     best: the largest sum among the tokens with the largest logits. Any other token needs noise of at least
     best - ceiling, where ceiling is the largest logit among those others.

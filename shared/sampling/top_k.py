@@ -52,10 +52,11 @@ def _kth_largest(values: NDArray[np.floating[Any]], minimum: float, k: int) -> f
 
 
 def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.intp], float]:
-    """(indices, bound): ascending indices of all values ≥ bound, a bound that at least `k` values reach.
+    """Return (indices, bound): the ascending indices of all values ≥ bound.
 
-    0 < k ≤ len(values). The bound is the k-th largest of the maxima of about √(n k) groups of values: each of
-    these maxima is a value. With NaNs among the values there may be fewer than `k`, or none.
+    At least `k` values reach the bound. 0 < k ≤ len(values). The bound is the k-th largest of the maxima of
+    about √(n k) groups of values: each of these maxima is a value. With NaNs among the values there may be
+    fewer than `k` indices, or none.
     """
     groups, maxima = _grouped(values, k)
     return _reaching(values, groups, maxima, k)
@@ -64,9 +65,10 @@ def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDA
 def _grouped(
     values: NDArray[np.floating[Any]], k: int
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """(groups, maxima): all values, or all but the last few, each column a group, and the maximum of each.
+    """Return (groups, maxima): each column is a group of values, with its maximum; the last few values may be
+    missing.
 
-    The maximum of whole rows is several times as fast as that within each row.
+    The maximum of whole rows is several times as fast as the maximum within each row.
     """
     n_rows = _n_rows(len(values), k)
     n_groups = len(values) // n_rows
@@ -76,7 +78,7 @@ def _grouped(
 
 @functools.lru_cache(maxsize=64)
 def _n_rows(n: int, k: int) -> int:
-    """Return the number of values in a group; one that leaves no values over, if that is about as good."""
+    """Return the number of values in a group, preferably a number that leaves no values over."""
     bound = math.isqrt(n // k)
     return next((n_rows for n_rows in range(bound, bound // 2, -1) if n % n_rows == 0), bound)
 

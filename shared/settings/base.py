@@ -95,7 +95,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def _complain(cls, message: str) -> None:
-        """The message may quote a file of settings."""
+        """Write an error to stderr; the message may quote a file of settings, so it is sanitized."""
         sys.stderr.write(f"{cls.program}: {sanitize(message)}\n")
 
     @classmethod
@@ -147,7 +147,7 @@ class FileSettings(ProgramSettings):
 
 
 def _as_json(value: Any) -> Any:
-    """Secrets as they are."""
+    """Return a value for JSON, with secrets in plain text."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, list | tuple):
@@ -195,5 +195,5 @@ def _explain(item: ErrorDetails, options: Container[str], origin: Callable[[str]
 
 
 def _is_secret(name: str) -> bool:
-    """A token is one, while max_tokens is a number."""
+    """Return whether an option of this name is a secret: a token is, max_tokens is not."""
     return ("key" in name or name.endswith("token")) and not name.endswith("file")

@@ -244,5 +244,5 @@ def _names_secret(argument: str) -> bool:
 
 
 def _shortness(option: str) -> tuple[bool, int]:
-    """Sorts `-x` before `--xxx`, short before long."""
+    """Return a sort key that puts `-x` before `--xxx`, and short names before long ones."""
     return option.startswith("--"), len(option)

@@ -39,7 +39,7 @@ Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], AsWritten, BeforeV
 
 
 def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Raises ValueError."""
+    """Return `value` if each entry is a valid PATTERN=BUFFER; raises ValueError."""
     for place in value:
         pattern, _, buffer = place.partition("=")
         if not (pattern and buffer):

@@ -96,7 +96,7 @@ class OptionSources:
                 yield f"{variable} is ignored: did you mean {self._prefix}{meant}?"
 
     def _dialect_variables(self) -> Iterator[tuple[str, str | bool]]:
-        """(option, value) of the environment variables of another program."""
+        """Yield (option, value) of the environment variables of another program."""
         for option in self.options.keys() & self._dialect.spellings.keys():
             annotation = self.options[option].annotation
             is_switch = bool in {annotation, *get_args(annotation)}

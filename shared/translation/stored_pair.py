@@ -54,7 +54,11 @@ def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
 
 
 def _path(draft: Vocabulary, target: Vocabulary) -> Path:
-    """A fingerprint is one of the tokens' texts: how texts are cut, and what tokens are, counts here, too."""
+    """Return the path of the file for this pair of vocabularies.
+
+    A vocabulary's fingerprint covers only the tokens' texts, but attributes and tokenization matter here,
+    too.
+    """
     digest = hashlib.sha256(f"{VERSION}\0{library.build()}".encode())
     for vocabulary in (draft, target):
         digest.update(
@@ -68,7 +72,7 @@ def _path(draft: Vocabulary, target: Vocabulary) -> Path:
 
 
 def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:
-    """Raises ValueError and KeyError for what is not a projection between these two."""
+    """Return the projection in `arrays`; raises ValueError or KeyError if it is not one between these two."""
     whole = arrays["whole"].astype(np.int32)
     if whole.shape != (draft.n_tokens,) or whole.min() < NONE or whole.max() >= target.n_tokens:
         raise ValueError("no projection between these two")

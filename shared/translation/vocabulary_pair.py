@@ -65,7 +65,7 @@ def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMa
 
 
 def _mark(number: int) -> bytes:
-    """Bytes that are nowhere valid UTF-8: 0xff, and the number in five continuation bytes."""
+    """Return bytes that are nowhere valid UTF-8: 0xff, and the number in five continuation bytes."""
     return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
 
 

@@ -26,7 +26,7 @@ def synchronous(hardware: Hardware, token_s: float, acceptance: float) -> float:
 
 
 def without_gain(hardware: Hardware, n_tokens: int) -> dict[str, Cell]:
-    """Cells with drafts that do not pay; the lead must be as fast as without them."""
+    """Return cells with drafts that do not pay; the lead must be as fast as without them."""
     target = Cell(hardware.steps, n_tokens=n_tokens)
     good, first = back(0.004, 0.7), hardware.steps.seconds(1)
     token_s = hardware.draft_1b_s or 0.002
@@ -40,7 +40,7 @@ def without_gain(hardware: Hardware, n_tokens: int) -> dict[str, Cell]:
 
 
 def two_models(hardware: Hardware, acceptance: float, n_tokens: int) -> tuple[Cell, Cell, Cell]:
-    """Cells of backs with two draft models that are right equally often: both together, and each alone."""
+    """Return cells of backs with two draft models that are right equally often: both, and each alone."""
     target = Cell(hardware.steps, n_tokens=n_tokens)
     one, other = (back(0.010, acceptance, number, is_cpu=False) for number in (0, 1))
     cells = (replace(target, backs=backs) for backs in ((one, other), (one,), (other,)))

@@ -21,7 +21,7 @@ from shared.errors import ConfigError
 
 
 def _table(name: str, first_ms: float, *ratios: float) -> StepTable:
-    """T(1) in milliseconds, and T(n) / T(1) for n = 1, 2, …"""
+    """Return a table of T(n) from T(1) in milliseconds, and T(n) / T(1) for n = 1, 2, …"""
     return StepTable(name, tuple((n, first_ms * ratio / 1000) for n, ratio in enumerate(ratios, 1)))
 
 

@@ -216,7 +216,10 @@ def _text(blocks: Sequence[Any], field: str) -> str:
 
 
 def _text_of(block: object, field: str) -> str:
-    """Documents may be text, and what a search for tools has found are their names."""
+    """Return the text of a block: a text, a document's text, or the name of a tool found by search.
+
+    Raises RequestError.
+    """
     given = block if isinstance(block, dict) else {"type": None}
     kind, source = given.get("type", "text"), given.get("source")
     if kind == "document" and isinstance(source, dict) and source.get("type") == "text":

@@ -69,7 +69,7 @@ async def tags(request: Request, services: Annotated[Services, Depends(get_servi
 
 @router.get("/ps")
 async def running(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """Models while they are in memory."""
+    """Return the models that are in memory."""
     found, ready = running_sides(other_models(request.app), services.started_at), services.engine.ready
     if ready is not None and services.engine.state is not EngineState.SLEEPING:
         found = [running_record(_about(services), FOREVER, ready.n_ctx_sequence), *found]
@@ -96,7 +96,7 @@ async def show(
 @router.post("/copy", include_in_schema=False)
 @router.delete("/delete", include_in_schema=False)
 async def manage() -> None:
-    """Always raises UnsupportedError."""
+    """Refuse to create, copy, delete, pull or push a model."""
     raise UnsupportedError("a lead serves the model that it was started with (--model)")
 
 

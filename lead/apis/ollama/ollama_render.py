@@ -88,7 +88,10 @@ def _call(call: ToolCall) -> JsonObject:
 
 
 def _figures(end: AnswerEnd) -> JsonObject:
-    """Durations are in nanoseconds. Cached tokens of the prompt count, as in Ollama."""
+    """Return the statistics of an answer, with durations in nanoseconds.
+
+    As in Ollama, the prompt's cached tokens are counted.
+    """
     stats = end.stats
     prompt, generation = (
         round(_NANOSECONDS * seconds) for seconds in (stats.prompt_seconds, stats.generation_seconds)

@@ -45,7 +45,7 @@ def shown(
 
 
 def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[str, Any]]:
-    """Records in `/api/ps`."""
+    """Return the records of `/api/ps`."""
     return [
         running_record(listed(each.name, each.info, started_at), FOREVER, each.n_ctx)
         for each in models

@@ -62,7 +62,7 @@ class ResponsesRenderer(Renderer):
         yield {"type": "response.failed", "response": response}
 
     def _begin(self) -> Iterator[JsonObject]:
-        """The first events, unless they have been sent."""
+        """Yield the first events, unless they have been sent."""
         if not self._n_events:
             yield {"type": "response.created", "response": self._response}
             yield {"type": "response.in_progress", "response": self._response}

@@ -93,11 +93,12 @@ class Sync:
 
 
 class Adaptive:
-    """Maximizes (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
+    """Chooses the action with the most expected tokens, minus the value of its time in tokens.
 
-    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. `rate` is the value
-    of a second in tokens (`_rate`). Waiting pays for draft tokens that are about to arrive, but not while
-    prompts can be processed instead. Drafting in the engine is like waiting for a known time.
+    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. The time is
+    T(tokens in the batch), and the wait or the drafting before the step. `_rate` gives the value of a second
+    in tokens. So waiting pays for draft tokens that are about to arrive, but not while prompts can be
+    processed instead.
     """
 
     def __init__(
