@@ -79,7 +79,7 @@ class LiveRegion:
         return 0
 
     def _n_rows(self, line: TerminalLine) -> int:
-        """More than one when the terminal has become narrower and broke the line."""
+        """Return the rows of a line; more than one if the terminal became narrower and broke the line."""
         columns = max(self._size()[0], 1)
         return max(-(-line.n_cells // columns), 1)
 

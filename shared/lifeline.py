@@ -37,13 +37,13 @@ def end_with(descriptor: int) -> None:
 
 
 def inherit_lifeline() -> None:
-    """In a forked process, end with the lifeline of the process that forked it, if it has one."""
+    """End this forked process with the lifeline of the process that forked it, if that has one."""
     for descriptor in _inherited[:]:
         end_with(descriptor)
 
 
 def _have_kernel_end_with(descriptor: int) -> None:
-    """Have the kernel end this process; raises ImportError, AttributeError or OSError where it cannot."""
+    """Let the kernel end this process; raises ImportError, AttributeError or OSError if it cannot."""
     import fcntl  # noqa: PLC0415 - not on Windows
 
     # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.

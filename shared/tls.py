@@ -64,7 +64,7 @@ def check_certificate(certificate: Path, key: Path) -> None:
 
 
 def _no_password() -> str:
-    """Called by ssl, which would otherwise ask on the terminal."""
+    """Raise ConfigError. Called by ssl, which would otherwise ask for a password on the terminal."""
     raise ConfigError("the private key of the certificate is encrypted: use one without a password")
 
 

@@ -124,7 +124,9 @@ class Asker:
         outcome.unterminated = not (outcome.answer.done or outcome.answer.error)
 
     def _is_success(self, response: httpx.Response, outcome: Outcome) -> bool:
-        """False for an error that is final; raises _RefusedError for one that is not."""
+        """Return False for a final error; raise _RefusedError for an error after which a retry may
+        succeed.
+        """
         if response.is_success:
             return True
         if response.status_code in _RETRIED:

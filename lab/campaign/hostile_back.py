@@ -86,7 +86,9 @@ class HostileMessages:
         return written(hello) if self._happens(0.95) else self._mutator.broken(hello)
 
     def frame(self, known: Mapping[str, int], attack: str = "mixed") -> Frame:
-        """Any later frame of an attack. `known`: the open sequences with their numbers of tokens."""
+        """Return a frame of an attack, after its first. known: the open sequences with their numbers of
+        tokens.
+        """
         self._last = ATTACKS[attack](self, known)
         return self._last
 
@@ -111,7 +113,7 @@ class HostileMessages:
         return draft
 
     def mixed(self, known: Mapping[str, int]) -> Frame:
-        """Mostly drafts that a lead accepts."""
+        """Return a frame that in most cases is a draft that a lead accepts."""
         draft, kind = self.draft(known), self._rng.random()
         if kind < 0.96:  # noqa: PLR2004 - a share
             return written(draft)
@@ -129,7 +131,7 @@ class HostileMessages:
         return written(self._draft(self._sequence(known)[0], 0, MAX_DRAFT_TOKENS))
 
     def duplicated(self, known: Mapping[str, int]) -> Frame:
-        """Mostly a copy of the previous frame."""
+        """Return a frame that in most cases is a copy of the previous frame."""
         return self._last if self._happens(0.8) and self._last != "{}" else self.sure(known)
 
     def oversized(self, known: Mapping[str, int]) -> Frame:

@@ -117,7 +117,7 @@ def hostile_request(operation: Operation, rng: random.Random) -> HostileRequest:
 
 
 def _body(operation: Operation, rng: random.Random) -> Json:
-    """Hostile values in one to three fields of a good body; sometimes one that is large."""
+    """Return a good body with hostile values in one to three fields, sometimes a large value."""
     body: Json = dict.fromkeys(_SHORT & {place.name for place in operation.places}, 2)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         place, kind = rng.choice(operation.places), rng.random()

@@ -177,7 +177,7 @@ def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
 
 @asynccontextmanager
 async def _limited(process: psutil.Process, kind: int, maximum: int) -> AsyncIterator[None]:
-    """Within this context a resource of the process is limited (`prlimit`)."""
+    """Limit a resource of the process within this context (`prlimit`)."""
     try:
         before, hard = process.rlimit(kind)
         process.rlimit(kind, (maximum, hard))
@@ -235,7 +235,7 @@ async def _back_flapping(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _lead_replaced(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """Another lead takes over, and the old one finishes its answers."""
+    """Replace the lead by another one; the old lead finishes its answers."""
     del fault
     if site.replacing or site.is_starved:
         raise NothingThereError

@@ -120,7 +120,7 @@ class Site:
         self.backs[index] = self._new_back(index)
 
     def usage(self) -> dict[str, Usage]:
-        """Memory, descriptors and threads of each running process, by name."""
+        """Return memory, descriptors and threads of each running process, by name."""
         found = usage_of(self.lead.process.pid)
         for index, back in enumerate(self.backs):
             for name, usage in usage_of(back.process.pid).items():
@@ -128,7 +128,7 @@ class Site:
         return found
 
     def memory(self) -> dict[str, float]:
-        """Resident MB of each running process, by name."""
+        """Return the resident memory of each running process in MB, by name."""
         return {name: usage.megabytes for name, usage in self.usage().items()}
 
     def lead_processes(self) -> dict[str, psutil.Process]:

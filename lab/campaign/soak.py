@@ -243,7 +243,9 @@ class Soak:
         return next_turn(request, answer.choices[0].text)
 
     async def _compare(self, end: float) -> None:
-        """Judge what was answered since the last pause: its end always, its text as far as time allows."""
+        """Compare the answers since the last pause with the reference: all ends, and as many texts as time
+        allows.
+        """
         outcomes, self._outcomes = self._outcomes, []
         order = random.Random(self._clock()).sample(outcomes, len(outcomes))  # noqa: S311 - any order
         asked = (each.request for each in order if not each.lost)

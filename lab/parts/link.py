@@ -102,7 +102,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def _open(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """Within this context `cut` resets the connection; then it is closed."""
+        """Let `cut` reset the connection within this context; close it at the end."""
         self._writers.add(writer)
         try:
             yield

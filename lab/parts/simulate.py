@@ -164,7 +164,7 @@ def _gains(pairs: Sequence[Pair], rtts_ms: Sequence[float], n_backs: Sequence[in
 
 
 def _policies(quick: bool, run: Run) -> Rows:
-    """Adaptive against the best depth of the others, found by trying all."""
+    """Compare the adaptive policy with the best depth of each other policy, found by trying all depths."""
     ways = (OFF, *SYNC, *FIXED, ADAPTIVE, *BOUND)
     if quick:
         ways = tuple(way for way in ways if way.depth in _QUICK_DEPTHS)
@@ -197,7 +197,7 @@ def _comparison(result: Result) -> dict[str, Any]:
 
 
 def _devices(run: Run) -> Iterator[tuple[str, Rows]]:
-    """Over no drafts: where a draft model runs; what does not pay; two draft models."""
+    """Yield speed-ups over no drafts: by the draft model's place, without gain, and with two draft models."""
     yield "small_drafts", _places(SMALL_PLACES, run)
     yield "large_drafts", _places(LARGE_PLACES, run)
     yield "without_gain", [without_gain_of(hardware, run) for hardware in PRINCIPAL]

@@ -63,7 +63,7 @@ class HardwarePlan:
     second: SecondBack | None
 
     def __str__(self) -> str:
-        """Paragraphs: the steps and their source, what they leave to backs, a table, advice."""
+        """Return paragraphs: the steps and their source, the prospect of backs, a table, advice."""
         found = prospect(dict(self.hardware.steps.points))
         parts = [f"{self._steps()}\n{found.value}", self._table(), *self._advice()]
         return "\n\n".join(parts)
@@ -169,7 +169,7 @@ def simulate_plan(
 
 
 def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
-    """On that hardware, with backs that far away and so fast."""
+    """Return the cell on that hardware, with backs at that distance and of that speed."""
     backs = tuple(
         replace(each, step_s=each.step_s / machines.speed, rtt_s=machines.round_trip_s) for each in cell.backs
     )
@@ -185,7 +185,7 @@ def _token_s(cells: Cells, place: DraftPlace) -> float:
 def _second(
     cells: Cells, forecasts: Sequence[PlaceForecast], alone: float, simulate_cells: SimulateCells
 ) -> SecondBack | None:
-    """Beside the back that gives most; None if none gives anything."""
+    """Return the gains of a second back beside the best one; None if no back gives a gain."""
     backs = [each for each in forecasts if each.place.token_s]
     best = max(backs, key=lambda each: each.rates[each.middle], default=None)
     if best is None or best.rates[best.middle] < alone * (1 + _WORTH):

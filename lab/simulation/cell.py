@@ -116,7 +116,9 @@ class _Simulation:
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
 
     def totals(self) -> tuple[float, ...]:
-        """Since the beginning: seconds, tokens, steps, tokens drafted and accepted, seconds of waiting."""
+        """Return (seconds, tokens, steps, tokens drafted, tokens accepted, seconds of waiting) since the
+        beginning.
+        """
         stats = self._lead.stats
         return (
             self.clock.now,

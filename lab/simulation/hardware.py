@@ -49,7 +49,10 @@ def _hardware(  # noqa: PLR0917 - a row of the table
     settling_ms: tuple[float, float] = (0.0, 0.0),
     host: HostTime = HOST,
 ) -> Hardware:
-    """name: as it is typed; maker: as it is read. first_ms: T(1). drafts_ms: of a 1B and an 8B model."""
+    """Make a row of the table.
+
+    name: for the command line. maker: for people. first_ms: T(1). drafts_ms: of a 1B and an 8B model.
+    """
     points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
     steps = StepTable(f"{maker}, {weights}", points, tuple(ms / 1000 for ms in settling_ms))
     one, eight = (None if ms is None else ms / 1000 for ms in drafts_ms)

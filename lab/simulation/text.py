@@ -91,7 +91,7 @@ class Text:
         ]
 
     def _chances(self, acceptance: float, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Beta distributed, the harder positions the lower ones."""
+        """Return the probabilities of right guesses: Beta distributed, lower at harder positions."""
         drawn = np.sort(rng.beta(acceptance * _SPREAD, (1 - acceptance) * _SPREAD, self.n_tokens))
         drawn += acceptance - drawn.mean()  # no luck of the draw between cells that are compared
         hardness = _ALIKE * self._hardness + math.sqrt(1 - _ALIKE**2) * rng.normal(size=self.n_tokens)

@@ -188,7 +188,10 @@ class _Trial:
     @classmethod
     @contextmanager
     def opened(cls, model: Any, parameters: Any, end: float) -> Iterator[Self]:
-        """A stand-in model whose decodes raise _BusyError after `end` (seconds, `time.perf_counter`)."""
+        """Yield a context of a stand-in model.
+
+        Its decodes raise _BusyError after `end`, a time of `time.perf_counter`.
+        """
         with library.captured_log():
             native = llama_cpp.llama_init_from_model(model, parameters)
         if not native:

@@ -160,7 +160,7 @@ class Backs:
             self.leave(back)
 
     def disconnect_http(self) -> None:
-        """Before a shutdown, remove the backs that use POST, which wakes their waiting requests."""
+        """Remove the backs that use POST, before a shutdown; this ends their waiting requests."""
         for back in list(self._backs.values()):
             if back.transport == "http":
                 self.leave(back)

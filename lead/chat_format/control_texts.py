@@ -85,7 +85,7 @@ class _Marks:
         return [self.add(item) for item in value] if isinstance(value, list) else value
 
     def add_for_users(self, value: Any) -> Any:
-        """Like `add`, but not in the assistant's messages, which templates take apart."""
+        """Do `add` except in the assistant's messages, which templates take apart."""
         if isinstance(value, list):
             return [self.add_for_users(item) for item in value]
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"

@@ -49,7 +49,7 @@ def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def _kind(delta: Delta) -> object:
-    """Equal for deltas that can be joined."""
+    """Return a key that is equal for deltas that can be joined."""
     match delta:
         case ToolCallArguments(index):
             return index

@@ -153,7 +153,7 @@ def _to_json(
 
 
 def _as_list(value: object) -> list[object]:
-    """Jinja's `map` and `select` return iterators."""
+    """Return an iterator as a list, because Jinja's `map` and `select` return iterators; raises TypeError."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -62,7 +62,7 @@ class ReasoningMarkers:
 
 
 def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
-    """Content with a part for reasoning, in the form of Mistral's API."""
+    """Return the content with a part for reasoning, in the form of Mistral's API."""
     return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
 
 

@@ -80,7 +80,7 @@ class ConversationFields(BaseModel, strict=True):
         return self.response_format.schema_of_content() if self.response_format else None
 
     def _check_grammar(self) -> None:
-        """Raises RequestError if there is a grammar, and something else says the form of the answer."""
+        """Raise RequestError if there is a grammar, and another field that sets the form of the answer."""
         if self.grammar and self.usable_tools:
             raise RequestError("grammar: cannot be combined with tools", "grammar")
         if self.grammar and self.content_schema is not None:

@@ -312,7 +312,7 @@ def _digest(content: bytes | memoryview) -> str:
 
 
 def _used_at(path: Path) -> float:
-    """0 if there is no such file."""
+    """Return the time of the last use; 0 if there is no such file."""
     try:
         return path.stat().st_mtime
     except OSError:

@@ -87,7 +87,7 @@ def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> T
 
 
 def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
-    """Room for all of a text, which is to be read from `parts`."""
+    """Reserve memory for a whole text, which is then read from `parts`."""
     snapshots = zip(text.snapshots, parts, strict=True)
     return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
 

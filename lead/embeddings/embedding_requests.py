@@ -18,7 +18,7 @@ _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 def _check_number(given: Any) -> Any:
-    """Too many texts are no list of tokens with something wrong in it."""
+    """Raise ValueError for too many texts, before pydantic would report each as a wrong token."""
     if isinstance(given, list) and len(given) > MAX_TEXTS and not isinstance(given[0], int):
         raise ValueError(f"at most {MAX_TEXTS} texts in a request, not {len(given)}")
     return given

@@ -56,7 +56,7 @@ async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
 @router.post("/embedding", include_in_schema=False)
 @router.post("/embeddings", include_in_schema=False)
 async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
-    """llama-server's own."""
+    """Return the vectors of texts, as llama-server's own route does."""
     model = _embedder(http_request)
     asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
     found = await cancel_on_disconnect(
@@ -73,7 +73,7 @@ async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Re
 
 @router.post("/api/embed", include_in_schema=False)
 async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Response:
-    """Ollama's; texts that are too long are cut."""
+    """Return the vectors of texts, as Ollama's route does; texts that are too long are cut."""
     model, began = _embedder(http_request), time.perf_counter_ns()
     asked = VectorsAsked("input", body.dimensions, truncates=body.truncate)
     texts = body.texts()

@@ -22,7 +22,7 @@ class Heartbeat(threading.Thread):
         self._ended = threading.Event()
 
     def watch(self, has_proceeded: Callable[[], bool]) -> None:
-        """From now on, send only if `has_proceeded`, called before each `Alive`, returns True."""
+        """Send only if `has_proceeded`, called before each `Alive`, returns True."""
         self._has_proceeded = has_proceeded
 
     def end(self) -> None:

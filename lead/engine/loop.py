@@ -235,10 +235,10 @@ class Loop:
                 self._on_backs(command)
 
     def _use_time_of_step(self) -> None:
-        """While a device computes, send events and apply drafts.
+        """Send events and apply drafts while a device computes.
 
-        Drafts do not affect the step under way; other commands could end one of its sequences. From the first
-        other command on, commands are kept in order: a draft may depend on a command before it.
+        Drafts do not affect the step in progress; other commands could end one of its sequences. From the
+        first other command on, commands are kept in order, because a draft may depend on a command before it.
         """
         self._send()
         for command in self._pipe.drain(0.0):

@@ -361,7 +361,7 @@ class SlotManager:
         return None
 
     def store_idle(self) -> None:
-        """Before a step, store and empty idle slots while others run: attention reads all cells of
+        """Store and empty idle slots before a step, while other sequences run: attention reads all cells of
         the pool.
         """
         if not self._stores_idle or not self._running:

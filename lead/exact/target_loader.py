@@ -125,9 +125,7 @@ def enable_exact_mode(model: Model) -> ExactMode:
 
 
 def _price(model: Model) -> ExactMode:
-    """Exact mode that is not in force, with its estimated cost as a factor, or the reason why there
-    is none.
-    """
+    """Return the estimated cost of exact mode, which stays off; or the reason why it is impossible."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = estimate_sizes(model, _MAX_SECONDS)
@@ -144,7 +142,7 @@ _NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
 
 
 def _why_never(model: Model) -> str:
-    """Why a model has no exact mode, whatever is measured; empty: it may have one."""
+    """Return why a model cannot have exact mode, without measuring; empty: it may have it."""
     if model.traits.equal_lengths:
         return "a recurrent state depends on how a text was divided into batches"
     if model.is_offloaded:

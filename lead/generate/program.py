@@ -132,7 +132,7 @@ def _without_drafts(request: GenerationRequest) -> GenerationRequest:
 
 
 def _warm_up(request: GenerationRequest) -> GenerationRequest:
-    """Some tokens, so that the first of two texts is not the one for which all memory is touched first."""
+    """Return a request for a few tokens, which touches all memory before the first measured text."""
     request = _without_drafts(request)
     submissions = [
         each.model_copy(update={"tokens": each.tokens[:_N_WARM_UP], "max_tokens": _N_WARM_UP})

@@ -123,7 +123,9 @@ class _Converter:
         return " | ".join(alternatives)
 
     def _sequence(self, depth: int) -> str:
-        """Up to what cannot belong to it; inside parentheses a new line does not end it."""
+        """Parse a sequence, up to text that cannot belong to it; a new line ends it only outside
+        parentheses.
+        """
         items: list[str] = []
         while True:
             if depth:

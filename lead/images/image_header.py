@@ -50,7 +50,7 @@ def check_header(data: bytes, limits: ImageLimits) -> None:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Width and height; raises struct.error and IndexError where the file ends too early."""
+    """Return width and height; raises struct.error or IndexError if the file ends too early."""
     if data.startswith(_PNG):
         kind = "png"
     elif data.startswith(_GIF):

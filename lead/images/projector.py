@@ -33,7 +33,7 @@ _SAMPLE_SIDE = 224
 
 @functools.cache
 def _mtmd() -> Any:
-    """llama_cpp's bindings of libmtmd; raises ModelLoadError."""
+    """Return llama_cpp's bindings of libmtmd; raises ModelLoadError."""
     os.environ.setdefault("MTMD_CPP_LIB", str(FOLDER))
     try:
         mtmd = importlib.import_module("llama_cpp.mtmd_cpp")
@@ -165,7 +165,7 @@ class _Bitmap:
 
 
 def _reason(model: Path, file: Path, lines: list[str]) -> str:
-    """Why libmtmd has not loaded a projector."""
+    """Return why libmtmd has not loaded a projector."""
     if found := next(filter(None, map(_MISMATCH.search, lines)), None):
         return (
             f"--mmproj: {file} is the projector of another model than {model}: its rows have {found[2]} "

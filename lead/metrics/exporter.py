@@ -113,7 +113,7 @@ class MetricsExporter(Collector):
                 yield metric
 
     def _rates(self) -> Iterator[Metric]:
-        """Since the last export, as llama-server has them; 0 if nothing happened since."""
+        """Yield the rates since the last export, as llama-server does; 0 if there was no work."""
         now = (self._of_sequences.prompts, self._of_sequences.generation)
         names = ("llamacpp:prompt_tokens_seconds", "llamacpp:predicted_tokens_seconds")
         texts = ("Average prompt throughput in tokens/s", "Average generation throughput in tokens/s")

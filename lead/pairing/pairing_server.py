@@ -145,7 +145,9 @@ class PairingServer:
         self._save()
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """host:port for each of `others`, or else for each address of this machine, the likeliest first."""
+        """Return host:port for each of `others`, or else for each address of this machine, the likeliest
+        first.
+        """
         hosts = list(others) or list(self._own_addresses())[:_MAX_ADDRESSES] or ["127.0.0.1"]
         return tuple(f"[{host}]:{self.port}" if ":" in host else f"{host}:{self.port}" for host in hosts)
 

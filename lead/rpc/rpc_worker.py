@@ -127,7 +127,9 @@ def _make_folder(path: Path) -> None:
 
 
 def _ipv4(host: str) -> str:
-    """llama.cpp's RPC has neither names nor IPv6 for what it listens on; raises ConfigError."""
+    """Return the IPv4 address of a host, because llama.cpp's RPC cannot listen on names or IPv6; raises
+    ConfigError.
+    """
     try:
         return socket.gethostbyname(host)
     except OSError as error:

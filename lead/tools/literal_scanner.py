@@ -37,7 +37,7 @@ class LiteralScanner:
         return self._depth == 0 and (c == "," or c in _CLOSING)
 
     def _step(self, text: str) -> bool:
-        """False if more text is needed to know what stands here."""
+        """Read one element of the text; return False if more text is needed to recognize it."""
         c, rest = text[self._at], text[self._at : self._at + 16]
         if self._own and rest.startswith(self._own[0]):
             self._closing = self._own[1]

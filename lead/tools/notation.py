@@ -118,7 +118,7 @@ class _ValueReader:
         return key[1].strip() if string is None else string
 
     def _items(self, end: str) -> Iterator[None]:
-        """Stands at the beginning of each item, and after `end` when there are no more."""
+        """Yield at the beginning of each item; stop after `end`. Raises ValueError if `end` is missing."""
         while self.next() != end:
             yield
             if self.next() == ",":

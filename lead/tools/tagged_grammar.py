@@ -106,7 +106,9 @@ class TaggedGrammar:
         return self._text_up_to(self._arguments.close)
 
     def _choices(self, values: list[object]) -> str:
-        """Some of these values; strings as they are, or between the template's quotes."""
+        """Return an expression for one of these values; strings are written as they are, or quoted as in the
+        template.
+        """
         opening, closing = self._arguments.quotes
         texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
         marks = ((opening, closing) if isinstance(each, str) else ("", "") for each in values)
@@ -177,7 +179,7 @@ class TaggedGrammar:
 
 
 def _patterns(schema: Mapping[str, Any]) -> list[str]:
-    """Regular expressions that a string has to match all of."""
+    """Return the regular expressions of which a string must match all."""
     parts = [schema, *(each for each in schema.get("allOf", ()) if isinstance(each, dict))]
     return [_whole(each["pattern"]) for each in parts if isinstance(each.get("pattern"), str)]
 

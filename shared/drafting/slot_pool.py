@@ -102,7 +102,9 @@ class SlotPool:
         return had_tokens
 
     def trim_all(self) -> None:
-        """Before a step, remove tokens that slots no longer hold from the model's cache, and move texts."""
+        """Remove tokens that slots no longer hold from the model's cache, and move texts; call it before a
+        step.
+        """
         self._texts.begin_step()
         if self._is_storing:
             self._store_idle()

@@ -36,7 +36,7 @@ def unquantized_tensors(path: Path) -> list[str]:
 
 
 def _tensors(path: Path) -> list[tuple[str, int, int]]:
-    """Names, bytes and types (`ggml_type`)."""
+    """Return (name, bytes, `ggml_type`) of each tensor."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
         return []

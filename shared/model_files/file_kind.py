@@ -83,7 +83,7 @@ def check_metadata(path: Path, architecture: str, kind: str) -> None:
 
 
 def _reason(architecture: str, kind: str) -> str | None:
-    """Why such a file is no text model."""
+    """Return why such a file is not a text model; None: it may be one."""
     return (
         _BY_TYPE.get(kind)
         or _BY_ARCHITECTURE.get(architecture)

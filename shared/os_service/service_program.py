@@ -156,7 +156,7 @@ class _Service:
         ]
 
     def _files(self, given: Mapping[str, object]) -> dict[Path, bytes]:
-        """Their content, by path; raises ConfigError."""
+        """Return the content of the service's files, by path; raises ConfigError."""
         values = {name: value for name, value in given.items() if name != "config"}
         paths = {name: path for name in values if (path := self._path_of(name, values[name]))}
         credentials = {"config": self._config} if self._is_system else {}
@@ -220,7 +220,7 @@ class _Service:
         return [path.name for path in reversed(self._owned()[1:]) if path.exists()]
 
     def _systemctl(self, *words: str) -> None:
-        """Raises ConfigError with what systemctl says."""
+        """Run systemctl; raises ConfigError with its message."""
         done = self._run_systemctl(*words)
         if done.returncode:
             said = done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}"
@@ -259,7 +259,7 @@ class _Service:
 
 
 def _write(path: Path, content: bytes | None) -> None:
-    """None: delete it. Settings, which have keys in them, are for their owner only, from the start."""
+    """Write the file; None: delete it. Settings, which contain keys, are readable only by their owner."""
     if content is None:
         path.unlink(missing_ok=True)
         return

@@ -136,7 +136,7 @@ class SystemdService:
 
 
 def _literal(text: object) -> str:
-    """% begins a specifier."""
+    """Escape %, which begins a specifier."""
     return str(text).replace("%", "%%")
 
 

@@ -111,7 +111,8 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
-    """host:port of the pairing port that a lead with this certificate announces; empty if none is found.
+    """Return host:port of the pairing port that a lead with this certificate announces; empty if there is
+    none.
 
     Announcements are not trusted: a client that connects compares certificates. Raises ConfigError.
     """

@@ -138,7 +138,7 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
 
 
 def _look_for(invitation: Invitation) -> tuple[str, ...]:
-    """On the local network; raises ConfigError."""
+    """Return the lead's addresses on the local network; raises ConfigError if it is not found."""
     if addresses := find_pairing(invitation.fingerprint.hex(), _LOOK_SECONDS):
         return addresses
     raise ConfigError(

@@ -137,7 +137,7 @@ class _Search:
         return Placement(self._devices, self.n_max, n_gpu_layers, n_cpu_moe, shares, parts)
 
     def problem(self, found: Placement) -> str:
-        """Why llama.cpp cannot load it; empty: it can."""
+        """Return why llama.cpp cannot load the placement; empty: it can."""
         for device in found.devices:
             n_used = found.used(device.name)
             if n_used > device.free:
@@ -157,7 +157,10 @@ class _Search:
         return ""
 
     def _fitting(self, n_gpu_layers: int, n_cpu_moe: int) -> Placement | None:
-        """Divided as asked for, or by free memory; else as many layers on each device as it holds."""
+        """Return a placement that fits; None: none does.
+
+        Layers are divided as requested, or by free memory; else each device gets as many as it holds.
+        """
         by_default = self.at(n_gpu_layers, n_cpu_moe)
         if self._fits(by_default):
             return by_default

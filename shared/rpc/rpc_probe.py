@@ -53,7 +53,9 @@ def probe(address: str, seconds: float) -> socket.socket:
 
 
 def _check(address: str, reply: bytes) -> None:
-    """An empty reply is a worker that is ending."""
+    """Raise WorkerAwayError for an empty reply, of a worker that is ending; ForeignWorkerError for a wrong
+    one.
+    """
     if not reply:
         raise WorkerAwayError(f"RPC worker {address} has closed the connection")
     size, major, minor, *_ = _REPLY.unpack(reply.ljust(_REPLY.size, b"\0"))

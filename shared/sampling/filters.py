@@ -228,7 +228,7 @@ class _Truncation:
 
 
 def _min_p_offset(min_p: float) -> np.float32 | None:
-    """Offset from the largest logit below which min-p certainly removes a token; None: no such offset.
+    """Return the offset from the largest logit below which min-p removes every token; None: no such offset.
 
     llama.cpp removes tokens below the 32-bit sum of the largest logit and ln(min_p). Rounding preserves the
     order of sums, so an offset below ln(min_p) never gives a larger sum.
@@ -261,7 +261,7 @@ def _finite(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> Candidates:
 
 
 def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
-    """Repetition, frequency and presence penalties: a llama_sampler pointer that the caller owns."""
+    """Return a llama_sampler for repetition, frequency and presence penalties, which the caller owns."""
     return llama_cpp.llama_sampler_init_penalties(
         n_vocab,
         parameters.penalties_window,

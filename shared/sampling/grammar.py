@@ -66,7 +66,7 @@ def is_prepared(vocabulary: Vocabulary) -> bool:
 
 
 def some_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Some tokens with these bytes. Grammars do not care how a text is split."""
+    """Return tokens with these bytes, in any split, which does not matter to grammars."""
     return list(prepare(vocabulary).greedy_tokenize(text))
 
 

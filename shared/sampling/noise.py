@@ -77,7 +77,10 @@ def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[
 
 
 def _first_state(seed: int, position: int) -> int:
-    """SplitMix64 (Steele, Lea, Flood 2014): token t is number t + 1 of the stream that this key starts."""
+    """Return the first state of the stream of (seed, position): token t gets its number t + 1.
+
+    The generator is SplitMix64 (Steele, Lea, Flood 2014).
+    """
     return (_mix_int(_mix_int(seed) + position * _GOLDEN) + _GOLDEN) & _MASK
 
 

@@ -181,7 +181,9 @@ def every_token(n_vocab: int) -> NDArray[np.int32]:
 def coupled_choice(
     ids: NDArray[np.int32], scaled_logits: NDArray[np.float32], seed: int, position: int
 ) -> int:
-    """Gumbel-max under the shared noise; `scaled_logits` are already divided by the temperature."""
+    """Return the Gumbel-max choice under the shared noise. scaled_logits: already divided by the
+    temperature.
+    """
     if len(ids) == 1:
         return int(ids[0])
     if len(ids) > _FEW and ids is every_token(len(ids)):

@@ -156,7 +156,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _is_text(value: object) -> bool:
-    """False where the system gave bytes that Python cannot decode: no other process could be told."""
+    """Return False for bytes from the system that Python cannot decode, and so cannot pass to a process."""
     try:
         to_json(value)
     except PydanticSerializationError:

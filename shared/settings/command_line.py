@@ -100,7 +100,7 @@ class OptionParser(argparse.ArgumentParser):
         self._headings = {setting: titles[heading] for setting, heading in headings.items()}
 
     def add_setting(self, *names: str, **arguments: Any) -> None:
-        """Like `add_argument`, with the spellings of the dialect in addition to `names`."""
+        """Add an option as `add_argument` does, with the dialect's spellings in addition to `names`."""
         arguments["help"] = _plain_default(arguments["help"])
         if not names[0].startswith("-"):
             more = " ..." if arguments.get("nargs") in {"*", "+"} else ""

@@ -143,7 +143,9 @@ class Lattice:
         return len(self._path)
 
     def logits(self) -> NDArray[np.float32]:
-        """Logits, shape (n_target_vocab,): finite even for tokens that the draft model does not expect."""
+        """Return logits of shape (n_target_vocab,), finite even for tokens that the draft model does not
+        expect.
+        """
         n_target = len(self._projection.target)
         targets = np.concatenate([_NO_IDS, *(part.targets for part in self._parts)])
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])

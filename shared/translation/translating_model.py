@@ -64,8 +64,7 @@ class TranslatingModel(SlotMemory):
         ]
 
     def look_ahead(self, choices: Mapping[int, int]) -> dict[int, NDArray[np.float32]]:
-        """Corrected logits for slots in which `choices` (slot → token) would be chosen; slots without a
-        correction are left out.
+        """Return corrected logits by slot, for slots of `choices` (slot → token) that need a correction.
 
         A chosen token may be the beginning of a longer token of the lead's. The draft model then decodes
         further, and if it expects the rest, the longer token is preferred.

@@ -13,8 +13,8 @@ _STOPPED = 30.0
 
 
 def synchronous(hardware: Hardware, token_s: float, acceptance: float) -> float:
-    """Speed-up over no drafts at the best depth of drafting synchronously: n tokens in the engine before each
-    step.
+    """Return the speed-up over no drafts if n tokens are drafted in the engine before each step, for the best
+    n.
     """
     alone = hardware.steps.seconds(1) + HOST.of_step(0, plans=False)
     return max(
