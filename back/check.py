@@ -1,4 +1,4 @@
-"""`back --check`: whether a back with these options would draft, and what it would load."""
+"""`back --check`: reports whether a back with these options can draft, and what it would load."""
 
 import contextlib
 
@@ -11,10 +11,10 @@ from shared.settings.model_source import ModelSource
 
 
 def check(settings: BackSettings) -> PreflightReport:
-    """Check the settings and the draft model.
+    """Check the settings and the draft model; return the report.
 
-    Loads only the model's vocabulary and does not contact the lead, which may be started later. Raises
-    nothing: problems are in the report.
+    Loads only the model's vocabulary. Does not contact the lead, which may be started later. Raises no
+    errors: problems are in the report.
     """
     report, source = PreflightReport(), settings.source
     try:

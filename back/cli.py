@@ -1,4 +1,4 @@
-"""The `back` program: drafting, `--check`, `doctor`, and the subcommand `service`; sets the exit status."""
+"""The `back` program: drafting, `--check`, `doctor` and the subcommand `service`; sets the exit status."""
 
 import logging
 import sys
@@ -19,7 +19,7 @@ _FAILED = 3
 def main() -> None:
     """Draft until a signal arrives.
 
-    Exits with status 1 if the settings must be changed, with 3 on other failures.
+    Exits with status 1 if the settings must be changed, with 3 after other failures.
     """
     if sys.argv[1:2] == ["service"]:
         from back.os_service.back_service import main as serve  # noqa: PLC0415 - not needed to draft

@@ -1,4 +1,4 @@
-"""Connecting to the lead: retries, failures that are final, and log messages about the connection."""
+"""Connects to the lead: retries, failures that are final, and log messages about the connection."""
 
 import logging
 import ssl
@@ -20,11 +20,11 @@ log = logging.getLogger("back")
 STABLE_SECONDS = 10.0
 """A connection that has lasted this long is stable."""
 _MAX_UNSTABLE = 3
-"""After this many unstable connections in a row, the next ones are reported only once they are stable."""
+"""After this many successive unstable connections, a connection is logged only when it is stable."""
 CLOSE_SECONDS = 1.0
-"""The closing handshake may have to wait for unread messages, and is not worth more time."""
+"""The time limit for the closing handshake, which may have to wait for unread messages."""
 _FINAL_STATUSES = {401, 403}
-"""A missing or wrong key, or a host name that the lead does not accept: only a person can change that."""
+"""Statuses for a wrong key, or a host name that the lead does not accept, which only a person can change."""
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
@@ -33,11 +33,11 @@ class RefusedError(ConfigError):
 
 
 class OtherVocabularyError(RefusedError):
-    """The lead's vocabulary differs from the one that this back named in its hello."""
+    """The lead's vocabulary differs from the one in this back's hello."""
 
 
 class _ConnectWithoutRedirects(connect):
-    """Follows no redirect: the key is only for the lead that was configured."""
+    """A `connect` that follows no redirects, because the key is only for the configured lead."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -54,11 +54,10 @@ def dial(
 ) -> AsyncGenerator[ClientConnection]:
     """Yield connections to the lead, one after the other; raises RefusedError.
 
-    `process_exception` is the callback of that name of `websockets.connect`; `delays` are seconds between
-    attempts.
+    process_exception: as for `websockets.connect`. delays: seconds between attempts.
     """
     try:
-        dialling = _ConnectWithoutRedirects(
+        connections = _ConnectWithoutRedirects(
             url,
             additional_headers={"Authorization": f"Bearer {key}"} if key else {},
             ssl=tls,
@@ -73,12 +72,13 @@ def dial(
     except (InvalidURI, ValueError) as error:
         raise _not_an_address(url, error) from error
     # An async generator by its implementation, which can be closed.
-    return cast("AsyncGenerator[ClientConnection]", aiter(dialling))
+    return cast("AsyncGenerator[ClientConnection]", aiter(connections))
 
 
 async def greet(connection: ClientConnection, url: str, hello: Hello) -> Welcome:
-    """Send the hello and return the lead's welcome; raises RefusedError with the lead's reason, or
-    ProtocolError.
+    """Send the hello and return the lead's welcome.
+
+    Raises RefusedError with the lead's reason, or ProtocolError.
     """
     await connection.send(hello.model_dump_json())
     match parse_lead_message(await connection.recv()):
@@ -92,7 +92,7 @@ async def greet(connection: ClientConnection, url: str, hello: Hello) -> Welcome
 
 
 def as_final(url: str, error: Exception) -> RefusedError | None:
-    """The error to stop with if connecting to `url` again cannot succeed; None if it may."""
+    """Return the error to stop with if connecting to `url` again cannot succeed; None if it may."""
     match error:
         case ssl.SSLCertVerificationError():
             return RefusedError(f"the lead at {url} is not trusted: {explain_distrust(error)}")
@@ -107,7 +107,7 @@ def as_final(url: str, error: Exception) -> RefusedError | None:
 
 
 def brief(url: str, error: Exception) -> str:
-    """A few words for the log: why connecting to `url` failed or a connection ended."""
+    """Return a short reason for the log: why connecting to `url` failed, or why a connection ended."""
     if is_plain(error):
         return SPEAKS_PLAIN
     if isinstance(error.__cause__, EOFError) and url.startswith("ws:"):
@@ -116,7 +116,7 @@ def brief(url: str, error: Exception) -> str:
 
 
 def refusal(error: InvalidStatus) -> str:
-    """The lead's reason for refusing this back; for a missing key also how to pass one."""
+    """Return the lead's reason for refusing this back; for a missing key, also how to pass a key."""
     reason = said_by_lead(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
         reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
@@ -128,7 +128,9 @@ def _not_an_address(url: str, error: Exception) -> RefusedError:
 
 
 def _redirect_target(url: str, error: InvalidStatus) -> str | None:
-    """The lead's address, as `--lead` takes it, to which `url` redirects; None: it does not."""
+    """Return the address of the lead, in the form of `--lead`, to which `url` redirects; None: no
+    redirect.
+    """
     location = error.response.headers.get("Location")
     if not location or error.response.status_code not in _REDIRECTS:
         return None
@@ -137,10 +139,10 @@ def _redirect_target(url: str, error: InvalidStatus) -> str | None:
 
 
 class ConnectionLog:
-    """Logs changes of the connection's state, and only those: repeated failures are logged once.
+    """Logs changes of the connection's state only; repeated failures are logged once.
 
-    The last line logged always says whether the back is connected, and the log stays short while a lead is
-    away for days or a connection keeps breaking. Uses neither network nor clock.
+    The last logged line always says whether the back is connected. The log stays short while a lead is away
+    for days, or a connection keeps breaking. Uses no network and no clock.
     """
 
     def __init__(self, url: str) -> None:
@@ -150,14 +152,14 @@ class ConnectionLog:
         self._n_unstable = 0
 
     def connected(self, name: str) -> None:
-        """The lead has accepted this back and calls it `name`."""
+        """Record that the lead has accepted this back under `name`."""
         self._name = name
         self._n_unstable += 1
         if self._reported != "unstable":
             self._report_connected()
 
     def stable(self) -> None:
-        """Called when the connection has lasted `STABLE_SECONDS`."""
+        """Record that the connection has lasted `STABLE_SECONDS`."""
         self._n_unstable = 0
         if self._reported == "unstable":
             self._report_connected()

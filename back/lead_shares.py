@@ -1,9 +1,9 @@
-"""Division of a back's time among several leads.
+"""Divides a back's time among several leads.
 
-Leads with equally good drafts get equal time as long as they have work; all their sequences are decoded
-together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less, but
-never below a quarter of another's. The value that a lead claims can only lower its own share: it is capped by
-what its acceptance shows. A lead without work, or one that is disconnected, costs nothing and saves up no
+Leads with equally good drafts get equal time as long as they have work. All their sequences are decoded
+together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less time,
+but never below a quarter of another's. The value that a lead claims can only lower its own share, because it
+is capped by the lead's acceptance. A lead that has no work, or is disconnected, costs nothing and saves up no
 time.
 """
 
@@ -11,20 +11,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 _SLACK_SECONDS = 0.02
-"""How far a lead may be ahead before it has to wait for the others; alternating less often saves decodes."""
+"""How far a lead may be ahead before it must wait for others; alternating less often saves decodes."""
 _MAX_AHEAD_SECONDS = 10.0
-"""Never further, or a step in which the machine slept would cost its leads the time of all that follow."""
+"""The most that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25
 _EQUAL = 0.75
-"""Values above this part of the best count as equal: a difference must be worth a change."""
+"""Values above this share of the best count as equal."""
 _DECAY = 0.98
-"""The weight that earlier tokens keep with each new one: about the last 50 count."""
+"""The weight of the past with each new token: about the last 50 count."""
 
 
 @dataclass(slots=True)
 class _LeadAccount:
-    """`seconds`: of decoding for it, divided by its weight then. `n_right` of `n_drafted` tokens were
-    committed.
+    """A lead's account. seconds: of decoding for it, each divided by its weight then.
+
+    claim: the value of a draft token that it reports. n_right of n_drafted tokens were committed.
     """
 
     seconds: float = 0.0
@@ -34,7 +35,7 @@ class _LeadAccount:
 
     @property
     def value(self) -> float:
-        """The gain of a draft token, in tokens of the lead's texts."""
+        """The value of a draft token, in tokens of the lead's texts."""
         return min(self.claim, self.n_right / self.n_drafted)
 
 
@@ -44,12 +45,12 @@ class LeadShares:
     def __init__(self, n_leads: int) -> None:
         self._leads = [_LeadAccount() for _ in range(n_leads)]
         self._waiting: Collection[int] = ()
-        self._now = 0.0  # the least weighted time of those that had work
+        self._now = 0.0  # the least weighted time of the leads with work
 
     def choose(self, waiting: Collection[int]) -> set[int]:
-        """The leads to serve in the next step, out of `waiting` (leads with work).
+        """Return the leads to serve in the next step, out of the leads `waiting` with work.
 
-        Never empty if `waiting` is not.
+        Not empty unless `waiting` is.
         """
         for lead in waiting:
             if lead not in self._waiting:
@@ -65,18 +66,18 @@ class LeadShares:
         return {lead for lead in waiting if self._leads[lead].seconds <= self._now + _SLACK_SECONDS}
 
     def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None:
-        """Account for a step of `seconds` in which each lead got the number of tokens in `n_tokens`."""
+        """Account for a step of `seconds` with the given number of tokens for each lead."""
         total = sum(n_tokens.values())
         for lead, n in n_tokens.items():
             self._leads[lead].seconds += seconds * n / (total * self._weight(lead))
 
     def claim(self, lead: int, value: float | None) -> None:
-        """Set the value of a draft token that a lead reports."""
+        """Set the value of a draft token that a lead reports; None: unknown."""
         self._leads[lead].claim = 1.0 if value is None else value
 
     def learn(self, lead: int, n_right: int, n_wrong: int) -> None:
-        """Record outcomes of draft tokens: `n_right` were committed; in place of `n_wrong`, another token
-        was.
+        """Record outcomes: `n_right` draft tokens were committed, and `n_wrong` were replaced by other
+        tokens.
         """
         account = self._leads[lead]
         kept = _DECAY ** (n_right + n_wrong)
@@ -84,7 +85,7 @@ class LeadShares:
         account.n_right = account.n_right * kept + n_right
 
     def _weight(self, lead: int) -> float:
-        """The weight of a lead that was served, among those that had work."""
+        """Return the weight of a lead that was served, among the leads that had work."""
         best = max(self._leads[each].value for each in self._waiting)
         part = self._leads[lead].value / best if best else 1.0
         return 1.0 if part >= _EQUAL else max(part, _MIN_WEIGHT)

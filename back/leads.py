@@ -1,6 +1,4 @@
-"""The leads that a back drafts for: one, given by address or found on the local network, or several
-at once.
-"""
+"""The leads that a back drafts for: one, given by address or found on the local network, or several."""
 
 import asyncio
 import logging
@@ -18,7 +16,7 @@ from shared.rate_limit import Backoff
 log = logging.getLogger("back")
 
 REDISCOVER_SECONDS = 60.0
-"""After this time without its lead a back searches again: the lead may have another address now."""
+"""After this time without its lead, a back searches again, as the lead's address may have changed."""
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 """Seconds between two searches, each of which takes some seconds itself."""
 
@@ -26,9 +24,9 @@ _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
 def find(
     settings: BackSettings, rng: random.Random, sleep: Callable[[float], None] = time.sleep
 ) -> BackSettings:
-    """The settings with the lead's address, after a search of the local network if the settings ask for one.
+    """Return the settings with the lead's address, searching the local network if the settings say so.
 
-    Blocks until a lead is found; raises SeveralLeadsError if there are several.
+    Blocks until a lead is found. Raises SeveralLeadsError if several are found.
     """
     discovery = _LeadDiscovery(settings)
     delays = Backoff(_FIRST_DELAY, _MAX_DELAY, rng)
@@ -38,11 +36,11 @@ def find(
 
 
 async def follow(settings: BackSettings, link: LeadLink, worker: DraftWorker) -> None:
-    """Run `link` until cancelled, and search for its lead again when it is lost.
+    """Run `link` until cancelled, and search for its lead again when the lead is lost.
 
-    Between two searches the old address is tried for a while. A lead that is found by a later search cannot
-    end a running back: only the lead that it began with may refuse it for good (RefusedError). Raises
-    OtherVocabularyError if any lead has another vocabulary: run the back again with that one.
+    Between two searches, the old address is tried for a while. Only the first lead may end the back by
+    refusing it (RefusedError), not a lead found by a later search. Raises OtherVocabularyError if any lead
+    has another vocabulary: run again with that vocabulary.
     """
     discovery = _LeadDiscovery(settings, again=True)
     is_first = True
@@ -62,18 +60,18 @@ async def follow(settings: BackSettings, link: LeadLink, worker: DraftWorker) ->
 
 
 class _LeadDiscovery:
-    """Searches for a lead; logs only the first failure of several in a row."""
+    """Searches for a lead; logs only the first of several failures in a row."""
 
     def __init__(self, settings: BackSettings, *, again: bool = False) -> None:
-        """`again`: a lead has been found before; of several leads, it is looked for."""
+        """again: a lead was found before; if several are found, search for this one."""
         self._settings = settings
         self._again = again
         self._reported = False
 
     def search(self) -> BackSettings | None:
-        """The settings with the address of the lead; None if there is no lead. Blocks for some seconds.
+        """Return the settings with the address of the lead; None if no lead is found.
 
-        Raises SeveralLeadsError, unless one has been found before.
+        Blocks for some seconds. Raises SeveralLeadsError if several are found and none was found before.
         """
         try:
             self._settings = self._settings.discovered(again=self._again)
@@ -97,8 +95,8 @@ class _LeadDiscovery:
 async def follow_all(links: Sequence[LeadLink], worker: DraftWorker) -> None:
     """Run all links until cancelled; a link's index is the number of its lead for `worker`.
 
-    A lead that refuses this back is dropped; raises RefusedError when all have refused. Leads that are
-    unreachable are tried again.
+    A lead that refuses this back is dropped. Raises RefusedError when all have refused. Unreachable leads are
+    tried again.
     """
     refusals = await asyncio.gather(*(_follow(link, worker, lead) for lead, link in enumerate(links)))
     raise RefusedError(f"no lead is left: {refusals[0]}")

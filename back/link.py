@@ -1,4 +1,4 @@
-"""The link to the lead: a WebSocket that the back opens, and reopens when it breaks."""
+"""The link to the lead: a WebSocket that the back opens, and opens again when it breaks."""
 
 import asyncio
 import contextlib
@@ -20,21 +20,21 @@ from shared.rate_limit import Backoff, Bucket
 from shared.terminal import one_line
 
 _RATE_MARGIN = 0.9
-"""Part of the lead's rate limit that is used: drafts may arrive closer together than they were sent."""
+"""The share of the lead's rate limit to use, as drafts may arrive closer together than they were sent."""
 
 
 class Outbox:
     """Holds the newest draft of each sequence until it is sent. A newer draft replaces an older one."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """Belongs to the running event loop; `clock` gives seconds."""
+        """Create it in the running event loop; `clock` returns seconds."""
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._drafts: dict[str, Draft] = {}
         self._not_empty = asyncio.Event()
 
     def post(self, draft: Draft) -> None:
-        """Queue a draft to be sent soon. May be called in any thread."""
+        """Queue a draft to be sent soon. Any thread may call it."""
         with contextlib.suppress(RuntimeError):  # the loop has ended and the drafting thread has not
             self._loop.call_soon_threadsafe(self._put, draft)
 
@@ -67,17 +67,19 @@ class Outbox:
 
 _HELLO_SECONDS = 10.0
 _MAX_UNREAD, _PAUSE_SECONDS = 256, 0.005
-"""No more is read from a lead that sends faster than this back can draft: memory is bounded."""
+"""The unread messages at which no more are read from the lead, for this time, to bound memory."""
 _FIRST_DELAY, _MAX_DELAY = 0.25, 10.0
 _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 
 
 class LostError(DuoError):
-    """The lead has been unreachable for as long as this link waits."""
+    """The lead has been unreachable for longer than this link waits."""
 
 
 class LeadLink:
-    """The connection to one lead: its messages go to the worker, the drafts in `outbox` to the lead."""
+    """The connection to one lead: passes its messages to the worker, and the drafts in `outbox` to
+    the lead.
+    """
 
     def __init__(
         self,
@@ -92,7 +94,7 @@ class LeadLink:
         survives_distrust: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`key` is what the lead may ask for; `tls` says whom to trust if the URL is a wss one.
+        """key: the lead's key for backs. tls: verifies the lead at a wss URL. rng: for the jitter of delays.
 
         `ping_seconds` is the interval between pings, and the time allowed for each reply. A lead that
         is unreachable for `max_absence_seconds` is given up. `survives_distrust`: a server with another
@@ -114,23 +116,22 @@ class LeadLink:
 
     @property
     def lead(self) -> str:
-        """The lead's URL, in the form that `--lead` accepts."""
+        """The lead's URL, in the form of `--lead`."""
         return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
 
     def set_vocabulary(self, vocabulary: VocabularyId) -> None:
-        """Set the vocabulary that the next hello names."""
+        """Set the vocabulary for the next hello."""
         self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
 
     def set_lead(self, url: str, tls: ssl.SSLContext | None) -> None:
-        """Set the address that the next `run` connects to."""
+        """Set the address to which the next `run` connects."""
         if url != self._url:
             self._log = ConnectionLog(url)
         self._url, self.tls = url, tls
 
     async def run(self, worker: DraftWorker, lead: int = 0) -> None:
-        """Stay connected until cancelled; raises RefusedError, LostError.
-
-        `lead`: the lead's number for `worker`.
+        """Stay connected until cancelled; raises RefusedError, LostError. lead: the lead's number for
+        `worker`.
         """
         self._last_connected = self._clock()
         self._delays.reset()
@@ -193,7 +194,7 @@ class LeadLink:
             worker.on_message(lead, None)
 
     def _on_stable(self) -> None:
-        """When this connection ends, the delays begin with the shortest again."""
+        """Reset the delays, as the connection has lasted, and log it."""
         self._delays.reset()
         self._log.stable()
 

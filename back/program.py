@@ -57,10 +57,10 @@ def run(settings: BackSettings) -> None:
 
 @dataclass(frozen=True, slots=True)
 class DraftingSetup:
-    """The vocabulary to name in the hello, and a factory `make` of drafters for it; `make` empties the
-    model's cache.
+    """The vocabulary for the hello, and the function `make`, which creates a drafter for this vocabulary.
 
-    Call `close` once the drafter is no longer used: it stops the process for grammars.
+    `make` empties the model's cache. Call `close` when the drafter is no longer used: it ends the process for
+    grammars.
     """
 
     vocabulary: VocabularyId
@@ -69,9 +69,9 @@ class DraftingSetup:
 
 
 def setup_for(settings: BackSettings, model: Model, vocabulary: Vocabulary | None = None) -> DraftingSetup:
-    """The drafting set-up for a lead with `vocabulary`; None stands for the draft model's own vocabulary.
+    """Return the setup for a lead with `vocabulary`; None: the draft model's own vocabulary.
 
-    Takes seconds for another vocabulary. Raises ModelLoadError if that cannot be translated.
+    Takes seconds for another vocabulary. Raises ModelLoadError if it cannot be translated.
     """
     maker = drafter_maker(model, vocabulary or model.vocabulary, RINGS, log)
     budget = TimeBudget()
@@ -143,7 +143,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
 async def _follow(
     settings: BackSettings, model: Model, setup: DraftingSetup, link: LeadLink, worker: DraftWorker
 ) -> None:
-    """Draft until cancelled, in the vocabulary of whichever lead there is; raises RefusedError."""
+    """Draft until cancelled, in the vocabulary of the lead that is there; raises RefusedError."""
     delays = Backoff(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:
@@ -182,7 +182,7 @@ def _link(settings: BackSettings, model: Model) -> LeadLink:
 
 
 def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> DraftingSetup:
-    """Raises OSError if that may succeed later, ConfigError if not."""
+    """Return the setup for the lead's vocabulary. Raises OSError if a retry may succeed, else ConfigError."""
     for ring in plugged(RINGS, "vocabulary_download"):
         return setup_for(settings, model, ring.lead_vocabulary(link.lead, settings.read_key(), link.tls))
     raise ConfigError("the part of the back that does it is not installed")

@@ -1,4 +1,4 @@
-"""The rings of a back: optional features beside drafting in its model's own vocabulary."""
+"""The rings of a back: optional features beyond drafting in its model's own vocabulary."""
 
 RINGS = (
     "back.translation",

@@ -37,7 +37,7 @@ from shared.tls import pinning, trusting
 log = logging.getLogger("back")
 
 DISCOVER_SECONDS = 10.0
-"""How long `--discover` listens for announcements."""
+"""The time for which `--discover` listens to announcements."""
 _MAX_LEADS = 16
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -169,7 +169,7 @@ class BackSettings(FileSettings):
         ge=0,
         le=64,
         description="maximum number of side branches per sequence: alternative drafts, to continue with if "
-        "the lead rejects a token of the main draft; as many are drafted as make the most of a step",
+        "the lead rejects a token of the main branch; as many are drafted as make the most of a step",
     )
     cpus: CpuList | None = Field(
         None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use other cores"
@@ -186,7 +186,7 @@ class BackSettings(FileSettings):
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:
-        """llama.cpp aborts where a cache has fewer cells than slots."""
+        """Check that the cache has a cell for each slot, because llama.cpp aborts otherwise."""
         compute, n_slots = self.compute, self.n_slots
         if self.n_parallel > MAX_SLOTS:
             raise ValueError(
@@ -203,10 +203,9 @@ class BackSettings(FileSettings):
         return self
 
     def joined(self) -> Self:
-        """The settings with the lead of `--join` or of an earlier pairing, unless leads are named or searched
-        for.
+        """Return the settings with the lead of `--join` or of an earlier pairing; raises ConfigError.
 
-        Raises ConfigError.
+        Unchanged if leads are named or searched for.
         """
         if self.join is None and (self.discover or self.discover_all or "lead" in self.model_fields_set):
             return self
@@ -227,15 +226,18 @@ class BackSettings(FileSettings):
         return self._is_joined
 
     def located(self) -> Self:
-        """The settings with the path of an existing model file, downloaded if needed. Raises ConfigError."""
+        """Return the settings with the path of an existing model file, downloaded if needed.
+
+        Raises ConfigError.
+        """
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
         """The settings with the URLs of announced leads if `discover` or `discover_all` is set, or with the
         present address of a lead that was joined.
 
-        `again`: prefer the lead that this back had before if several are found. With a `ca_file` only leads
-        with HTTPS count, so that the key is not sent to any other. Raises NoLeadError, SeveralLeadsError.
+        again: if several leads are found, prefer this back's former lead. With a `ca_file` only leads with
+        HTTPS count, so that no other lead gets the key. Raises NoLeadError, SeveralLeadsError.
         """
         if again and self._is_joined and (lead := JoinedLead.find("back", self.own_name, None)):
             return self._with_joined(lead)
@@ -247,7 +249,7 @@ class BackSettings(FileSettings):
         return self.with_lead(choose(found, with_https=with_https, former=self.url if again else None).url)
 
     def _with_leads(self, found: Sequence[FoundLead]) -> Self:
-        """The settings with as many of these leads as can be drafted for."""
+        """Return the settings with as many of these leads as the back can draft for."""
         n_max = min(_MAX_LEADS, MAX_SLOTS // self.compute.parallel)
         leads, others = found[:n_max], found[n_max:]
         log.info("drafting for all leads that are announced: %s", ", ".join(map(str, leads)))
@@ -273,11 +275,11 @@ class BackSettings(FileSettings):
         return "ws" + self.url.removeprefix("http") + "/v1/speculation"
 
     def read_key(self) -> str | None:
-        """The key to send to the lead; raises ConfigError."""
+        """Return the key to send to the lead; raises ConfigError."""
         return read_key(self.key, self.key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context that verifies a lead at https://…; None for http. Raises ConfigError."""
+        """Return the TLS context that verifies a lead at https://…; None for http. Raises ConfigError."""
         if not self.url.startswith("https:"):
             return None
         return (
@@ -286,8 +288,9 @@ class BackSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """Number of compute threads; 1 beside a lead on the same machine, as two programs that busy-wait slow
-        each other down.
+        """The number of compute threads.
+
+        1 beside a lead on the same machine, because two programs that busy-wait slow each other down.
         """
         if self.compute.threads:
             return self.compute.threads
@@ -297,22 +300,22 @@ class BackSettings(FileSettings):
 
     @property
     def model_options(self) -> ModelOptions:
-        """The options to load the model with, including the chosen number of threads.
+        """The options to load the model with, including the number of threads.
 
         Caches of sliding windows are kept in full: a draft may be rejected many decodes later, when a window
-        has moved on.
+        has moved.
         """
         chosen = {"threads": self.n_threads, "parallel": self.n_parallel, "swa_full": True}
         return ModelOptions(**self.compute.model_dump() | chosen)
 
     @property
     def n_parallel(self) -> int:
-        """Number of sequences of all leads together: each lead may use --parallel."""
+        """The number of sequences of all leads together; each lead may use --parallel."""
         return self.compute.parallel * len(self.lead)
 
     @property
     def n_branches_each(self) -> int:
-        """Side branches per sequence: --n-branches, or fewer if llama.cpp's slots are too few.
+        """The number of side branches per sequence: --n-branches, or fewer if llama.cpp has too few slots.
 
         A model with sliding windows needs two slots for each branch (`WindowGuard`).
         """
@@ -320,15 +323,15 @@ class BackSettings(FileSettings):
 
     @property
     def n_slots(self) -> int:
-        """Slots of the KV cache: one for the main draft of each sequence, one for each side branch."""
+        """The number of KV cache slots: one for each main branch, one for each side branch."""
         return self.n_parallel * (1 + self.n_branches_each)
 
     @property
     def n_step_checkpoints(self) -> int:
-        """Number of states per slot that a recurrent draft model keeps, to undo decodes."""
+        """The number of states per slot that a recurrent draft model keeps, to undo decodes."""
         return self.n_ahead + N_FURTHER_STATES
 
     @property
     def own_name(self) -> str:
-        """The name to send to the lead, made of characters that the protocol allows."""
+        """The name to send to the lead, with only characters that the protocol allows."""
         return re.sub(r"[^A-Za-z0-9._:-]", "-", self.name or platform.node())[:64] or "back"

@@ -1,4 +1,4 @@
-"""The drafting thread: waits only when there is nothing to draft, never for an answer."""
+"""The drafting thread. It waits only when there is nothing to draft, never for a reply."""
 
 import queue
 import threading
@@ -12,11 +12,11 @@ from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 _Change = DrafterMessage | Callable[[], Drafter] | None
 """None: the connection has ended."""
 _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
-"""Of which lead, what, and when it arrived."""
+"""(number of the lead, change, time of arrival)"""
 
 
 class TimeShares(Protocol):
-    """Decides which of several leads is served in a step (implemented in `back.lead_shares`)."""
+    """Decides which of several leads are served in a step (`back.lead_shares`)."""
 
     def choose(self, waiting: Collection[int]) -> set[int]: ...
 
@@ -52,7 +52,8 @@ class DraftWorker:
         """`posts` send a draft to each of the leads, which are numbered as there; each may open
         `n_sequences`. shares: of several leads; None: all are served in each step. worth: of each lead.
 
-        They and `on_failure` are called in the worker's thread, which ends after `on_failure`.
+        Each lead may open `n_sequences`. shares: divides the time among several leads; None: each step serves
+        all. `posts` and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
         self._drafter = drafter
         self._clock = clock
@@ -69,22 +70,22 @@ class DraftWorker:
         threading.Thread(target=self._run, name="drafter", daemon=True).start()
 
     def change_drafter(self, make: Callable[[], Drafter]) -> None:
-        """Replace the drafter; `make` is called in the worker's thread."""
+        """Replace the drafter by the result of `make`, which is called in the worker's thread."""
         self._inbox.put((0, make, self._clock()))
 
     def on_message(self, lead: int, message: DrafterMessage | None) -> None:
-        """Queue a message of a lead; None: the lead has disconnected. May be called in any thread."""
+        """Queue a message of a lead; None: the lead has disconnected. Any thread may call it."""
         if message is not None:
             self._drafter.interrupt(message, lead)
         self._inbox.put((lead, message, self._clock()))
 
     @property
     def n_unread(self) -> int:
-        """Number of queued messages of all leads."""
+        """The number of queued messages of all leads."""
         return self._inbox.qsize()
 
     def step(self) -> None:
-        """Handle all queued messages, waiting for one if there is nothing to draft; then decode once."""
+        """Handle all queued messages, then decode once. Waits for a message if there is nothing to draft."""
         if self._handle_messages():
             self._send(self._drafter.take_due(self._clock(), at_once=True))
         self._decode()
@@ -100,12 +101,15 @@ class DraftWorker:
         self._send(self._drafter.take_due(now))
 
     def _served(self, shares: TimeShares) -> set[str]:
-        """The sequences whose leads are served in the next step."""
+        """Return the sequences of the leads to serve in the next step."""
         waiting = self._drafter.waiting
         return {sequence for lead in shares.choose(waiting.keys()) for sequence in waiting[lead]}
 
     def _handle_messages(self) -> bool:
-        """Whether there were any. Nothing is unsent while it waits: when idle, everything is due."""
+        """Handle all queued messages; return whether there were any.
+
+        Waits for one while the drafter is idle; no draft is unsent then.
+        """
         received = False
         while not received or not self._inbox.empty():
             try:

@@ -125,12 +125,12 @@ def _server_stats(timings: Timings) -> GenerationStats:
 
 
 def _stats(n_tokens: int, seconds: float, n_drafted: int, n_accepted: int) -> GenerationStats:
-    """The statistics of one answer; no seconds: its time is not known."""
+    """Return the statistics of one answer; no seconds: its time is not known."""
     return GenerationStats(n_tokens, seconds, n_drafted, n_accepted, n_untimed=0 if seconds else n_tokens)
 
 
 def _pieces(content: str, speculation: Speculation | None, *, is_reasoning: bool) -> list[Piece]:
-    """The content is authoritative: tokens that do not add up to it are ignored."""
+    """Return the pieces of `content` by source; one piece if the tokens do not add up to the content."""
     if not content:
         return []
     if speculation is not None and "".join(token.text for token in speculation.tokens) == content:
@@ -156,7 +156,7 @@ class SessionStats:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The answers to one question with and without speculation: which was faster, and whether the texts are
+    """The answers to a question with and without speculation: which was faster, and whether the texts are
     equal.
     """
 
@@ -165,7 +165,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float | None:
-        """Speed with speculation over speed without; None if one of them is unknown."""
+        """The speed with speculation over the speed without; None if either is unknown."""
         fast = self.with_drafts.stats.tokens_per_second
         slow = self.without.stats.tokens_per_second
         return fast / slow if fast and slow else None

@@ -1,7 +1,7 @@
 """The source of each character of a text, before and after rendering. Pure.
 
-Rendering drops markup, adds bullets and breaks lines, but keeps words and their order: each rendered word is
-searched in the original text, after the previous one. A word that is not found has no source.
+Rendering drops markup, adds bullets and breaks lines, but keeps words and their order. So each rendered word
+is searched in the original text, after the previous word. A word that is not found has no source.
 """
 
 import re
@@ -40,7 +40,9 @@ class AttributedText:
 
 
 def transfer(written: str, sources: Sequence[Source], shown: str) -> list[Source]:
-    """The source of each character of `shown`, which is a rendering of the text `written` with `sources`."""
+    """Return the source of each character of `shown`, which is a rendering of the text `written` with
+    `sources`.
+    """
     marks: list[Source] = [None] * len(shown)
     at = 0
     for match in _WORD_OR_PUNCTUATION.finditer(shown):
@@ -53,7 +55,7 @@ def transfer(written: str, sources: Sequence[Source], shown: str) -> list[Source
     return marks
 
 
-ANSI_COLOURS = {
+ANSI_COLORS = {
     "green": "\x1b[32m",
     "cyan": "\x1b[36m",
     "magenta": "\x1b[35m",
@@ -65,13 +67,13 @@ ANSI_COLOURS = {
 }
 """rich's names and escape sequences, in the order in which sources get them; red is for errors."""
 
-_NAMES = tuple(ANSI_COLOURS)
+_NAMES = tuple(ANSI_COLORS)
 
 
-class SourceColours:
-    """The colour of each source.
+class SourceColors:
+    """The color of each source, which stays the same for the session.
 
-    It stays the same for the session; if there are more sources than colours, some share one.
+    If there are more sources than colors, some share a color.
     """
 
     def __init__(self) -> None:
@@ -81,4 +83,4 @@ class SourceColours:
         return self._chosen.setdefault(source, _NAMES[len(self._chosen) % len(_NAMES)])
 
     def escape_of(self, source: str) -> str:
-        return ANSI_COLOURS[self.name_of(source)]
+        return ANSI_COLORS[self.name_of(source)]

@@ -20,7 +20,7 @@ class BackMonitor:
     def __init__(
         self, get_backs: Callable[[], Sequence[BackReport] | None], interval_s: float = INTERVAL_S
     ) -> None:
-        """`get_backs` is called in a thread of its own; it may raise LeadError."""
+        """get_backs: called in a separate thread; may raise LeadError."""
         self.status = ""
         self._get_backs = get_backs
         self._interval_s = interval_s

@@ -44,8 +44,10 @@ class LeadClient:
         tls: ssl.SSLContext | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout_s` is the longest time without data; `tls` says whom to trust at https://…, by default the
-        system's authorities; `transport` replaces the network in tests.
+        """timeout_s: the longest time without data. tls: verifies https://…; None: by the system's
+        authorities.
+
+        transport: replaces the network in tests.
         """
         self.url = url
         self._asks_for_sources = True
@@ -83,7 +85,7 @@ class LeadClient:
                 return
 
     def backs(self) -> list[BackReport] | None:
-        """The connected backs; None when the server does not speculate. Raises LeadError."""
+        """Return the connected backs; None when the server does not speculate. Raises LeadError."""
         response = self._get("/v1/speculation")
         if response.status_code in _NOT_SUPPORTED:
             return None
@@ -94,7 +96,7 @@ class LeadClient:
             return None  # some servers have a page for every address
 
     def models(self) -> list[str]:
-        """The names of the models that the server has, and that chat. Raises LeadError."""
+        """Return the names of the server's models that can chat. Raises LeadError."""
         response = self._get("/v1/models")
         self._check(response)
         with self._translated():
@@ -102,7 +104,7 @@ class LeadClient:
         return [model.id for model in listed if model.task not in _OTHER_TASKS]
 
     def _get(self, path: str) -> httpx.Response:
-        """GET something that a server answers at once, with a short timeout."""
+        """Send a GET request that a server answers at once, with a short timeout."""
         with self._translated():
             return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
 
@@ -123,7 +125,7 @@ class LeadClient:
 
     @contextmanager
     def _answering(self, body: Mapping[str, Any]) -> Iterator[EventSource]:
-        """An answer that has begun; raises IncompleteAnswerError if the server goes away before."""
+        """Yield a response that has begun; raises IncompleteAnswerError if the server ends before."""
         with ExitStack() as stack:
             try:
                 source = stack.enter_context(
@@ -136,7 +138,10 @@ class LeadClient:
             yield source
 
     def _adapt(self, refusal: RejectedError, request: Mapping[str, Any]) -> bool:
-        """Whether to try another request: servers differ in the fields they accept. Raises RejectedError."""
+        """Return whether to try another request: servers differ in the fields they accept.
+
+        Raises RejectedError.
+        """
         if self._asks_for_sources and "return_speculation" in refusal.message:
             self._asks_for_sources = False
             return True
@@ -179,7 +184,7 @@ class LeadClient:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
-        """The seam to httpx's exceptions and pydantic's, most specific first."""
+        """Translate exceptions of httpx and pydantic within this context, most specific first."""
         try:
             yield
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
@@ -209,8 +214,8 @@ class LeadClient:
 
 
 def _may_use_proxy(url: httpx.URL) -> bool:
-    """Whether requests may use a proxy: not over HTTP, where it could read the key, and not for this machine
-    or its own network, which no proxy reaches.
+    """Return whether requests may use a proxy: not over HTTP, where it could read the key, and not for this
+    machine or its own network, which no proxy reaches.
     """
     return url.scheme == "https" and not _is_near(url.host)
 
@@ -238,7 +243,7 @@ def _server_message(response: httpx.Response) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Seconds; the form with a date is ignored."""
+    """Return the seconds; the form with a date is ignored."""
     try:
         seconds = float(response.headers.get("Retry-After", ""))
     except ValueError:

@@ -44,7 +44,7 @@ class ChatConversation:
         sampling: Sampling | None = None,
         images: Sequence[Path] = (),
     ) -> None:
-        """images: files that are shown with the first question; they are no part of what is saved."""
+        """images: files that are sent with the first question; they are not saved."""
         self.images = [_image_part(path) for path in images]
         self.model = model
         self.system = system
@@ -52,10 +52,9 @@ class ChatConversation:
         self.turns: list[Turn] = []
 
     def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
-        """The body of a chat completion request that asks `question` next, or instead of the last one if
-        `instead` is set.
+        """Return the body of a chat completion request that asks `question` next.
 
-        The conversation is not changed.
+        instead: ask it instead of the last question. The conversation is not changed.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
         messages.append(RequestMessage(role="user", content=question))
@@ -74,7 +73,7 @@ class ChatConversation:
         return ChatConversation(model=self.model, system=self.system, sampling=self.sampling)
 
     def _messages(self, turns: list[Turn]) -> list[RequestMessage]:
-        """The system prompt, if any, then the turns."""
+        """Return the system prompt, if any, then the turns."""
         messages: list[RequestMessage] = (
             [RequestMessage(role="system", content=self.system)] if self.system else []
         )
@@ -91,7 +90,7 @@ class ChatConversation:
 
 
 def _image_part(path: Path) -> dict[str, Any]:
-    """As OpenAI's API has it; raises CommandError."""
+    """Return the part of a message for an image, as in OpenAI's API; raises CommandError."""
     try:
         data = base64.b64encode(path.read_bytes()).decode()
     except OSError as error:
@@ -119,14 +118,14 @@ class SavedConversations:
         return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}"))
 
     def path(self, name: str) -> Path:
-        """The path for `name`, whether or not it exists."""
+        """Return the path for `name`, whether or not it exists."""
         path = Path(name).expanduser()
         if path.name != name:
             return path
         return self._folder / (name if path.suffix == _SUFFIX else f"{name}{_SUFFIX}")
 
     def find(self, name: str) -> Path:
-        """The path for `name`; raises CommandError if the folder has no conversation of that name."""
+        """Return the path for `name`; raises CommandError if the folder has no conversation of that name."""
         path = self.path(name)
         if path.parent == self._folder and not path.exists():
             close = difflib.get_close_matches(name, self.names(), n=1)
@@ -135,11 +134,11 @@ class SavedConversations:
         return path
 
     def name_of(self, path: Path) -> str:
-        """The name of the conversation at `path`: the inverse of `path`."""
+        """Return the name of the conversation at `path`: the inverse of `path`."""
         return path.stem if path.parent == self._folder else str(path.absolute())
 
     def new_path(self, conversation: ChatConversation) -> Path:
-        """A path that does not exist yet, named after the first question."""
+        """Return a path that does not exist yet, named after the first question."""
         words = re.findall(r"\w+", conversation.turns[0].question.lower())[:_N_WORDS_OF_NAME]
         name = "-".join(words)[:60] or "conversation"
         path, n = self.path(name), 1

@@ -8,7 +8,7 @@ from typing import Protocol, TextIO
 
 class LineReader(Protocol):
     def read(self, draft: str = "") -> str:
-        """The next line, without its line end; at a prompt it starts out as `draft`, for editing.
+        """Return the next line, without its line end; at a prompt it starts out as `draft`, for editing.
 
         Raises EOFError at the end of the input, KeyboardInterrupt on Ctrl-C.
         """

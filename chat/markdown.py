@@ -1,7 +1,7 @@
-"""Render Markdown as lines for a terminal, with rich: sanitised, and coloured by source. No I/O.
+"""Render Markdown as lines for a terminal, with rich: sanitized, and colored by source. No I/O.
 
 HTML is shown as text. Line breaks are kept. The addresses of links are shown. Code is highlighted only in
-texts without sources, because otherwise colours stand for sources.
+texts without sources, because otherwise colors stand for sources.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from chat.attribution import AttributedText, Source, SourceColours, transfer
+from chat.attribution import AttributedText, Source, SourceColors, transfer
 from shared.terminal import sanitize
 
 THEME = Theme(
@@ -51,8 +51,10 @@ _parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "ta
 Lines = list[list[Segment]]
 
 
-def render(block: AttributedText, console: Console, palette: SourceColours) -> Lines:
-    """The lines of one or more blocks, no wider than the console, without leading or trailing blank lines."""
+def render(block: AttributedText, console: Console, palette: SourceColors) -> Lines:
+    """Return the lines of one or more blocks, no wider than the console, without leading or trailing blank
+    lines.
+    """
     try:
         markdown = _Document(block.text, highlighted=not block.has_sources)
         lines = console.render_lines(markdown, pad=False)
@@ -63,7 +65,7 @@ def render(block: AttributedText, console: Console, palette: SourceColours) -> L
 
 
 def last_block(text: str) -> int:
-    """The index at which the last block of an unfinished text begins.
+    """Return the index at which the last block of an unfinished text begins.
 
     The rendering of all blocks before it is final.
     """
@@ -131,17 +133,17 @@ def _without_blank_ends(lines: Lines) -> Lines:
     return lines[full[0] : full[-1] + 1] if full else []
 
 
-def _marked(lines: Lines, block: AttributedText, palette: SourceColours) -> Iterator[list[Segment]]:
+def _marked(lines: Lines, block: AttributedText, palette: SourceColors) -> Iterator[list[Segment]]:
     shown = "\n".join("".join(segment.text for segment in line) for line in lines)
     marks = iter(transfer(block.text, block.sources, shown))
     for line in lines:
-        yield [part for segment in line for part in _coloured(segment, marks, palette)]
+        yield [part for segment in line for part in _colored(segment, marks, palette)]
         next(marks, None)  # the line break's
 
 
-def _coloured(segment: Segment, marks: Iterator[Source], palette: SourceColours) -> Iterator[Segment]:
+def _colored(segment: Segment, marks: Iterator[Source], palette: SourceColors) -> Iterator[Segment]:
     style = segment.style or Style.null()
     pairs = ((char, next(marks)) for char in segment.text)
     for source, run in groupby(pairs, key=lambda pair: pair[1]):
-        colour = Style(color=palette.name_of(source)) if source is not None else Style.null()
-        yield Segment("".join(char for char, _ in run), style + colour)
+        color = Style(color=palette.name_of(source)) if source is not None else Style.null()
+        yield Segment("".join(char for char, _ in run), style + color)

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -> int:
-    """Hold a conversation, or ask one question. Returns the exit status."""
+    """Hold a conversation, or ask one question; return the exit status."""
     interactive = stdin.isatty() and not settings.question
     if interactive and settings.output == "json":
         raise ConfigError("--json is for questions on the command line or in a pipe")
@@ -119,7 +119,7 @@ def _status(session: Session, monitor: BackMonitor, screen: Screen) -> str:
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
-    """The question in the arguments, with stdin in place of each `-`; stdin alone without arguments.
+    """Return the question in the arguments, with stdin in place of each `-`; stdin alone without arguments.
 
     Raises ConfigError if it is empty.
     """

@@ -40,9 +40,9 @@ class PromptReader:
         source: Input | None = None,
         output: Output | None = None,
     ) -> None:
-        """history: None for one of this session only. `status` gives the text of the status line.
+        """history: None for a history of this session only. status: returns the text of the status line.
 
-        `source` and `output` replace the terminal in tests.
+        source, output: replace the terminal in tests.
         """
         self._session: PromptSession[str] = PromptSession(
             [("class:prompt", PROMPT)],
@@ -79,7 +79,9 @@ class PromptReader:
 
 
 def open_history(path: Path) -> History:
-    """The history file at `path`, readable only by its owner; raises OSError if it cannot be written."""
+    """Return the history file at `path`, readable only by its owner; raises OSError if it cannot be
+    written.
+    """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.touch(mode=0o600)
     with path.open("ab"):

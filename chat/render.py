@@ -1,4 +1,4 @@
-"""Output of chat: sanitised, in colour on a terminal, plain elsewhere. Nothing else writes.
+"""Output of chat: sanitized, in color on a terminal, plain elsewhere. Nothing else writes.
 
 Answers go to one stream (stdout), everything else to another (stderr), so that a redirected answer is the
 answer only. `TerminalScreen` redraws answers on a terminal; `JsonScreen` prints them for programs.
@@ -10,8 +10,8 @@ from typing import TextIO
 
 from chat import report
 from chat.answer import ChatAnswer, Piece
-from chat.attribution import SourceColours
-from shared.terminal import sanitize, wants_colour
+from chat.attribution import SourceColors
+from shared.terminal import sanitize, wants_color
 
 RESET = "\x1b[0m"
 DIM = "\x1b[2m"
@@ -27,10 +27,10 @@ class Screen:
         """`with_summary`: show statistics under each answer."""
         self._out = out
         self._err = err
-        self._colour_out = wants_colour(out, environment)
-        self._colour_err = wants_colour(err, environment)
+        self._color_out = wants_color(out, environment)
+        self._color_err = wants_color(err, environment)
         self._sums_up = with_summary
-        self._colours = SourceColours()
+        self._colors = SourceColors()
         self._is_shown = True
         self._line_is_open = False
 
@@ -42,12 +42,12 @@ class Screen:
         self._is_shown = shown
 
     def show_piece(self, piece: Piece) -> None:
-        """Show a piece of an answer, in its source's colour."""
+        """Show a piece of an answer, in its source's color."""
         if not piece.text or piece.is_reasoning or not self._is_shown:
             return
         shown = sanitize(piece.text)
-        if piece.source is not None and self._colour_out:
-            shown = f"{self._colours.escape_of(piece.source)}{shown}{RESET}"
+        if piece.source is not None and self._color_out:
+            shown = f"{self._colors.escape_of(piece.source)}{shown}{RESET}"
         self._write(self._out, shown)
         self._line_is_open = not piece.text.endswith("\n")
 
@@ -58,12 +58,12 @@ class Screen:
         self._line_is_open = False
 
     def show_summary(self, answer: ChatAnswer) -> None:
-        """Show statistics and the legend of colours below an answer that is complete or was stopped."""
+        """Show statistics and the legend of colors below an answer that is complete or was stopped."""
         if not self._sums_up:
             return
         parts = [(part, DIM) for part in report.summary(answer)]
         parts += [
-            (f"■ {source} {n}", self._colours.escape_of(source))
+            (f"■ {source} {n}", self._colors.escape_of(source))
             for source, n in answer.n_accepted_by_source.items()
         ]
         for line in report.filled([text for text, _ in parts], self.columns):
@@ -84,9 +84,9 @@ class Screen:
         self._line(text, RED)
 
     def show_legend(self, n_accepted: Mapping[str, int]) -> None:
-        """Show each source in its colour, with the number of its accepted tokens."""
+        """Show each source in its color, with the number of its accepted tokens."""
         for source, n in n_accepted.items():
-            self._line(f"  {source}: {n} accepted", self._colours.escape_of(source))
+            self._line(f"  {source}: {n} accepted", self._colors.escape_of(source))
 
     def _line(self, text: str, style: str) -> None:
         self.end_answer()
@@ -99,7 +99,7 @@ class Screen:
 
     def _styled(self, text: str, style: str) -> str:
         shown = sanitize(text)
-        return f"{style}{shown}{RESET}" if style and self._colour_err else shown
+        return f"{style}{shown}{RESET}" if style and self._color_err else shown
 
     @staticmethod
     def _write(stream: TextIO, text: str) -> None:

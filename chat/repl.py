@@ -68,7 +68,7 @@ class Repl:
                 self._screen.note("Ctrl-C stops an answer. To leave, type :quit or press Ctrl-D.")
 
     def turn(self, line: str) -> bool:
-        """Handle one line; returns False if it asks to exit."""
+        """Handle one line; return False if it asks to exit."""
         is_edited, self._draft = self._draft is not None, None
         if not line.strip():
             return True

@@ -1,4 +1,4 @@
-"""The sentences and tables that chat shows. Pure; knows neither colour nor the terminal."""
+"""The sentences and tables that chat shows. Pure; knows neither color nor the terminal."""
 
 import re
 import textwrap
@@ -22,7 +22,7 @@ _MAX_HANGING = 0.6
 _GUIDE = (
     "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
     "in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you typed, Ctrl-R searches it, Tab "
-    "completes commands, Ctrl-C stops an answer. Coloured words were drafted and accepted, with one colour "
+    "completes commands, Ctrl-C stops an answer. Colored words were drafted and accepted, with one color "
     "for each source."
 )
 
@@ -64,7 +64,7 @@ def setting_row(sampling: Sampling, name: str) -> tuple[str, str, str]:
 
 
 def backs(found: Sequence[BackReport] | None, columns: int | None = None) -> str:
-    """A table with one row per back, or one paragraph per back if rows would exceed `columns`."""
+    """Return a table with one row per back, or one paragraph per back if rows would exceed `columns`."""
     if found is None:
         return "This server does not speculate."
     if not found:
@@ -78,7 +78,7 @@ def backs(found: Sequence[BackReport] | None, columns: int | None = None) -> str
 
 
 def connected(found: Sequence[BackReport] | None) -> str:
-    """The part of the status line about backs; empty if the server does not speculate."""
+    """Return the part of the status line about backs; empty if the server does not speculate."""
     return "" if found is None else count(len(found), "back")
 
 
@@ -98,7 +98,7 @@ def status(model: str | None, of: SessionStats, connected_backs: str, columns: i
 class StatusPart(NamedTuple):
     """A part of a status line.
 
-    If there is no room for all parts, those with the highest `rank` are left out first.
+    If there is no room for all parts, the parts with the highest `rank` are left out first.
     """
 
     text: str
@@ -106,7 +106,9 @@ class StatusPart(NamedTuple):
 
 
 def fitted(parts: Sequence[StatusPart], columns: int | None) -> str:
-    """The status line of the parts that fit into `columns`, in their order; empty parts are skipped."""
+    """Return the status line of the parts that fit into `columns`, in their order; empty parts are
+    skipped.
+    """
     kept = [part for part in parts if part.text]
     while len(kept) > 1 and columns is not None and len(_joined(kept)) > columns:
         kept.remove(max(kept, key=lambda part: part.rank))
@@ -127,8 +129,8 @@ def comparison(of: Comparison) -> str:
 
 
 def record(answer: ChatAnswer) -> dict[str, Any]:
-    """An answer as a JSON-compatible record, for programs; None stands for values that the server did not
-    report.
+    """Return an answer as a JSON-compatible record, for programs; None stands for values that the server did
+    not report.
     """
     of = answer.stats
     return {
@@ -145,7 +147,7 @@ def record(answer: ChatAnswer) -> dict[str, Any]:
 
 
 def names(of: Sequence[str], none: str) -> str:
-    """One name per line, or the sentence `none` if `of` is empty."""
+    """Return one name per line, or the sentence `none` if `of` is empty."""
     return "\n".join(of) or none
 
 
@@ -168,7 +170,7 @@ def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """`text` with long lines wrapped between words; text in a table's last column stays in that column."""
+    """Return `text` with long lines wrapped between words, indented to the last column of a table."""
     if columns is None:
         return text
     return "\n".join(_broken(line, columns) for line in text.split("\n"))
@@ -201,7 +203,7 @@ def table(rows: Sequence[Sequence[str]], n_text_columns: int | None = None) -> s
 
 
 def duration(seconds: float) -> str:
-    """A duration in one short unit, for tables: 12s, 3m, 2h, 5d."""
+    """Return a duration in one short unit, for tables: 12s, 3m, 2h, 5d."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
             return f"{seconds / size:.0f}{unit}"

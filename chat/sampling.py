@@ -16,7 +16,7 @@ from shared.sampling.parameters import Asked
 
 
 def _optional(_: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
-    """The parameter with its range, or None."""
+    """Return the parameter with its range, or None."""
     if not asked.in_chat:
         return None
     optional = copy(field)
@@ -42,7 +42,7 @@ class Sampling(_Parameters):
         return self.model_dump(exclude_none=True)
 
     def with_value(self, name: str, text: str) -> Self:
-        """A copy with one parameter set to the text that a person typed; `none` unsets it.
+        """Return a copy with one parameter set to the text that a person typed; `none` unsets it.
 
         Raises CommandError.
         """
@@ -56,7 +56,10 @@ class Sampling(_Parameters):
 
 
 def known_name(name: str) -> str:
-    """The parameter's name as in `Sampling`, from `name` with dashes or underscores. Raises CommandError."""
+    """Return the parameter's name as in `Sampling`, from `name` with dashes or underscores.
+
+    Raises CommandError.
+    """
     field = name.lower().replace("-", "_")
     if field in Sampling.model_fields:
         return field

@@ -111,8 +111,8 @@ class ChatSettings(ProgramSettings):
         return paths
 
     def joined(self) -> Self:
-        """The settings with the lead of `--join` or of an earlier pairing, unless a lead is named; raises
-        ConfigError.
+        """Return the settings with the lead of `--join` or of an earlier pairing, unless a lead is named;
+        raises ConfigError.
         """
         if self.join is None and "lead" in self.model_fields_set:
             return self
@@ -123,11 +123,11 @@ class ChatSettings(ProgramSettings):
         return self.model_copy(update=found)
 
     def read_key(self) -> str | None:
-        """The key to send to the server; raises ConfigError."""
+        """Return the key to send to the server; raises ConfigError."""
         return read_key(self.api_key, self.api_key_file)
 
     def tls(self) -> ssl.SSLContext | None:
-        """The TLS context that verifies a server at https://…; None for http. Raises ConfigError."""
+        """Return the TLS context that verifies a server at https://…; None for http. Raises ConfigError."""
         if not self.lead.startswith("https:"):
             return None
         return (

@@ -19,9 +19,9 @@ LONGEST_DELAY_S = 30.0
 
 
 def retry_delay(n_before: int, retry_after: float | None) -> float | None:
-    """Seconds to wait before the next retry, after `n_before` retries; None: give up.
+    """Return the seconds to wait before the next retry, after `n_before` retries; None: give up.
 
-    The server's Retry-After (`retry_after`), or doubling from one second.
+    The server's Retry-After (`retry_after`) if it is set, otherwise doubling from one second.
     """
     if n_before == N_RETRIES:
         return None
@@ -51,9 +51,9 @@ class AnswerStreamer:
         return ChatAnswer(self._clock)
 
     def stream(self, request: Mapping[str, Any], answer: ChatAnswer, *, shown: bool = True) -> None:
-        """Stream one answer into `answer` and, if `shown`, to the screen.
+        """Stream an answer into `answer` and, if `shown`, to the screen.
 
-        Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has what arrived before.
+        Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has the text that arrived before.
         """
         with self._around():
             for n_before in count():

@@ -1,6 +1,6 @@
-"""Show answers on a terminal: Markdown rendered as it arrives, coloured by source, with a status line below.
+"""Shows answers on a terminal: Markdown rendered as it arrives, colored by source, above a status line.
 
-While tokens arrive, the last block (a paragraph, a list, code) is redrawn; those before it are final.
+While tokens arrive, the last block (a paragraph, a list, code) is redrawn; blocks before it are final.
 """
 
 import os
@@ -64,7 +64,7 @@ class LiveRegion:
         self._write(SHOW_CURSOR)
 
     def _first_difference(self, lines: Sequence[TerminalLine]) -> int:
-        """The first line that has to be drawn again, of those that can be reached."""
+        """Return the first line that has to be drawn again, of those that can be reached."""
         first = self._first_reachable()
         while first < min(len(lines), len(self._drawn)) and lines[first] == self._drawn[first]:
             first += 1
@@ -79,7 +79,7 @@ class LiveRegion:
         return 0
 
     def _n_rows(self, line: TerminalLine) -> int:
-        """More than one when the terminal has become narrower and broke the line."""
+        """Return the rows of a line; more than one if the terminal became narrower and broke the line."""
         columns = max(self._size()[0], 1)
         return max(-(-line.n_cells // columns), 1)
 
@@ -119,7 +119,7 @@ class TerminalScreen(Screen):
         self._console = Console(
             file=out,
             force_terminal=True,
-            no_color=not self._colour_out,
+            no_color=not self._color_out,
             legacy_windows=False,
             highlight=False,
             theme=THEME,
@@ -147,7 +147,7 @@ class TerminalScreen(Screen):
         self._next_drawing = 0.0  # the first token is drawn at once
 
     def show_piece(self, piece: Piece) -> None:
-        """Show a piece of an answer in its source's colour, or dim if it is reasoning."""
+        """Show a piece of an answer in its source's color, or dim if it is reasoning."""
         if self._is_shown and piece.is_reasoning:
             self._reasoning += piece.text
         elif self._is_shown:
@@ -182,7 +182,7 @@ class TerminalScreen(Screen):
     @property
     def columns(self) -> int:
         """The width to write in: one column less than the terminal's, as some terminals draw wide characters
-        wider still.
+        wider.
         """
         return max(self._size()[0] - 1, 1)
 
@@ -220,7 +220,7 @@ class TerminalScreen(Screen):
 
     def _rendered(self, block: AttributedText) -> list[TerminalLine]:
         self._console.width = self.columns
-        return self._lines(render(block, self._console, self._colours))
+        return self._lines(render(block, self._console, self._colors))
 
     def _thought_lines(self) -> list[TerminalLine]:
         if not self._reasoning:

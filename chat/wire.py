@@ -78,7 +78,7 @@ class Usage(_ServerReply):
 
 
 class Chunk(ErrorReply):
-    """An event of a streamed chat completion. No event follows one with an `error`."""
+    """An event of a streamed chat completion. An event with an `error` is the last one."""
 
     choices: list[Choice] = []
     speculation: Speculation | None = None
@@ -94,7 +94,7 @@ class BacksReply(_ServerReply):
 
 
 class ModelEntry(_ServerReply):
-    """An entry of `/v1/models`. task: of one that does not chat, such as `embedding`."""
+    """An entry of `/v1/models`. task: the task of a model that does not chat, such as `embedding`."""
 
     id: str
     task: Any = None

@@ -40,7 +40,7 @@ Answer = AsyncIterator[AnswerHead | bytes]
 
 
 def _error(status: int, message: str, kind: str, headers: Mapping[str, str] | None = None) -> Response:
-    """In the shape of the leads' own."""
+    """Return an error response in the format of a lead's."""
     error = {"message": message, "type": kind, "param": None, "code": None}
     return JSONResponse({"error": error}, status, headers)
 
@@ -50,7 +50,7 @@ def _no_lead() -> Response:
 
 
 async def _rest(head: AnswerHead, answer: Answer) -> AsyncIterator[bytes]:
-    """A client that leaves ends the request at the lead."""
+    """Yield a client that leaves ends the request at the lead."""
     try:
         yield head.first
         async for chunk in answer:
@@ -157,8 +157,8 @@ def _replicas(settings: FleetSettings) -> dict[str, object]:
 
 
 def _resources(settings: FleetSettings) -> dict[str, object]:
-    """The resources of a replica; with RPC workers a placement group for each lead, its own bundle first,
-    then theirs.
+    """Return the resources of a replica; with RPC workers a placement group for each lead, its own bundle
+    first, then theirs.
     """
     lead = {"num_cpus": settings.lead_cpus, "num_gpus": settings.lead_gpus}
     if not settings.rpc_workers:

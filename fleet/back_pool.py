@@ -109,7 +109,7 @@ class BackPool:
         lead.gain = gain_of(backs, lead.gain)
 
     async def _reached(self) -> dict[str, str | None]:
-        """The backs whose actors answer, with their leads: those for which Ray has room."""
+        """Return the backs whose actors answer, with their leads: those for which Ray has room."""
         answers = await asyncio.gather(
             *(_within(actor.is_drafting.remote()) for actor in self._actors.values()), return_exceptions=True
         )
@@ -131,5 +131,5 @@ class BackPool:
 
 
 async def _within(answer: Awaitable[Any]) -> Any:
-    """An actor's answer; raises TimeoutError, as for one that waits for a place."""
+    """Return an actor's answer; raises TimeoutError, as for one that waits for a place."""
     return await asyncio.wait_for(answer, _ACTOR_SECONDS)

@@ -48,7 +48,7 @@ class RpcWorker:
 
 
 class LeadReplica:
-    """Owns one `lead` process.
+    """Owns a `lead` process.
 
     Ray Serve calls `check_health`, and `__del__` once no request is left (graceful shutdown).
     """
@@ -105,7 +105,7 @@ class LeadReplica:
             log.warning("the pool of backs does not answer: %r", error)
 
     async def record_routing_stats(self) -> dict[str, Any]:
-        """The lead's load, for the router; empty if the lead does not report it."""
+        """Return the lead's load, for the router; empty if the lead does not report it."""
         try:
             response = await self._asking.get("/loads")
             load = response.raise_for_status().json()["loads"][0]

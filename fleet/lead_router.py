@@ -1,6 +1,6 @@
 """Chooses a replica for a request: one whose cache has the prompt's beginning, unless it is too busy.
 
-Serve itself sends no lead more requests than it has slots; other requests wait.
+Ray Serve sends no lead more requests than it has slots; other requests wait.
 """
 
 from collections import Counter
@@ -22,8 +22,9 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None
     ) -> list[list[RunningReplica]]:
-        """The replicas in groups, best group first; Serve takes the least busy of a group, or goes on to the
-        next.
+        """Return the replicas in groups, best group first.
+
+        Ray Serve takes the least busy replica of a group, or continues with the next group.
         """
         candidates = {each.replica_id.unique_id: each for each in candidate_replicas}
         request = _request_of(pending_request)
@@ -48,7 +49,7 @@ class LeadRouter(RequestRouter):  # type: ignore[misc]  # ray has no types where
 
 
 def _told(replica: RunningReplica) -> int:
-    """The load that a replica's lead reported a moment ago: other ingresses send requests, too."""
+    """Return the load that a replica's lead reported a moment ago: other ingresses send requests, too."""
     return int((replica.routing_stats or {}).get("running", 0))
 
 

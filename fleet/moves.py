@@ -18,8 +18,8 @@ _INCUMBENT = 1.25
 class LeadNeed:
     """A lead's demand for backs.
 
-    `n_running`: recent number of sequences being generated; `gain`: tokens per second that a back adds to one
-    of them.
+    n_running: the recent number of sequences being generated. gain: tokens per second that a back adds to one
+    sequence.
     """
 
     lead: str
@@ -27,8 +27,9 @@ class LeadNeed:
     gain: float = _UNKNOWN_GAIN
 
     def marginal(self, n_backs: int, n_each: float) -> float:
-        """Tokens per second gained by one more back than `n_backs`, if each can draft for `n_each` sequences
-        at full speed.
+        """Return the tokens per second gained by one more back than `n_backs`.
+
+        n_each: the number of sequences that a back can draft for at full speed.
         """
         left = self.n_running - n_backs * n_each
         return self.gain * min(max(left, 0.0), n_each)
@@ -42,19 +43,18 @@ class Move(NamedTuple):
 
 
 def gain_of(backs: Iterable[Mapping[str, Any]], before: float) -> float:
-    """The value of a draft token of the lead's best back, between 0 and 1, from the `gain` that each back
-    has.
+    """Return the value of a draft token of the lead's best back, between 0 and 1, from each back's `gain`.
 
-    `backs` as in `GET /v1/speculation`. While no back is asked to draft, the value known `before` moves
-    slowly back to that of an unknown back: otherwise a lead that gained little would never get a back again,
-    even if its texts have changed.
+    backs: as in `GET /v1/speculation`. While no back is asked to draft, the value slowly returns from
+    `before` to that of an unknown back. Otherwise a lead that gained little would never get a back again,
+    even if its texts change.
     """
     gains = [float(back["gain"]) for back in backs if back["n_asked"]]
     return max(gains) / (1 + max(gains)) if gains else before + _FORGOTTEN * (_UNKNOWN_GAIN - before)
 
 
 def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_each: float) -> list[Move]:
-    """The moves that gain most, best first. `placed`: the current lead of each back; None: none yet.
+    """Return the moves that gain most, best first. `placed`: the current lead of each back; None: none yet.
 
     A back whose lead is not in `needs` counts as free.
     """
@@ -71,7 +71,9 @@ def plan_moves(needs: Sequence[LeadNeed], placed: Mapping[str, str | None], n_ea
         return leads[lead].marginal(len(backs[lead]) - 1, n_each)
 
     def taker() -> str:
-        """The lead where one more back gains most; among equals, such as idle leads, one with few backs."""
+        """Return the lead where one more back gains most; among equals, such as idle leads, one with few
+        backs.
+        """
         return min(backs, key=lambda lead: (-more(lead), len(backs[lead]), lead))
 
     moves = []

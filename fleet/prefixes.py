@@ -24,9 +24,9 @@ Blocks = tuple[bytes, ...]
 
 
 def blocks_of(body: bytes) -> Blocks:
-    """Hashes of the prefixes of a request's prompt, at each multiple of the block length.
+    """Return hashes of the prefixes of a request's prompt, at each multiple of the block length.
 
-    Empty for a body that is short, is no JSON object, or is too expensive to parse.
+    Empty for a body that is short, is not a JSON object, or is too expensive to parse.
     """
     if body.count(b"[") + body.count(b"{") > _MAX_BRACKETS:
         return ()
@@ -43,7 +43,7 @@ def blocks_of(body: bytes) -> Blocks:
 
 
 def _text(fields: dict[str, Any]) -> str:
-    """The text of a request in the order of its prompt."""
+    """Return the text of a request in the order of its prompt."""
     return "".join(json.dumps(fields[name], ensure_ascii=False) for name in _FIELDS if name in fields)
 
 
@@ -63,7 +63,7 @@ class SentPrefixes:
             self._sent.popitem(last=False)
 
     def depth(self, blocks: Blocks, lead: str) -> int:
-        """How many of these blocks, from the first on, `lead` has received before."""
+        """Return the number of these blocks, from the first on, that `lead` has received before."""
         return next((i for i, block in enumerate(blocks) if (block, lead) not in self._sent), len(blocks))
 
 

@@ -45,7 +45,7 @@ class FleetSettings(BaseModel, extra="forbid"):
         return shlex.split(str(getattr(self, program)))
 
     def key(self) -> str | None:
-        """The first key in the key file, which the fleet uses to call its own leads."""
+        """Return the first key in the key file, which the fleet uses to call its own leads."""
         if self.key_file is None:
             return None
         lines = (line.strip() for line in self.key_file.read_text().splitlines())

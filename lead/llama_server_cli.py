@@ -40,7 +40,7 @@ class LlamaServerSettings(LeadSettings):
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """The settings of a command line (`LeadSettings`), without the options that the lead lacks."""
+        """Return the settings of a command line (`LeadSettings`), without the options that the lead lacks."""
         given = _with_our_budgets(map(_dashed, sys.argv[1:] if arguments is None else arguments))
         refused = {
             option: reason
@@ -74,14 +74,14 @@ def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tup
 
 
 def _unread_variables(dialect: Dialect) -> list[str]:
-    """llama-server's variables in the environment that set no option."""
+    """Return llama-server's variables in the environment that set no option."""
     read = {variable for each in dialect.spellings.values() for variable in each.variables}
     of_options = (name for name in sorted(os.environ) if name.startswith("LLAMA_ARG_"))
     return [name for name in of_options if name.replace("_ARG_NO_", "_ARG_") not in read]
 
 
 def _dashed(argument: str) -> str:
-    """llama-server also accepts --ctx_size for --ctx-size."""
+    """Return the argument with dashes in the option's name, as llama-server also accepts --ctx_size."""
     name, sign, value = argument.partition("=")
     return name.replace("_", "-") + sign + value if name.startswith("--") else argument
 
@@ -104,7 +104,9 @@ def _is_option(argument: str) -> bool:
 
 
 def _context_of_slots(arguments: Sequence[str]) -> list[str]:
-    """llama-server divides the context among the slots only if their number is set."""
+    """Return an option that divides the context among the slots, if their number is set, as llama-server
+    does.
+    """
     names = [argument.partition("=")[0] for argument in arguments]
     is_given = any(name in names for name in _SLOTS) or "LLAMA_ARG_N_PARALLEL" in os.environ
     is_settled = any(name in names for name in _UNIFIED) or "LLAMA_ARG_KV_UNIFIED" in os.environ

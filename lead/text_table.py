@@ -18,12 +18,12 @@ _WIDTH_OF_A_FILE = 160
 
 
 def text(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> str:
-    """The table as text as wide as the terminal, without colors."""
+    """Return the table as text as wide as the terminal, without colors."""
     return _drawn(_table(title, rows, columns))
 
 
 def listing(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Rows of texts in aligned columns, without lines between them."""
+    """Return rows of texts in aligned columns, without lines between them."""
     table = Table(box=None)
     for heading in headings:
         table.add_column(heading, overflow="fold")
@@ -43,7 +43,7 @@ def _drawn(table: Table) -> str:
 
 
 def _table(title: str, rows: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
-    """Numbers are aligned to the right and always whole; names, to the left, may be folded."""
+    """Return a table whose numbers are aligned right and never folded; names are aligned left."""
     table = Table(title=title, title_justify="left")
     for field, (heading, form) in columns.items():
         numeric = any(isinstance(row.get(field), int | float) for row in rows)

@@ -1,4 +1,4 @@
-"""Answers that servers stream as server-sent events: JSON objects and, with OpenAI's API, [DONE]."""
+"""Reads answers that servers stream as server-sent events: JSON objects and, in OpenAI's API, [DONE]."""
 
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -8,14 +8,15 @@ from pydantic_core import from_json
 
 
 class AnswerStream:
-    """The events of an answer, up to the end of the response; [DONE] is an empty one.
+    """Iterates over the JSON objects of an answer, up to the end of the response; [DONE] gives an empty one.
 
-    Iterating raises SSEError if it is no event stream, ValueError if an event is no JSON, and httpx's errors.
+    Raises SSEError if the response is not an event stream, ValueError if an event is not JSON, and httpx's
+    errors.
     """
 
     def __init__(self, source: EventSource) -> None:
         self.done = False
-        """Whether [DONE] has arrived: then nothing of the answer is missing."""
+        """True if [DONE] has arrived: the answer is complete."""
         self._source = source
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -7,13 +7,14 @@ from typing import Literal, NamedTuple, Protocol
 
 
 class Snapshot(NamedTuple):
-    """A copy, named `key`, of a slot's tokens `start` to `end`.
+    """A copy of a slot's tokens from `start` to `end`, identified by `key`.
 
-    device: the state after the last token with all cells, at no cost. `key` is one of the
-    `MemoryTraits.n_step_checkpoints` places of the slot, numbered over all slots; cutting the slot back frees
-    those of longer texts.
-    state: in host memory, the state without the cells of attention over the whole text.
-    text: in host memory, all of these tokens.
+    * device: the state after the last token with all cells, at no cost. `key` is one of the
+      `MemoryTraits.n_step_checkpoints` places of the slot, numbered over all slots. Cutting the slot back
+      frees its
+      snapshots of longer texts
+    * state: the state in host memory, without the cells of attention over the whole text
+    * text: these tokens in host memory, with all their cells
     """
 
     kind: Literal["device", "state", "text"]
@@ -25,8 +26,7 @@ class Snapshot(NamedTuple):
 class SlotMemory(Protocol):
     """The memory of a model, in slots (`shared.llama.model.Model`).
 
-    Memory that can be trimmed to any length needs no states, and only a model with a prompt cache stores
-    texts.
+    Memory that can be trimmed to any length needs no states. Only a model with a prompt cache stores texts.
     """
 
     @abstractmethod
@@ -35,10 +35,10 @@ class SlotMemory(Protocol):
 
     @abstractmethod
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Give an empty slot the first `n_keep` tokens of another; see `Copy`."""
+        """Give the empty `slot` the first `n_keep` tokens of another slot; see `Copy`."""
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
-        """Take a snapshot of a slot; it replaces an earlier one in the same place."""
+        """Take a snapshot of a slot, which replaces an earlier snapshot in the same place."""
         raise AssertionError(f"this memory keeps no {snapshot} of slot {slot}")
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
@@ -58,9 +58,9 @@ class Trim(NamedTuple):
 
 
 class Copy(NamedTuple):
-    """Give `slot`, which is empty, the first `n_keep` tokens of `source`; the slots then share cells.
+    """Give the empty `slot` the first `n_keep` tokens of `source`; the two slots then share cells.
 
-    A recurrent state covers all tokens of `source`: for fewer one has to be loaded.
+    A recurrent state covers all tokens of `source`: for fewer tokens, a state must be loaded.
     """
 
     source: int
@@ -76,10 +76,10 @@ class Store(NamedTuple):
 
 
 class Restore(NamedTuple):
-    """Set `slot` to the first `n_keep` tokens of a text, up to the end of the snapshot.
+    """Set `slot` to the first `n_keep` tokens of a text, at most to the end of the snapshot.
 
-    A text is loaded into a slot that holds exactly the tokens before its `start`: up to `n_keep` if the
-    memory can be trimmed, else all of it.
+    A part of a text is loaded into a slot that holds exactly the tokens before its `start`. It is loaded up
+    to `n_keep` if the memory can be trimmed, otherwise whole.
     """
 
     slot: int
@@ -97,11 +97,10 @@ CacheEdit = Trim | Copy | Store | Restore | Forget
 
 
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
-    """The same edits, reordered: those that load from host memory after all that remove tokens, and `Forget`
-    at the end.
+    """Return the same edits with loads from host memory after all removals, and `Forget` at the end.
 
-    Loading takes cells, and llama.cpp gives it those that the window of another slot has left. Rejected draft
-    tokens still count as the end of that window.
+    Loading takes cells, and llama.cpp gives it the cells that have left another slot's window. Rejected draft
+    tokens that are not removed yet still count as the end of that window.
     """
     others: list[CacheEdit] = []
     loads: dict[int, list[Restore]] = {}
@@ -125,13 +124,13 @@ def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
 
 
 def moved_texts(edits: Iterable[CacheEdit]) -> list[Snapshot]:
-    """The texts, or parts of them, that `edits` store and load."""
+    """Return the texts, or parts of texts, that `edits` store and load."""
     moves = (edit.snapshot for edit in edits if isinstance(edit, Store | Restore))
     return [snapshot for snapshot in moves if snapshot.kind == "text"]
 
 
 def apply_edits(edits: Iterable[CacheEdit], memory: SlotMemory) -> None:
-    """Apply the edits in order: a slot may be copied and then emptied."""
+    """Apply the edits in order, because a slot may be copied and then emptied."""
     for edit in edits:
         match edit:
             case Trim():

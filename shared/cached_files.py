@@ -11,15 +11,13 @@ from pathlib import Path
 from shared.errors import ConfigError
 
 PART_SUFFIX = ".part"
-"""Ends the name of a file that is still being written."""
+"""The suffix of a file that is still being written."""
 ABANDONED_SECONDS = 3600.0
 """A partial file that has not been modified for this long belongs to a process that was killed."""
 
 
 class CacheFolder(enum.StrEnum):
-    """The names of all folders in `user_cache_path("llama-duo")`. Grown demo models are beside
-    these folders.
-    """
+    """The names of the folders in `user_cache_path("llama-duo")`, which also has the grown demo models."""
 
     ATTENTION = "attention"
     CONVERTED = "converted"
@@ -33,7 +31,9 @@ class CacheFolder(enum.StrEnum):
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path to write to: the file is moved to `path` at the end, and deleted after an error."""
+    """Yield a temporary path to write to; its file is moved to `path` at the end, and deleted after
+    an error.
+    """
     part = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PART_SUFFIX}")
     try:
         yield part
@@ -43,7 +43,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, atomically; raises OSError."""
+    """Write a file atomically that only its owner can read; raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with written_whole(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -54,7 +54,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def make_cache_folder(folder: Path) -> None:
-    """Make a folder in the cache folder; raises ConfigError."""
+    """Create a folder inside the cache folder; raises ConfigError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -62,14 +62,14 @@ def make_cache_folder(folder: Path) -> None:
 
 
 def remove_oldest(folder: Path, n_kept: int) -> None:
-    """Delete all but the newest `n_kept` files of a folder."""
+    """Delete all files of a folder except the newest `n_kept`."""
     with suppress(FileNotFoundError):  # another process does the same
         for old in sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime)[:-n_kept]:
             old.unlink()
 
 
 def remove_abandoned(folder: Path, pattern: str = "*") -> None:
-    """Delete partial files that killed processes have left."""
+    """Delete partial files of processes that were killed."""
     for part in folder.glob(f"{pattern}{PART_SUFFIX}"):
         with suppress(OSError):  # another process may have deleted it, or still have it open on Windows
             if time.time() - part.stat().st_mtime > ABANDONED_SECONDS:

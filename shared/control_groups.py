@@ -1,6 +1,6 @@
-"""The control groups of Linux that this process is in, which limit it in a container or a service.
+"""The Linux control groups of this process, which limit it in a container or a service.
 
-Both versions; see the kernel's cgroup-v2.rst and cgroup-v1/.
+Versions 1 and 2; see the kernel's cgroup-v2.rst and cgroup-v1/.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ OWN = Path("/proc/self/cgroup")
 
 
 def own_groups(controller: str, groups: Path = GROUPS, own: Path = OWN) -> Iterator[tuple[Path, bool]]:
-    """The folders of the groups that may limit `controller`, and whether each is of version 2.
+    """Yield the folders of groups that may limit `controller`, and whether each is of version 2.
 
-    A group, then its ancestors. A container may see its own group as the root, whatever its path.
+    Yields a group, then its ancestors. A container may see its own group as the root, whatever its path.
     """
     try:
         lines = own.read_text(errors="surrogateescape").splitlines()

@@ -1,7 +1,7 @@
-"""The CPU cores that a program may use, and how many threads are worth using.
+"""The CPU cores that a program may use, and the number of threads that pays.
 
-Knows Linux's affinity and topology files and macOS's counts; elsewhere every core counts as usable and
-physical. Only Linux can pin.
+Reads Linux's affinity and topology files and macOS's counts. On other systems, every core counts as usable
+and physical. Only Linux can pin a process to cores.
 """
 
 import contextlib
@@ -17,19 +17,16 @@ from shared.errors import ConfigError
 
 _TOPOLOGY = Path("/sys/devices/system/cpu")
 _INTEL_PERFORMANCE_CORES = Path("/sys/devices/cpu_core/cpus")
-"""Exists on CPUs that have efficiency cores, too."""
+"""A file that exists only on Intel CPUs that also have efficiency cores."""
 _CPUINFO = Path("/proc/cpuinfo")
 _KINDS = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
-"""With what the lines of that file begin that say what a core can do."""
+"""The beginnings of the lines of that file that describe a core's model and features."""
 _FAST = 0.5
 """An ARM core with less than this part of the fastest core's capacity is an efficiency core."""
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Parse the notation of taskset and cgroups: `"0-3,8"` → {0, 1, 2, 3, 8}.
-
-    Raises ConfigError for anything else.
-    """
+    """Parse the notation of taskset and cgroups: `"0-3,8"` → {0, 1, 2, 3, 8}. Raises ConfigError."""
     cpus: set[int] = set()
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -44,7 +41,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def as_ranges(cores: Sequence[int]) -> str:
-    """The inverse of `parse_cpus`, in the form `0-2,5`."""
+    """Return the cores in the notation of `parse_cpus`: `0-2,5`."""
     parts: list[list[int]] = []
     for core in sorted(cores):
         if parts and core == parts[-1][-1] + 1:
@@ -55,7 +52,9 @@ def as_ranges(cores: Sequence[int]) -> str:
 
 
 def kind() -> str:
-    """Model and features of the cores; equal if and only if the same machine code takes the same branches."""
+    """Return the model and features of the cores; equal only if the same machine code takes the same
+    branches.
+    """
     try:
         first, _, _ = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")
     except OSError:
@@ -64,7 +63,7 @@ def kind() -> str:
 
 
 def pin(cpus: frozenset[int]) -> None:
-    """Run this process and its later children on these cores only; raises ConfigError if one is not allowed.
+    """Restrict this process and its later children to these cores; raises ConfigError if one is not allowed.
 
     Cores outside the current affinity are allowed: a pinned lead starts a back on other cores.
     """
@@ -80,14 +79,14 @@ def pin(cpus: frozenset[int]) -> None:
 
 
 def usable() -> frozenset[int]:
-    """The logical cores this process may run on."""
+    """Return the logical cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def load_average() -> float | None:
-    """The mean number of busy threads; None: the system does not report it."""
+    """Return the mean number of busy threads in the last minute; None: the system does not report it."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
 
 
@@ -96,7 +95,7 @@ def can_pin() -> bool:
 
 
 def one_of_each_core() -> list[int]:
-    """A logical core of each usable physical one, without efficiency cores.
+    """Return one logical core of each usable physical core, without efficiency cores.
 
     At most as many as a container's CPU limit, and at least one.
     """
@@ -108,10 +107,10 @@ def one_of_each_core() -> list[int]:
 
 
 def n_physical() -> int:
-    """The number of usable physical cores, without efficiency cores.
+    """Return the number of usable physical cores, without efficiency cores.
 
     llama.cpp gains nothing from a core's second thread, and after each operation all threads wait for the
-    slowest one.
+    slowest.
     """
     if platform.system() == "Darwin":
         return _sysctl("hw.perflevel0.physicalcpu") or _sysctl("hw.physicalcpu") or len(usable())
@@ -119,9 +118,9 @@ def n_physical() -> int:
 
 
 def _quota() -> float:
-    """How many cores' time this process may use, as in a container with a CPU limit.
+    """Return the CPU limit of this process in cores, as set for a container; infinite if there is none.
 
-    With more threads than that all of them are stopped for most of each tenth of a second.
+    More threads than that would all be stopped for most of each tenth of a second.
     """
     return min((_quota_of(*group) for group in own_groups("cpu")), default=math.inf)
 
@@ -138,7 +137,7 @@ def _quota_of(group: Path, is_v2: bool) -> float:
 
 
 def _fast(cpus: frozenset[int]) -> frozenset[int]:
-    """`cpus` without efficiency cores, unless there are no others."""
+    """Return `cpus` without efficiency cores, unless there are no others."""
     with contextlib.suppress(OSError, ConfigError):
         return cpus & parse_cpus(_INTEL_PERFORMANCE_CORES.read_text()) or cpus
     capacities = {cpu: _capacity(cpu) for cpu in cpus}
@@ -147,7 +146,7 @@ def _fast(cpus: frozenset[int]) -> frozenset[int]:
 
 
 def _capacity(cpu: int) -> int:
-    """The speed of an ARM core relative to 1024; 0 if it is unknown, as it is of all cores then."""
+    """Return the speed of an ARM core relative to 1024; 0 if unknown."""
     try:
         return int((_TOPOLOGY / f"cpu{cpu}" / "cpu_capacity").read_text())
     except (OSError, ValueError):
@@ -162,7 +161,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _sysctl(name: str) -> int | None:
-    """A number that macOS's kernel knows; None: it does not know this one."""
+    """Return a number that macOS's kernel reports; None: it does not know the name."""
     value, size = ctypes.c_int32(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_int32))
     status: int = ctypes.CDLL(None).sysctlbyname(
         name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)

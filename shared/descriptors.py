@@ -1,4 +1,4 @@
-"""File descriptors: the limit of this process, and a reserve for operations that must not fail."""
+"""File descriptors: this process's limit, and a reserve for operations that must not fail."""
 
 import contextlib
 import os
@@ -6,14 +6,14 @@ import resource
 from collections.abc import Iterator
 
 _ENOUGH = 1 << 14
-"""An idle connection takes 4 KB, one with half a request up to 64 KB more: this bounds their memory."""
+"""The wanted limit. It bounds the memory of connections: 4 KB when idle, up to 64 KB more in a request."""
 _MACOS_MAX = 10_240
-"""OPEN_MAX: macOS refuses more although it claims to have no limit."""
+"""OPEN_MAX: macOS refuses more, although it reports no limit."""
 
 
 def raise_limit() -> int:
-    """Raise the limit of descriptors of this process and its children as far as the system permits; returns
-    the new limit.
+    """Raise the descriptor limit of this process and its children as far as possible; return the
+    new limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (_ENOUGH, _MACOS_MAX):
@@ -26,7 +26,7 @@ def raise_limit() -> int:
 
 
 def limit() -> int:
-    """The limit of descriptors of this process. Every descriptor is below it."""
+    """Return the descriptor limit of this process. Every descriptor is below it."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _ENOUGH if soft == resource.RLIM_INFINITY else soft
 
@@ -39,7 +39,7 @@ def n_open() -> int:
 
 
 class SpareDescriptors:
-    """A reserve of descriptors, for an operation that must work when all others are in use."""
+    """A reserve of `n` descriptors, for an operation that must work when all others are in use."""
 
     def __init__(self, n: int) -> None:
         self._n = n
@@ -48,7 +48,9 @@ class SpareDescriptors:
 
     @contextlib.contextmanager
     def released(self) -> Iterator[None]:
-        """Release the reserve within this context; afterwards as many as are available are reserved again."""
+        """Release the reserve within this context; afterwards reserve as many descriptors as are
+        available.
+        """
         self.close()
         try:
             yield

@@ -8,7 +8,7 @@ class DuoError(Exception):
 
 
 class ConfigError(DuoError):
-    """A person has to change an option or a file."""
+    """An option or a file is wrong, and a person must change it."""
 
 
 class LibraryError(ConfigError):
@@ -22,7 +22,7 @@ class ModelLoadError(ConfigError):
 class MissingFunctionError(LibraryError, ModelLoadError, AttributeError):
     """The loaded library has no function of this name.
 
-    Also an AttributeError, for callers that can do without.
+    It is also an AttributeError, for callers that can do without the function.
     """
 
     def __init__(self, name: str, library: str) -> None:
@@ -55,7 +55,7 @@ class ContextExceededError(RequestError):
     CODE = "context_length_exceeded"
 
     def __init__(self, n_prompt: int, n_ctx: int, option: str = "") -> None:
-        """option: that bounds prompts to less than the context has."""
+        """option: the option that limits prompts to less than the context; empty: there is none."""
         reason = f", because of {option}" if option else ""
         super().__init__(
             f"the request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens{reason})",
@@ -67,11 +67,11 @@ class ContextExceededError(RequestError):
 
 
 class UnsupportedError(DuoError):
-    """A feature of llama-server that the lead does not have, or not with its current options: HTTP 501."""
+    """A feature of llama-server that the lead lacks, or lacks with its current options: HTTP 501."""
 
 
 class UnavailableError(DuoError):
-    """HTTP 503: the model is being loaded, or the engine has died too often; a retry may succeed later."""
+    """The model is being loaded, or the engine has died too often: HTTP 503. A retry may succeed."""
 
 
 class QueueFullError(UnavailableError):
@@ -79,17 +79,17 @@ class QueueFullError(UnavailableError):
 
 
 class NotServingError(UnavailableError):
-    """The lead serves no requests yet, or any more: another lead may answer the same request at once.
+    """The lead does not serve requests yet, or no longer; another lead may answer the same request.
 
-    HEADER tells routers so. Without it, 503 may be caused by the request itself, which would kill the next
-    lead's engines, too.
+    HEADER tells routers so. A 503 without it may be caused by the request itself, which would kill the next
+    lead's engine, too.
     """
 
     HEADER = "x-lead-not-serving"
 
 
 class PendingAnswerError(DuoError):
-    """Another process has not answered yet; the same question may be asked again later."""
+    """Another process has not answered yet; ask the same question again later."""
 
 
 class ServerError(DuoError):
@@ -97,7 +97,7 @@ class ServerError(DuoError):
 
 
 class EngineError(DuoError):
-    """The lead's engine dies repeatedly: the lead has to end."""
+    """The lead's engine dies repeatedly, so the lead must end."""
 
 
 class IntegrityError(DuoError):
@@ -111,7 +111,7 @@ class DecodeError(DuoError):
 class KvCacheFullError(DecodeError):
     """llama_decode returned 1: no KV slot for the batch. The memory is unchanged.
 
-    Exception: the slots in `lost` are empty, as what an earlier pass had decoded could not be removed.
+    Exception: the slots in `lost` are empty, because tokens of an earlier pass could not be removed.
     """
 
     def __init__(self, message: str, lost: Sequence[int] = ()) -> None:
@@ -120,7 +120,10 @@ class KvCacheFullError(DecodeError):
 
 
 class WindowLostError(DecodeError):
-    """The sliding windows of some slots were overwritten: these must be emptied. Nothing was decoded."""
+    """The sliding windows of some slots were overwritten, so these slots must be emptied.
+
+    Nothing was decoded.
+    """
 
     def __init__(self, slots: list[int]) -> None:
         super().__init__(f"the sliding windows of slots {slots} were overwritten")
@@ -128,15 +131,15 @@ class WindowLostError(DecodeError):
 
 
 class DecodeAbortedError(DecodeError):
-    """llama_decode returned 2: aborted; the ubatches already processed remain in the memory."""
+    """llama_decode returned 2: aborted. Ubatches that were already processed remain in the memory."""
 
 
 class DecodeFatalError(DecodeError):
-    """llama_decode returned a negative number: the context cannot be trusted any more."""
+    """llama_decode returned a negative number, after which the context is unusable."""
 
 
 class AwayError(DuoError):
-    """A machine or service cannot be reached now; a retry may succeed later."""
+    """A machine or service cannot be reached now; a retry may succeed."""
 
 
 class NoLeadError(ConfigError):
@@ -144,4 +147,4 @@ class NoLeadError(ConfigError):
 
 
 class SeveralLeadsError(ConfigError):
-    """Several leads were found: a person has to choose one, because it gets a key and texts."""
+    """Several leads were found. A person must choose one, because it gets a key and texts."""

@@ -21,11 +21,11 @@ BROKEN_PIPE = 141
 
 @contextmanager
 def quiet_interrupts() -> Iterator[None]:
-    """A context in which Ctrl-C has the system's default effect, until the program installs a handler.
+    """Give Ctrl-C the system's default effect within this context, until the program installs a handler.
 
-    While modules are imported, Python would print a traceback at best; an import in C, or in another thread,
-    may even swallow it. A process that ignores Ctrl-C, as one that a script has started with `&`, continues
-    to ignore it.
+    While modules are imported, Python would print a traceback, or an import in C or in another thread would
+    swallow the interrupt. A process that ignores Ctrl-C, such as one started with `&` in a script, still
+    ignores it.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
@@ -39,7 +39,7 @@ def quiet_interrupts() -> Iterator[None]:
 
 
 def raise_interrupts() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt, for a program that then has to undo something."""
+    """Make Ctrl-C raise KeyboardInterrupt, for a program that must undo something then."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # not if it is ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -47,7 +47,7 @@ def raise_interrupts() -> None:
 def end_with_parent_only() -> None:
     """Ignore Ctrl-C and SIGTERM, which terminals and service managers send to all processes.
 
-    For a process whose parent decides when it ends.
+    For a process that its parent ends.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
@@ -55,7 +55,7 @@ def end_with_parent_only() -> None:
 
 @contextmanager
 def exiting_in_words(program: str) -> Iterator[None]:
-    """A context in which a DuoError ends the program with status 1 and its message, and Ctrl-C with 130."""
+    """End the program with a message: after a DuoError with status 1, after Ctrl-C with status 130."""
     try:
         yield
     except DuoError as error:
@@ -65,10 +65,10 @@ def exiting_in_words(program: str) -> Iterator[None]:
 
 
 def print_text(text: str) -> None:
-    """Print text and a line break; quotes of peers and files in it cannot control the terminal.
+    """Print text and a line break; quotes of peers and files in the text cannot control the terminal.
 
-    If that fails the program ends: quietly if the pipe was closed (`lead plan | head -1`), else with status 1
-    and a message.
+    If writing fails, the program ends: quietly if the pipe was closed (`lead plan | head -1`), otherwise with
+    status 1 and a message.
     """
     try:
         sys.stdout.write(f"{sanitize(text)}\n")
@@ -85,8 +85,8 @@ def end_unwritten(error: OSError) -> NoReturn:
 
 
 def discard_stdout() -> None:
-    """Redirect stdout to nowhere after its reader has gone; otherwise the interpreter complains when it
-    flushes it at the end.
+    """Redirect stdout to nowhere after its reader has left, so that the interpreter's last flush does not
+    fail.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
@@ -94,7 +94,7 @@ def discard_stdout() -> None:
 
 
 def say(text: str) -> None:
-    """Write a line of progress to stderr, sanitised as in `print_text`. Failures are ignored."""
+    """Write a line of progress to stderr, sanitized as in `print_text`; failures are ignored."""
     with suppress(OSError):
         sys.stderr.write(f"{sanitize(text)}\n")
         sys.stderr.flush()

@@ -1,8 +1,8 @@
 """The fork server of a `shared.sandbox.Sandbox`: `python -m shared.fork_server NAME DESCRIPTOR`.
 
-It loads the program that is pickled on its standard input, then forks workers and hands them the tasks that
-arrive over the inherited socket. A task is one byte (its kind) and two descriptors (`shared.sandbox.Task`),
-of which a worker gets the first. NAME is shown in lists of processes.
+It loads the program that is pickled on its standard input. Then it forks workers, and gives them the tasks
+that arrive over the inherited socket. A task is one byte (its kind) and two descriptors
+(`shared.sandbox.Task`), of which a worker gets the first. NAME is shown in lists of processes.
 """
 
 import contextlib
@@ -54,9 +54,7 @@ def main() -> None:
 
 
 def _share() -> None:
-    """Exclude existing objects from garbage collection, so that their memory stays shared with all
-    workers.
-    """
+    """Exclude existing objects from garbage collection, so that workers share their memory."""
     gc.collect()
     gc.freeze()
     with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was needed only to load, a tenth
@@ -65,7 +63,9 @@ def _share() -> None:
 
 @dataclass(eq=False, slots=True)
 class _ForkedWorker:
-    """supervision: the fork server's end of the task's, while the worker does one and the client wants it."""
+    """A worker process. supervision: the fork server's end of its task's socket, while the client
+    needs it.
+    """
 
     pid: int
     kind: bytes
@@ -76,9 +76,9 @@ class _ForkedWorker:
 
 
 class ForkServer:
-    """Forks workers; each does one task at a time, then waits for the next one.
+    """Forks workers, each of which does one task at a time.
 
-    The server has a socket to each worker. The worker sends a byte when it is free again, and ends when the
+    The server has a socket to each worker. A worker sends a byte when it is free again, and ends when the
     socket is closed.
     """
 
@@ -94,7 +94,7 @@ class ForkServer:
         self._selector.register(control, selectors.EVENT_READ)
 
     def run(self) -> None:
-        """Pass tasks to workers until the other end of `control` is closed, then end all workers."""
+        """Pass tasks to workers until the other end of `control` is closed; then end all workers."""
         is_open = True
         while is_open:
             kind = self._expected
@@ -113,7 +113,7 @@ class ForkServer:
             os.waitpid(worker.pid, 0)
 
     def _hand_over(self) -> bool:
-        """Give the next task to a worker. Returns False if there will be none."""
+        """Give the next task to a worker; return False if there will be no more tasks."""
         kind, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
         if not kind:
             return False
@@ -151,7 +151,7 @@ class ForkServer:
             supervision.send(b"\0")
 
     def _hear_client(self, worker: _ForkedWorker) -> None:
-        """The client of a task wants the worker killed, or needs to know no more of it."""
+        """Handle a client's message: kill the worker, or stop supervising it."""
         assert worker.supervision
         with contextlib.suppress(OSError):
             if worker.supervision.recv(1) == KILL:
@@ -160,7 +160,7 @@ class ForkServer:
         self._stop_supervising(worker)
 
     def _hear_worker(self, worker: _ForkedWorker) -> None:
-        """`worker` is free again, or has ended."""
+        """Handle a worker's message: it is free again, or has ended."""
         with contextlib.suppress(OSError):
             if worker.tasks.recv(1):
                 self._stop_supervising(worker)
@@ -230,9 +230,9 @@ def _do_tasks(tasks: socket.socket, handler: TaskHandler) -> None:
 
 
 def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
-    """Run `work` in a new process without the descriptors `unwanted`; returns its id.
+    """Run `work` in a new process without the descriptors `unwanted`; return its process id.
 
-    The process ends with status 0 when the work is done, with 1 if it raises.
+    The process ends with status 0 after the work, or with 1 if it raises.
     """
     if pid := os.fork():
         return pid

@@ -1,6 +1,6 @@
-"""The memory available to a process: what the machine has left, or its container, if that is less.
+"""The memory available to a process: that of the machine, or of its container, if that is less.
 
-A process in a container (or a service with `MemoryMax`) sees all memory of the machine, and is killed if it
+A process in a container (or a service with `MemoryMax`) sees all memory of the machine, but is killed if it
 uses more than its control group allows.
 """
 
@@ -21,12 +21,12 @@ MEMORY_SHARE = 0.25
 
 
 def free_memory(groups: Path = GROUPS, own: Path = OWN) -> int:
-    """Available memory in bytes."""
+    """Return the available memory in bytes."""
     return min([psutil.virtual_memory().available, *_left(groups, own)])
 
 
 def _left(groups: Path, own: Path) -> Iterator[int]:
-    """The memory left in each control group of this process; empty if there are no limits."""
+    """Yield the memory left in each control group of this process; empty if there are no limits."""
     for folder, is_v2 in own_groups("memory", groups, own):
         limit, used, cache = _FILES[is_v2]
         try:

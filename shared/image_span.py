@@ -1,8 +1,8 @@
 """Images in a text of the target: rows of embeddings in place of tokens.
 
-A text with images is a list of ints all the same. Each row of an image is represented by its identity, a
-number above all vocabularies, so that prefixes, slots and stored texts are compared as usual. Identities are
-never drafted, have no text, and are not sent to backs.
+A text with images is still a list of integers. Each row of an image is represented by its identity, a number
+above all vocabularies, so that prefixes, slots and stored texts are compared as usual. Identities are never
+drafted, have no text, and are not sent to backs.
 """
 
 import hashlib
@@ -19,13 +19,13 @@ _BEGINS = 1
 
 
 class ImageSpan(BaseModel, frozen=True):
-    """`n_rows` rows of an image in a text, from row `start` on. They take `n_positions` positions.
+    """An image in a text: `n_rows` rows from row `start` on, which take `n_positions` positions.
 
-    key: identifies the contents; equal keys have equal rows. width: of the grid of an image under M-RoPE,
-    whose row i is at (t, y, x, z) = (p, p + i // width, p + i % width, 0), where p is the image's first
-    position; 0: row i is at p + i. whole: the rows are one pass in which each sees all others, without the
-    causal mask. offset: of their embeddings in the shared memory (`ImageMemory`), in bytes: float32 [n_rows,
-    n_embd].
+    key: identifies the contents; images with equal keys have equal rows. width: the width of the grid under
+    M-RoPE; row i is then at (t, y, x, z) = (p, p + i // width, p + i % width, 0), where p is the image's
+    first position. Without M-RoPE it is 0, and row i is at p + i. whole: the rows are decoded in one pass, in
+    which each row sees all others, without the causal mask. offset: the position of the embeddings in the
+    shared memory (`ImageMemory`), in bytes: float32 [n_rows, n_embd].
     """
 
     start: int
@@ -38,15 +38,15 @@ class ImageSpan(BaseModel, frozen=True):
 
     @property
     def end(self) -> int:
-        """The first row after it."""
+        """The first row after the image."""
         return self.start + self.n_rows
 
 
 class ImageMemory(BaseModel, frozen=True):
-    """The address of the embeddings of images, which the front writes and the engine reads.
+    """The shared memory with the embeddings of images, which the front writes and the engine reads.
 
-    descriptor: of anonymous memory of `n_bytes`, inherited under the same number. Its file never has a name.
-    Embeddings that a `Submit` refers to stay unchanged until the sequence has ended. max_whole: the maximal
+    descriptor: of `n_bytes` of anonymous memory, inherited under the same number; its file never has a name.
+    Embeddings that a `Submit` refers to are unchanged until the sequence has ended. max_whole: the maximal
     number of rows of an image that is `whole`.
     """
 
@@ -56,7 +56,7 @@ class ImageMemory(BaseModel, frozen=True):
 
 
 def row_identities(key: str, n_rows: int) -> "array[int]":
-    """The identities that represent the rows of the image `key` in a text; at least one row."""
+    """Return the identities of the rows of the image `key`; `n_rows` is at least 1."""
     digits = array("I", hashlib.shake_128(key.encode()).digest(4 * n_rows))
     if sys.byteorder == "big":
         digits.byteswap()
@@ -66,12 +66,12 @@ def row_identities(key: str, n_rows: int) -> "array[int]":
 
 
 def image_start(tokens: Sequence[int], n: int) -> int:
-    """`n`, or the beginning of the image that a cut of `tokens` after `n` would divide."""
+    """Return `n`, or the beginning of the image that a cut of `tokens` after `n` would divide."""
     while n < len(tokens) and tokens[n] >= _FIRST_IDENTITY and not tokens[n] & _BEGINS:
         n -= 1
     return n
 
 
 def without_images(tokens: Sequence[int]) -> list[int]:
-    """`tokens` without the rows of images, as backs and samplers see the text."""
+    """Return `tokens` without the rows of images, as backs and samplers see the text."""
     return [token for token in tokens if token < _FIRST_IDENTITY]

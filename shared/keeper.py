@@ -1,6 +1,4 @@
-"""Child processes under asyncio: waits for them, ends them, and keeps one running as a `Supervisor`
-decides.
-"""
+"""Child processes under asyncio: waits for them, ends them, and keeps one running for a `Supervisor`."""
 
 import asyncio
 import concurrent.futures
@@ -26,7 +24,7 @@ _MIN_WAIT_SECONDS = 0.01
 
 
 def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
-    """Run `call` in a thread that does not keep this process alive."""
+    """Run `call` in a thread that does not keep this process alive; return a future of the result."""
     found: concurrent.futures.Future[R] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
 
@@ -41,12 +39,15 @@ def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
 
 
 class Child(ChildProcess):
-    """A child process under asyncio. `ended` is a future of its exit status."""
+    """A child process under asyncio. ended: a future of its exit status."""
 
     def __init__(
         self, command: Sequence[str], descriptors: Iterable[int] = (), *, stop_seconds: float, **options: Any
     ) -> None:
-        """stop_seconds: how long it may take to end before it is killed. The rest as in `ChildProcess`."""
+        """stop_seconds: the time it may take to end before it is killed.
+
+        Other parameters as in `ChildProcess`.
+        """
         super().__init__(command, descriptors, **options)
         self._stop_seconds = stop_seconds
         try:
@@ -56,7 +57,7 @@ class Child(ChildProcess):
             raise OSError(str(error)) from error
 
     async def end(self) -> int | None:
-        """Ask the child to end and wait; returns its status as `end_within` does."""
+        """Ask the child to end and wait; return its status as `end_within` does."""
         self.tell_to_end()
         await asyncio.wait({self.ended}, timeout=self._stop_seconds)
         if not self.ended.done():
@@ -71,7 +72,7 @@ class Child(ChildProcess):
 
     @property
     def outcome(self) -> str:
-        """The way in which it has ended."""
+        """How it ended, as a phrase: status or signal."""
         status = self.returncode
         if status is None:
             return "nothing: it cannot be killed, and may hang in a driver"
@@ -82,7 +83,7 @@ class Child(ChildProcess):
 
 
 class ConnectedChild(Child):
-    """A child connected to this process by a socket. Start one with `connected`; `end` must be called."""
+    """A child connected to this process by a socket. Start one with `connected`, and call `end`."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -105,7 +106,7 @@ class ConnectedChild(Child):
         return process
 
     def tell_to_end(self) -> None:
-        """Close this end of the socket: the child finishes its current work and ends."""
+        """Close this end of the socket, after which the child finishes its work and ends."""
         self._writer.close()
 
     async def end(self) -> int | None:
@@ -126,7 +127,7 @@ AnyChild = TypeVar("AnyChild", bound=Child)
 
 
 class Keeper(Generic[AnyChild]):
-    """Keeps a child as long as a supervisor wants one. Its user reports what it hears of the child."""
+    """Keeps a child running as long as a supervisor wants one. The user reports events of the child."""
 
     def __init__(
         self,
@@ -138,10 +139,11 @@ class Keeper(Generic[AnyChild]):
         on_sleep: Callable[[], Awaitable[None]] | None = None,
         level: int = logging.ERROR,
     ) -> None:
-        """name: in the log, at `level` when one dies. clock: seconds.
+        """name: the child's name in the log. level: the level at which deaths are logged. clock: returns
+        seconds.
 
-        is_busy: whether the child is used, although nobody reports that. on_sleep: called when one has ended
-        because nobody uses it.
+        is_busy: returns whether the child is in use without reports of use. on_sleep: called when a child was
+        ended for lack of use.
         """
         self._name, self._supervisor, self._clock, self._is_busy = name, supervisor, clock, is_busy
         self._on_sleep, self._level = on_sleep, level
@@ -156,10 +158,10 @@ class Keeper(Generic[AnyChild]):
     async def run(
         self, start: Callable[[], Awaitable[AnyChild]], live: Callable[[AnyChild], Awaitable[object]]
     ) -> None:
-        """Start a child whenever one is wanted, and have it `live`, until there will be none.
+        """Start a child whenever one is wanted, and await `live` with it, until no child will be wanted.
 
-        start: raises OSError, which is logged. live: until the child does not reply any more; what it raises
-        is raised.
+        start: its OSError is logged. live: returns when the child no longer replies; its exceptions
+        propagate.
         """
         while (action := self._next()) is not ChildAction.LEAVE:
             if action is ChildAction.START:
@@ -170,9 +172,9 @@ class Keeper(Generic[AnyChild]):
     async def listen(
         self, messages: AsyncGenerator[Heard], take: Callable[[Heard], None], max_silence: float
     ) -> None:
-        """Have each message of a child taken: all are signs of life, and it is killed without any.
+        """Call `take` with each message of a child.
 
-        max_silence: seconds; 0: any number.
+        Every message is a sign of life; the child is killed without any. max_silence: seconds; 0: any number.
         """
         self._supervisor.max_silence = max_silence  # nobody has listened to it before
         self._note()
@@ -182,45 +184,45 @@ class Keeper(Generic[AnyChild]):
                 take(message)
 
     def ready(self) -> None:
-        """The child is ready for use."""
+        """Report that the child is ready for use."""
         self._supervisor.ready(self._clock())
         self._note()
 
     def worked(self) -> None:
-        """See `Supervisor`."""
+        """Report that the child has worked (`Supervisor.worked`)."""
         self._supervisor.worked()
 
     def use(self) -> None:
-        """Somebody needs the child: one that sleeps is started."""
+        """Report that the child is needed; a sleeping child is started."""
         if self._supervisor.used(self._clock()):
             if self._supervisor.has_been_ready:
                 log.info("somebody asks: %s is started again", self._name)
             self._note()
 
     def lost(self, had_work: Callable[[], bool]) -> None:
-        """The child does not reply any more. had_work: is asked if that was not wanted."""
+        """Report that the child no longer replies. had_work: called if the child has died."""
         self.child = None
         if self._supervisor.lost(self._clock()) and not had_work():
             self._supervisor.died_idle()
         self._note()
 
     def drop(self, child: AnyChild) -> None:
-        """Kill a child that is of no use any more."""
+        """Kill a child that is no longer of use."""
         child.kill()
         if self.child is child:
             self.lost(lambda: True)
 
     def fail(self) -> None:
-        """Starting another one would not help."""
+        """Report that starting another child would not help."""
         self._supervisor.fail()
 
     def stop(self) -> None:
-        """Nobody will need one again: `run` ends the child, and returns."""
+        """Make `run` end the child and return."""
         self._supervisor.stop()
         self._note()
 
     async def wait(self) -> None:
-        """Wait until something was reported, or the supervisor's next action may be due."""
+        """Wait until an event is reported, or the supervisor's next action may be due."""
         deadline = self._supervisor.deadline()
         seconds = None if deadline is None else max(deadline - self._clock(), _MIN_WAIT_SECONDS)
         with contextlib.suppress(TimeoutError):
@@ -274,6 +276,6 @@ class Keeper(Generic[AnyChild]):
         return self._supervisor.next(self._clock(), is_busy=self._is_busy())
 
     def _note(self) -> None:
-        """Wake those who wait: something was reported to the supervisor."""
+        """Wake the tasks that wait for a report."""
         self._reported.set()
         self._reported = asyncio.Event()

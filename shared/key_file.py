@@ -16,7 +16,7 @@ def is_key(text: str) -> bool:
 
 
 def read_key(given: SecretStr | None, file: Path | None) -> str | None:
-    """`given`, or the key in `file`, or None. Raises ConfigError, whose message does not contain the key."""
+    """Return `given`, or the key in `file`, or None. Raises ConfigError without quoting the key."""
     if given is not None:
         key, place = given.get_secret_value().strip(), "the key"
     elif file is not None:

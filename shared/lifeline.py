@@ -1,9 +1,8 @@
-"""Ends a process together with its parent, even in native code, in a template's endless loop, or when it is
-stopped.
+"""Ends a process together with its parent, even if it is in native code, in an endless loop, or stopped.
 
 The process inherits one end of a pipe, its lifeline. Only its parent has the other end, and never writes to
-it. On Linux the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would instead end it with
-the thread that has started it, and a worker with the fork server that has forked it.
+it. On Linux, the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would end it with the
+thread that started it, and would end a worker with the fork server that forked it.
 """
 
 import functools
@@ -20,17 +19,15 @@ _inherited: list[int] = []
 
 @functools.cache
 def lifeline() -> int:
-    """The descriptor for children to inherit; its other end is closed when, and only when, this
-    process ends.
-    """
+    """Return the descriptor for children to inherit; its other end is closed only when this process ends."""
     reading, _ = os.pipe()
     return reading
 
 
 def end_with(descriptor: int) -> None:
-    """End this process, whatever it is doing, once the other end of the pipe `descriptor` is closed.
+    """End this process, whatever it is doing, when the other end of the pipe `descriptor` is closed.
 
-    The pipe must be empty, and stay so.
+    The pipe must be empty, and stay empty.
     """
     _inherited[:] = [descriptor]
     try:
@@ -40,13 +37,13 @@ def end_with(descriptor: int) -> None:
 
 
 def inherit_lifeline() -> None:
-    """In a forked process: end with the same lifeline as the process that has forked it, if that is known."""
+    """End this forked process with the lifeline of the process that forked it, if that has one."""
     for descriptor in _inherited[:]:
         end_with(descriptor)
 
 
 def _have_kernel_end_with(descriptor: int) -> None:
-    """Raises ImportError, AttributeError or OSError where the kernel cannot."""
+    """Let the kernel end this process; raises ImportError, AttributeError or OSError if it cannot."""
     import fcntl  # noqa: PLC0415 - not on Windows
 
     # A pipe that has been opened once has one owner, who gets the signal, however many processes share it.

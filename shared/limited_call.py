@@ -1,4 +1,4 @@
-"""Runs a call in a forked process, for work on an untrusted file: it may never end."""
+"""Runs a call in a forked process, for work on an untrusted file that may never end."""
 
 import os
 import pickle
@@ -18,7 +18,7 @@ class LimitError(DuoError):
 
 
 def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) -> _Returned:
-    """Call `work` in a process; returns its result, or raises its DuoError; both must be picklable.
+    """Call `work` in a process; return its result, or raise its DuoError. Both must be picklable.
 
     Raises LimitError if it takes more CPU time or memory than the limits, or crashes.
     """

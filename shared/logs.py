@@ -1,4 +1,4 @@
-"""Logging for the programs: one logger per role, a handler set up only by `main`, everything to stderr."""
+"""Logging for the programs: one logger per role; only `main` sets up a handler, which writes to stderr."""
 
 import json
 import logging
@@ -49,8 +49,8 @@ class JsonFormatter(logging.Formatter):
 class UnblockedHandler(logging.StreamHandler[TextIO]):
     """Writes to a pipe or terminal without ever blocking the program.
 
-    While the pipe is full (`lead 2>&1 | less`, a connection that hangs), lines are dropped, and their number
-    is reported once it is read again.
+    While the pipe is full (`lead 2>&1 | less`, or a hanging connection), lines are dropped. Their number is
+    logged when the pipe is read again.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -73,7 +73,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             self._n_lost += 1
 
     def _put(self, descriptor: int, line: str) -> bool:
-        """Whether all of it was written."""
+        """Return whether all of it was written."""
         left = f"{line}{self.terminator}".encode(errors="backslashreplace")
         n_tries = 1 if self._n_lost else _N_TRIES
         while left and n_tries:
@@ -99,10 +99,11 @@ def _lost(n: int) -> logging.LogRecord:
 
 
 def _own_description(stream: TextIO) -> int | None:
-    """Of the pipe or terminal behind `stream`, for writes that do not wait; None if it cannot be opened anew.
+    """Open the pipe or terminal behind `stream` again, for writes that do not wait; None if that is
+    impossible.
 
-    Its flags are its own: what other programs write to the same pipe or terminal goes on waiting. To ask
-    `poll` would not do: it promises room for PIPE_BUF bytes only, of a terminal for one.
+    The new descriptor has its own flags, so other programs' writes still wait. `poll` would not do: it
+    promises room for only PIPE_BUF bytes, or one byte of a terminal.
     """
     if sys.platform != "linux":
         return None

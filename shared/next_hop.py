@@ -21,7 +21,7 @@ _HOP_BY_HOP = {
 
 
 def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
-    """The end-to-end headers, except the names in `replaced`, which this hop sets itself.
+    """Return the end-to-end headers, except the names in `replaced`, which this hop sets itself.
 
     Serve's proxy leaves white space at the end of a value, which h11 refuses to send.
     """
@@ -30,9 +30,9 @@ def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHe
 
 
 def target_of(scope: Mapping[str, Any]) -> bytes:
-    """Path and query of an ASGI request as they were sent, for `NextHop.answer`.
+    """Return path and query of an ASGI request as they were sent, for `NextHop.answer`.
 
-    An httpx URL would change the path (remove `.` and `..`); both ends must decide on the same one.
+    An httpx URL would change the path (remove `.` and `..`), but both ends must see the same path.
     """
     path: bytes = scope["raw_path"]
     query: bytes = scope["query_string"]
@@ -50,14 +50,14 @@ class BegunAnswer:
 
 
 class LocalTransport(httpx.AsyncHTTPTransport):
-    """httpx's transport, with an error of anyio translated that httpx lets through.
+    """httpx's transport, which translates an error of anyio that httpx lets through.
 
-    Once connected, anyio asks the socket for its peer's name; with uvloop there is no socket any more if the
-    peer has closed it by then.
+    After connecting, anyio asks the socket for its peer's name. With uvloop there is no socket any longer if
+    the peer has closed it by then.
     """
 
     def __init__(self, **options: Any) -> None:
-        """Those of httpx's transport."""
+        """options: those of httpx's transport."""
         super().__init__(verify=trusting_nobody(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -85,9 +85,9 @@ class NextHop:
     async def answer(
         self, method: str, url: str, target: bytes, headers: RawHeaders, body: bytes
     ) -> AsyncIterator[BegunAnswer]:
-        """An answer of which a part has arrived, or all if its length is known.
+        """Yield a response whose first part has arrived, or all of it if its length is known.
 
-        Raises TransportError, or NotServingError if the process does not serve, before anything has arrived:
+        Raises TransportError, or NotServingError if the process does not serve. No part has arrived then, so
         the request can be sent again.
         """
         extensions = {"target": target}

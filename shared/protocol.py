@@ -1,8 +1,9 @@
 """The messages between back and lead: JSON objects tagged by `type`, validated here and trusted elsewhere.
 
-A back dials `GET /v1/speculation` (WebSocket, one message per frame) or posts the same messages to
-`POST /v1/speculation`. Committed tokens are append-only, so `(sequence, number of committed tokens)` names
-a prefix, and no other synchronisation is needed. docs/protocol.md tells authors of backs the details.
+A back connects to `GET /v1/speculation` (WebSocket, one message per frame), or posts the same messages to
+`POST /v1/speculation`. Committed tokens are append-only, so `(sequence, number of committed tokens)`
+identifies a prefix, and no other synchronization is needed. docs/protocol.md has the details for authors of
+backs.
 """
 
 from typing import Annotated, Literal, Self
@@ -24,20 +25,20 @@ from shared.terminal import one_line
 
 PROTOCOL_VERSION = 2
 MAX_DRAFT_TOKENS = 64
-"""More than any lead verifies in one step; bounds the memory that a back can use in the lead."""
+"""The most tokens of a draft, more than a lead verifies in a step. Bounds the memory of a back's drafts."""
 MAX_SEQUENCES = 1024
-"""That a back may ask for."""
+"""The most sequences that a back may ask for."""
 MAX_PARTS = 64
-"""Backs that divide the side branches of a sequence."""
+"""The most backs that divide the side branches of a sequence."""
 MAX_TOKENS_PER_MESSAGE = 4096
-"""More committed tokens are sent as several `extend` messages, so that frames stay small."""
+"""The most committed tokens in a message; more are sent as several `extend` messages."""
 MAX_BACK_MESSAGE_BYTES = 65_536
 MAX_LEAD_MESSAGE_BYTES = 1 << 20
-"""The largest frame that a back has to accept."""
+"""The size of the largest frame that a back must accept."""
 _TOKENS_BYTES = 64 << 10
-"""Reserved for the tokens of an `open`, of at most eleven characters each, and for its other fields."""
+"""The bytes reserved in an `open` for its tokens, of at most eleven characters each, and other fields."""
 MAX_DRAFTS_PER_SECOND = 2000.0
-"""Default rate limit of a lead for each back; a draft costs its front process about 0.1 ms."""
+"""A lead's default rate limit for each back; a draft costs its front process about 0.1 ms."""
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -54,7 +55,10 @@ class _Message(BaseModel):
 
 
 class VocabularyId(_Message):
-    """Vocabularies with the same fingerprint have the same text for every token id."""
+    """The identity of a vocabulary.
+
+    Vocabularies with the same fingerprint have the same text for every token id.
+    """
 
     fingerprint: ShortText
     n_tokens: Count
@@ -75,13 +79,13 @@ class Hello(_Message):
 class Draft(_Message):
     """Tokens proposed to follow the first `base` committed tokens of a sequence: a chain, or a tree.
 
-    tokens[i] follows tokens[parents[i]], or the committed ones where parents[i] = -1; without `parents` each
-    token follows the one before it. Of the tokens that follow the same one, the first is the likeliest; the
-    others are side branches. `confidences` are the draft model's own, between 0 and 1: hints for scheduling,
-    never for acceptance.
+    tokens[i] follows tokens[parents[i]], or the committed tokens if parents[i] = -1. Without `parents`, each
+    token follows the one before it. Of several tokens that follow the same token, the first is the likeliest;
+    the others begin side branches. confidences: the draft model's own, between 0 and 1. They are hints for
+    scheduling, never for acceptance.
 
-    In the first draft after an `extend` that rejected the one before it: `waited_ms` from the arrival of that
-    message until it was handled, `drafted_ms` from then on.
+    waited_ms, drafted_ms: in the first draft after an `extend` that rejected the last draft, the time from
+    arrival to handling of that message, and from handling to sending.
     """
 
     type: Literal["draft"] = "draft"
@@ -106,7 +110,9 @@ class Draft(_Message):
         return self
 
     def first(self, n: int) -> "Draft":
-        """The draft cut to its first `n` tokens: still a tree, because a parent comes before its children."""
+        """Return the draft cut to its first `n` tokens; still a tree, as parents come before their
+        children.
+        """
         if len(self.tokens) <= n:
             return self
         parents, confidences = self.parents and self.parents[:n], self.confidences and self.confidences[:n]
@@ -116,7 +122,7 @@ class Draft(_Message):
 
 
 class Welcome(_Message):
-    """The lead accepts the back. `back`: its id for later POSTs; `name`: its name in the lead."""
+    """The lead accepts the back. back: its id for later POSTs. name: its name in the lead."""
 
     type: Literal["welcome"] = "welcome"
     protocol: int = PROTOCOL_VERSION
@@ -127,10 +133,9 @@ class Welcome(_Message):
 
 
 class Refused(_Message):
-    """The lead refuses the back. `reason`: an explanation with a remedy, for people.
+    """The lead refuses the back. reason: an explanation with a remedy, for people.
 
-    code: "vocabulary" if the back may join with the lead's vocabulary, which `GET /v1/speculation/vocabulary`
-    returns.
+    code: "vocabulary" if the back may join with the lead's vocabulary (`GET /v1/speculation/vocabulary`).
     """
 
     type: Literal["refused"] = "refused"
@@ -145,14 +150,14 @@ class BranchPart(_Message):
     of: Annotated[int, Field(ge=1, le=MAX_PARTS)]
 
     def has(self, position: int, token: int) -> bool:
-        """Whether the branch that begins at `position` with `token` belongs to the part."""
+        """Return whether the side branch that begins at `position` with `token` belongs to this part."""
         return (position + token) % self.of == self.index
 
 
 class Open(_Message):
-    """A sequence to draft for, with its first committed tokens; more tokens follow as `extend`.
+    """A sequence to draft for, with its first committed tokens; further tokens follow as `extend`.
 
-    `part`: as in `Extend`.
+    part: as in `Extend`.
     """
 
     type: Literal["open"] = "open"
@@ -163,14 +168,14 @@ class Open(_Message):
 
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
-    """Whether an `open` with these parameters fits into a frame: a grammar may be too long."""
+    """Return whether an `open` with these parameters fits into a frame; a grammar may be too long."""
     return len(sampling.for_backs.model_dump_json().encode()) <= MAX_LEAD_MESSAGE_BYTES - _TOKENS_BYTES
 
 
 class Extend(_Message):
-    """`tokens` are committed[start : start + len(tokens)].
+    """Further committed tokens: `tokens` are committed[start : start + len(tokens)].
 
-    `part`: the side branches of this back from now on, if several backs draft for the sequence; None: all.
+    part: the side branches for this back from now on, if several backs draft for the sequence; None: all.
     """
 
     type: Literal["extend"] = "extend"
@@ -181,11 +186,11 @@ class Extend(_Message):
 
 
 class Tune(_Message):
-    """Limits of drafts from now on: at most `n_ahead` tokens past the committed ones, and fewer where the
-    product of their confidences falls below `min_confidence`.
+    """Limits of drafts from now on.
 
-    `value`: the expected number of tokens by which one more draft token of this back advances the lead's
-    texts, for backs that serve several leads; None: unknown.
+    A back drafts at most `n_ahead` tokens past the committed ones, and stops where the product of its
+    confidences falls below `min_confidence`. value: the expected number of tokens by which one more draft
+    token of this back advances the lead's texts, for backs with several leads; None: unknown.
     """
 
     type: Literal["tune"] = "tune"
@@ -207,10 +212,10 @@ LeadMessage = Annotated[Welcome | Refused | Open | Extend | Close | Tune, Field(
 
 
 class Post(_Message):
-    """The body of `POST /v1/speculation`: a back's messages, if any; the answer is a `Reply`.
+    """The body of `POST /v1/speculation`: a back's messages, if any. The response is a `Reply`.
 
-    `heard`: the number of the last reply that arrived: the contents of later ones are sent again. Without it,
-    all are taken to have arrived.
+    heard: the number of the last reply that arrived; contents of later replies are sent again. Without it,
+    all replies count as arrived.
     """
 
     back: ShortText | None = None
@@ -219,7 +224,7 @@ class Post(_Message):
 
 
 class Reply(_Message):
-    """Updates for a back that uses POST. Replies to a back are numbered from 1."""
+    """Messages for a back that uses POST. Replies to a back are numbered from 1."""
 
     messages: list[LeadMessage]
     number: Count = 0
@@ -246,6 +251,6 @@ def parse_lead_message(data: str | bytes) -> Welcome | Refused | Open | Extend |
 
 
 def _first(error: ValidationError) -> str:
-    """One line for logs; an unknown `type` is quoted from the peer."""
+    """Return the first error in one line, for logs; an unknown `type` is quoted from the peer."""
     item = error.errors(include_url=False, include_input=False)[0]
     return one_line(f"{'.'.join(str(part) for part in item['loc']) or 'message'}: {item['msg']}")

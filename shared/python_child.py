@@ -21,22 +21,24 @@ _PROGRAM = "--"
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module as a program of its own."""
+    """Return the command that runs a module as a program."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def child_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs a module as a `ChildProcess`."""
+    """Return the command that runs a module as a `ChildProcess`."""
     return python_command("shared.python_child", str(lifeline()), module, *arguments)
 
 
 def program_command(*command: str) -> list[str]:
-    """The command that runs any program as a `ChildProcess`; on Linux it ends with this process, too."""
+    """Return the command that runs any program as a `ChildProcess`; on Linux it ends with this
+    process, too.
+    """
     return child_command(_PROGRAM, *command)
 
 
 def child_environment() -> dict[str, str]:
-    """The environment of this process, without variables that make a child import from the working
+    """Return the environment of this process, without variables that make a child import from the working
     directory.
     """
     return without_working_directory(os.environ)
@@ -48,7 +50,7 @@ class ChildProcess(subprocess.Popen[bytes]):
     def __init__(self, command: Sequence[str], descriptors: Iterable[int] = (), **options: Any) -> None:
         """Start a `child_command` or `program_command`, which inherits `descriptors`; raises OSError.
 
-        `options` are those of `Popen`, but usually it has `child_environment`, and no standard input.
+        options: those of `Popen`. By default it has `child_environment`, and no standard input.
         """
         usual: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": child_environment()}
         super().__init__(command, pass_fds=[*descriptors, lifeline()], **usual | options)

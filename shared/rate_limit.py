@@ -15,7 +15,7 @@ class Bucket:
         self._filled_at = now
 
     def take(self, now: float, amount: float = 1) -> bool:
-        """Whether `amount` more is allowed at `now`; if so, it is counted."""
+        """Return whether `amount` more is allowed at `now`; if so, it is counted."""
         self._fill(now)
         if self._left < amount:
             return False
@@ -28,12 +28,12 @@ class Bucket:
         self._left = max(0.0, self._left - amount)
 
     def left(self, now: float) -> float:
-        """The amount that would be allowed at `now`."""
+        """Return the amount that would be allowed at `now`."""
         self._fill(now)
         return self._left
 
     def wait(self, now: float) -> float:
-        """Seconds from `now` until one more is allowed; 0 if it is already."""
+        """Return the seconds from `now` until one more is allowed; 0 if one is allowed now."""
         self._fill(now)
         return max(0.0, (1 - self._left) / self._rate)
 
@@ -43,14 +43,14 @@ class Bucket:
 
 
 class Backoff(Iterator[float]):
-    """Seconds to wait before each further attempt: doubling from `first` up to `maximum`, times a random
-    factor of 0.5 to 1.
+    """Iterates over the seconds to wait before each further attempt.
 
-    The random factor keeps many clients of one server from reconnecting at the same moment.
+    They double from `first` up to `maximum`, times a random factor of 0.5 to 1, which keeps many clients of
+    one server from reconnecting at the same moment.
     """
 
     def __init__(self, first: float, maximum: float, rng: random.Random, *, at_once: bool = False) -> None:
-        """at_once: after a success there is no wait before the first further attempt."""
+        """at_once: the first attempt after a success does not wait."""
         self._first, self._max, self._rng = first, maximum, rng
         self._at_once = at_once
         self.reset()

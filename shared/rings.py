@@ -15,7 +15,7 @@ Seams:
 
 
 def adapters() -> ModuleType:
-    """The module for `--lora`; raises ModelLoadError if its ring is not installed."""
+    """Return the module for `--lora`; raises ModelLoadError if its ring is not installed."""
     for ring in plugged(RINGS, "adapters"):
         return ring
     raise ModelLoadError("--lora: the part that applies adapters is not installed")

@@ -1,12 +1,11 @@
 """Worker processes for native code that reads clients' data, which may crash or never end.
 
-A fork server (`shared.fork_server`) loads what all workers need, such as a vocabulary, and never sees what
-clients send. It forks workers that do one task at a time, each over a connection of its own. The kernel ends
-a worker that takes too much CPU time or memory: nothing in native code can delay that.
+A fork server (`shared.fork_server`) loads what all workers need, such as a vocabulary, and never sees
+clients' data. It forks workers that do one task at a time, each over its own connection. The kernel ends a
+worker that takes too much CPU time or memory; native code cannot delay that.
 
 `Sandbox` is the client's side. It never waits for a worker, and restarts the fork server when it has ended;
-running tasks continue meanwhile. Several processes may use one fork server, whose workers share what it has
-loaded: `share`.
+running tasks continue meanwhile. Several processes may use one fork server (`share`).
 """
 
 import contextlib
@@ -55,7 +54,7 @@ _STOP_SECONDS = 2.0
 
 
 CAN_FORK = hasattr(os, "fork")
-"""Whether there can be sandboxes: not on Windows."""
+"""True if there can be sandboxes: not on Windows."""
 
 
 class WorkerLimits:
@@ -66,15 +65,16 @@ class WorkerLimits:
 
     @property
     def has_grown(self) -> bool:
-        """Whether the process should end because its memory has grown: the next one is forked in
+        """True if the process should end because its memory has grown; forking another one takes
         milliseconds.
         """
         return _peak_memory() > self._peak + _MAX_GROWTH_BYTES
 
     @contextlib.contextmanager
     def time(self, seconds: float) -> Iterator[None]:
-        """End the process by SIGPROF if it uses more CPU time than this, which is fair on a busy machine,
-        too.
+        """End the process by SIGPROF if it uses more CPU time than this within the context.
+
+        CPU time is fair also on a busy machine.
         """
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
@@ -99,13 +99,13 @@ class WorkerLimits:
 
 
 class TaskHandler(Protocol):
-    """Does the tasks of one kind in workers. It is made in the fork server; workers have copies of it."""
+    """Does the tasks of one kind in workers. It is created in the fork server; workers have copies of it."""
 
     def prepare(self) -> None:
-        """Called once in the fork server, before the first task: load what no other kind needs."""
+        """Load what only this kind of task needs; called once in the fork server, before the first task."""
 
     def warm_up(self) -> None:
-        """Called once in each worker."""
+        """Prepare a worker for its tasks; called once in each worker."""
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:
         """Do a task over `connection`. EOFError and OSError mean that the client has left."""
@@ -115,18 +115,18 @@ class Program(Protocol):
     """The program that a fork server runs. It is pickled."""
 
     def load(self) -> Mapping[bytes, TaskHandler]:
-        """Load what all workers need; returns the handler of each kind of task, named by one byte.
+        """Load what all workers need; return the handler of each kind of task, by a name of one byte.
 
         After a ModelLoadError the fork server ends without a message.
         """
 
 
 class Task(NamedTuple):
-    """A client's side of one task.
+    """A client's side of one task. connection: to the worker that does it.
 
-    connection: to the worker that does it. supervision: to the fork server, which writes one byte when the
-    worker begins, and the worker's `STATUS` if that ends before it is free for another task; without a status
-    the fork server itself has ended. Write `KILL` to have the worker killed.
+    supervision: to the fork server, which writes one byte when the worker begins. If the worker ends before
+    it is free again, the server writes its `STATUS`; without a status, the fork server itself has ended.
+    Write `KILL` to have the worker killed.
     """
 
     connection: socket.socket
@@ -149,8 +149,8 @@ class Sandbox:
         return self._process.pid if self._process and self._process.poll() is None else None
 
     def share(self) -> int:
-        """A descriptor with which another process can use this fork server; the fork server's program must
-        know its tasks.
+        """Return a descriptor with which another process can use this fork server; the fork server's program
+        must know its tasks.
         """
         if self.pid is None:
             self.close()
@@ -174,7 +174,8 @@ class Sandbox:
     def open(self, kind: bytes) -> Task:
         """Open a task of a kind, which starts as soon as a worker is free; raises OSError.
 
-        A task whose supervision ends before it has begun was lost with the fork server: open another one.
+        If a task's supervision ends before the task has begun, it was lost with the fork server: open another
+        task.
         """
         connection, theirs = socket.socketpair()
         supervision, supervised = socket.socketpair()
@@ -210,12 +211,14 @@ class Sandbox:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a child process may see, without keys that are not given to it for its own use."""
+    """Return the variables that a child process may see, without keys that are not given to it for its own
+    use.
+    """
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
 def _reserved_data() -> int:
-    """The bytes that RLIMIT_DATA counts; 0 if unknown (macOS)."""
+    """Return the bytes that RLIMIT_DATA counts; 0 if unknown (macOS)."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -224,6 +227,6 @@ def _reserved_data() -> int:
 
 
 def _peak_memory() -> int:
-    """The most memory that the process has used so far, in bytes."""
+    """Return the most memory that the process has used so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

@@ -1,7 +1,7 @@
-"""Rings: optional parts around the core, each in a folder of its own.
+"""Rings: optional parts around the core, each in its own folder.
 
-The core imports no ring. It names seams, and a ring plugs in at a seam by having a module of that name. So a
-ring is removed by deleting its folder and its line in the program's list.
+The core imports no ring. It names seams; a ring plugs in at a seam by having a module of that name. So a ring
+is removed by deleting its folder and its line in the program's list.
 """
 
 import importlib.util
@@ -13,9 +13,9 @@ from shared.program_start import import_program
 
 
 def plugged(rings: Iterable[str], seam: str) -> Iterator[ModuleType]:
-    """The modules called `seam` of those packages in `rings` that have one, in their order.
+    """Yield the modules called `seam` of the packages in `rings` that have such a module, in their order.
 
-    Each is imported when it is reached.
+    A module is imported when it is reached.
     """
     for ring in rings:
         name = f"{ring}.{seam}"

@@ -17,8 +17,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH
 
 
 def without_working_directory(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a program that must not search the working directory: lists of folders keep only
-    absolute entries.
+    """Return the environment for a program that must not search the working directory: lists of folders keep
+    only absolute entries.
     """
     kept = dict(environment) | {"PYTHONSAFEPATH": "1"}
     for name in _LISTS:

@@ -1,4 +1,4 @@
-"""What is known of one text: in a slot of a model's memory, in host memory, and on disk."""
+"""The record of one text: in a slot of a model's memory, in host memory, or on disk."""
 
 import itertools
 from collections.abc import Collection, Iterable, Sequence
@@ -13,9 +13,9 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 
 
 class SavedPart(BaseModel, frozen=True):
-    """`size` bytes in `file` that hold a `Snapshot`. digest: of these bytes, in hexadecimal.
+    """A `Snapshot` on disk: `size` bytes in `file`; empty `file`: after the manifest.
 
-    file: empty if they follow the manifest.
+    digest: of these bytes, in hexadecimal.
     """
 
     kind: Literal["state", "text"]
@@ -33,18 +33,18 @@ class SavedPart(BaseModel, frozen=True):
         )
 
     def snapshot(self, key: int) -> Snapshot:
-        """The snapshot, named `key` in host memory."""
+        """Return the snapshot, with `key` in host memory."""
         return Snapshot(self.kind, key, self.end, self.start)
 
     def holds(self, snapshot: Snapshot) -> bool:
-        """Whether this is the stored form of `snapshot`, provided both are of one text."""
+        """Return whether this is the stored form of `snapshot`, if both are of the same text."""
         return (self.kind, self.start, self.end) == (snapshot.kind, snapshot.start, snapshot.end)
 
 
 class SavedText(BaseModel, frozen=True):
-    """What the manifest of a file says (`--cache-disk`, `--slot-save-path`).
+    """The manifest of a text on disk (`--cache-disk`, `--slot-save-path`).
 
-    `tokens` and `n_prefill` as in `StoredText`. owner: whom it serves, and nobody else.
+    tokens, n_prefill: as in `StoredText`. owner: the only owner whose sequences may use it.
     """
 
     name: str
@@ -56,12 +56,12 @@ class SavedText(BaseModel, frozen=True):
 
 @dataclass(eq=False, slots=True)
 class StoredText:
-    """A text in host memory, or on disk. parts: snapshots of all of its tokens, one after the other.
+    """A text in host memory or on disk. parts: snapshots that cover all its tokens, in order.
 
     n_prefill: the number of its first tokens that were decoded as a prompt. checkpoints: as in `SlotCache`.
-    owner: the only one who may reuse it from disk; None: it must not be written there. saved: its record on
-    disk, or that of an earlier or longer state of it, of which one begins with the other. place: in host
-    memory, on disk only, or being read from there.
+    owner: the only owner whose sequences may reuse it from disk; None: it must not be written there. saved:
+    its record on disk, which may be of an earlier or longer state of the text. place: in host memory, only on
+    disk, or being read from disk ("coming").
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -74,39 +74,40 @@ class StoredText:
 
     @property
     def is_saved(self) -> bool:
-        """Whether all of it is on disk."""
+        """True if all of it is on disk."""
         if self.saved is None or self.saved.owner != self.owner:
             return False
         return len(self.saved.tokens) >= len(self.tokens)
 
     @classmethod
     def on_disk(cls, saved: SavedText) -> Self:
-        """One of which no more is known than this; its snapshots have no keys yet."""
+        """Return the text that `saved` describes; its snapshots have no keys yet."""
         text = cls(list(saved.tokens), saved.n_prefill, owner=saved.owner, saved=saved, place="disk")
         text.describe_saved(itertools.repeat(0))
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:
-        """Replace the snapshots by those on disk, named `keys`."""
+        """Replace the snapshots by those on disk, with these `keys`."""
         assert self.saved
         snapshots = [part.snapshot(key) for part, key in zip(self.saved.parts, keys, strict=False)]
         self.parts = [each for each in snapshots if each.kind == "text"]
         self.checkpoints = {each.end: each for each in snapshots if each.kind == "state"}
 
     def to_save(self, name: str) -> SavedText:
-        """The record to write, without the parts. It is not validated, which takes long."""
+        """Return the record to write, without the parts. It is not validated, because that takes long."""
         return SavedText.model_construct(
             name=name, owner=self.owner or "", tokens=list(self.tokens), n_prefill=self.n_prefill, parts=()
         )
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
-        """The maximal number of tokens up to `n_keep` that a slot can get; can_trim: it can be cut back to
-        any length.
+        """Return the maximal number of tokens, up to `n_keep`, that a slot can get.
+
+        can_trim: the slot can be cut back to any length.
         """
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
-        """The number of cells taken while a slot gets the first `n_keep` tokens: parts are cut only after
+        """Return the number of cells that loading the first `n_keep` tokens takes; parts are cut after
         loading.
         """
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
@@ -124,16 +125,16 @@ class StoredText:
 
 @dataclass(slots=True)
 class SlotCache:
-    """`tokens` are valid, at positions 0, 1, …; the native cache may hold more, which are yet to be removed.
+    """The text in a slot: `tokens` are valid, at positions 0, 1, …
 
         valid in the cache       [0 ........ len(tokens))
         physically in the cache  [0 .............. n_physical)
 
-    `keep` removes more than requested if the model's memory cannot be cut back so precisely. `saved` and
-    `checkpoints`: earlier states of the slot, on the device and in host memory, by their number of tokens.
-    n_prefill: the number of first tokens that were decoded as a prompt. cuts: lengths at which prompts of
-    later turns may depart from this text. loading: the slot is getting its first `n_loading` tokens, over
-    several steps if they are many.
+    Tokens that are not valid are removed from the native cache later. `keep` removes more than requested if
+    the memory cannot be cut back precisely. saved, checkpoints: earlier states of the slot, on the device and
+    in host memory, by number of tokens. n_prefill: the number of first tokens that were decoded as a prompt.
+    cuts: lengths at which prompts of later turns may depart from this text. loading: the text whose first
+    `n_loading` tokens the slot is getting, perhaps over several steps.
     """
 
     index: int
@@ -146,17 +147,17 @@ class SlotCache:
     cuts: tuple[int, ...] = ()
     loading: StoredText | None = None
     n_loading: int = 0
-    owner: str | None = None  # of the last text: see `StoredText`
-    _n_last: int = 0  # tokens of the last decode, as long as no other pass has followed
+    owner: str | None = None  # of the last text; see `StoredText`
+    _n_last: int = 0  # tokens of the last decode, while no other pass has followed
     _edits: list[CacheEdit] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Number of valid tokens."""
+        """Return the number of valid tokens."""
         return len(self.tokens)
 
     @property
     def n_cells(self) -> int:
-        """The number of cells of the valid tokens, including those reserved for a text that is
+        """The number of cells of the valid tokens, including cells reserved for a text that is
         being loaded.
         """
         if self.loading is None:
@@ -164,11 +165,11 @@ class SlotCache:
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))
 
     def keep(self, n_keep: int) -> None:
-        """Invalidate all but the first `n_keep` tokens, or more: see `reachable`."""
+        """Invalidate all tokens but the first `n_keep`, or fewer if the cache cannot be cut so precisely."""
         del self.tokens[self.reachable(n_keep) :]
 
     def reachable(self, n_keep: int, held: Sequence[int] | None = None) -> int:
-        """The largest number of tokens up to `n_keep` that the cache can be cut back to.
+        """Return the largest number of tokens, up to `n_keep`, to which the cache can be cut back.
 
         held: the tokens in the native cache, if it has more than the valid ones.
         """
@@ -179,20 +180,20 @@ class SlotCache:
         return cut_length(tokens, n, (*self.saved, *self.checkpoints))
 
     def can_fork(self, n_keep: int) -> bool:
-        """Whether another slot can get the first `n_keep` valid tokens now."""
+        """Return whether another slot can get the first `n_keep` valid tokens now."""
         if n_keep > len(self.tokens):
             return False
         return self.traits.can_trim or n_keep in self.saved or n_keep == self.n_physical
 
     def restore(self, tokens: list[int]) -> None:
-        """Make `tokens` valid again that were invalidated but not trimmed yet."""
+        """Make `tokens` valid again, which were invalidated but not removed yet."""
         assert len(tokens) <= self.n_physical, f"slot {self.index} does not hold {len(tokens)} tokens"
         self.tokens = tokens
 
     def add(self, tokens: Sequence[int], *, can_roll_back: bool = True) -> None:
         """Append `tokens` to the valid ones; the edits must have been applied before.
 
-        can_roll_back: they were decoded, and no pass over other slots has followed in the same decode.
+        can_roll_back: they were decoded, and no pass over other slots followed in the same decode.
         """
         assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it grows"
         self.tokens.extend(tokens)
@@ -201,12 +202,12 @@ class SlotCache:
 
     @property
     def can_store(self) -> bool:
-        """Whether the native cache holds the valid tokens only, once edits that load nothing are applied."""
+        """True if the native cache will hold only the valid tokens after edits that load nothing."""
         n_keep = len(self.tokens)
         return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
 
     def hand_over(self, n_keep: int) -> dict[int, Snapshot]:
-        """Hand over the checkpoints of more than `n_keep` tokens; the caller has to drop them."""
+        """Remove and return the checkpoints of more than `n_keep` tokens, which the caller must drop."""
         handed_over = {n: kept for n, kept in self.checkpoints.items() if n > n_keep}
         self.checkpoints = {n: kept for n, kept in self.checkpoints.items() if n <= n_keep}
         return handed_over
@@ -214,7 +215,7 @@ class SlotCache:
     def save(self) -> list[CacheEdit]:
         """Keep this state on the device, to return to it if the next decoded tokens are rejected.
 
-        If there are too many states, the one with the fewest tokens is dropped.
+        If there are too many states, the shortest one is dropped.
         """
         assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is saved"
         if self.n_physical in self.saved:
@@ -228,7 +229,7 @@ class SlotCache:
         return [Store(self.index, self.saved[self.n_physical])]
 
     def store(self, key: int) -> None:
-        """Make a checkpoint of this state."""
+        """Store a checkpoint of this state in host memory under `key`."""
         assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is stored"
         self.checkpoints[self.n_physical] = Snapshot("state", key, self.n_physical)
         self._edits.append(Store(self.index, self.checkpoints[self.n_physical]))
@@ -238,12 +239,14 @@ class SlotCache:
         self._edits.append(Forget(self.checkpoints.pop(n_tokens).key))
 
     def take_stores(self) -> list[CacheEdit]:
-        """The edits that make the native checkpoints those of this cache; they can be loaded afterwards."""
+        """Return the edits that store and free native checkpoints as recorded; they can be loaded
+        afterwards.
+        """
         edits, self._edits = self._edits, []
         return edits
 
     def take_edits(self) -> list[CacheEdit]:
-        """The edits that reduce the native cache to the valid tokens; to be applied before the next
+        """Return the edits that reduce the native cache to the valid tokens; apply them before the next
         decode.
         """
         edits = self.take_stores()
@@ -265,13 +268,14 @@ class SlotCache:
         self._edits += [Forget(kept.key) for kept in self.hand_over(0).values()]
 
     def shared_with(self, tokens: list[int]) -> int:
-        """Length of the common prefix of the valid tokens and `tokens`."""
+        """Return the length of the common prefix of the valid tokens and `tokens`."""
         return common_prefix_length(self.tokens, tokens)
 
     def reuse_score(self, tokens: list[int]) -> int:
-        """Length of the common prefix if it is at least half of `tokens` or of the valid tokens, else 0.
+        """Return the length of the common prefix if it is at least half of `tokens` or of the valid tokens,
+        else 0.
 
-        Most texts share a chat template or a system prompt. That alone is no reason to overwrite a
+        Most texts share a chat template or a system prompt. A short prefix is no reason to overwrite a
         conversation that may be continued while another slot is free.
         """
         n_shared = self.shared_with(tokens)
@@ -290,19 +294,19 @@ class SlotCache:
 
 
 def cut_length(tokens: Sequence[int], n_max: int, stops: Iterable[int] | None = None) -> int:
-    """The largest length up to `n_max` to which `tokens` can be cut, kept or shared: all cuts are rounded
-    down here.
+    """Return the largest length up to `n_max` to which `tokens` can be cut, kept or shared.
 
-    stops: the lengths to which a memory can be cut back; None: to any. No cut divides an image.
+    All cuts are rounded down here. stops: the lengths to which a memory can be cut back; None: any. No cut
+    divides an image.
     """
     n = image_start(tokens, min(n_max, len(tokens)))
     return n if stops is None else max((stop for stop in stops if stop <= n), default=0)
 
 
 def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:
-    """The checkpoint length to drop first: the oldest one that none of `cuts` would use.
+    """Return the checkpoint length to drop first: the oldest one that none of `cuts` would use.
 
-    The first checkpoint is dropped last, as it is a system prompt.
+    The first checkpoint is dropped last, because it is probably a system prompt.
     """
     first, *later = sorted(lengths)
     used = {max((n for n in later if n <= cut), default=0) for cut in cuts}
@@ -310,7 +314,7 @@ def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:
 
 
 def common_prefix_length(one: Sequence[object], other: Sequence[object]) -> int:
-    """Length of the common prefix, by bisection: comparing slices is much faster than a loop."""
+    """Return the length of the common prefix, by bisection: comparing slices is much faster than a loop."""
     n = min(len(one), len(other))
     if one[:n] == other[:n]:
         return n

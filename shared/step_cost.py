@@ -1,4 +1,4 @@
-"""T(n), the time of a step, learned from the steps themselves."""
+"""T(n), the time of a step with n tokens, learned from the steps themselves."""
 
 import math
 from bisect import bisect_left, insort
@@ -9,26 +9,26 @@ from itertools import islice
 from statistics import median
 
 _MIN_STEP_S = 1e-6
-"""No step is shorter; a coarse clock may measure 0."""
+"""The shortest time of a step, as a coarse clock may measure 0."""
 _MAX_STEP_S = 1e6
-"""No step is longer; what is beyond that is a clock that was set."""
+"""The longest time of a step; only a clock that was set shows more."""
 _GUESSED_STEP_S = 0.05
 """T(1) before the first step; arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
 """(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
 N_UNSTEADY = 2
-"""Steps of a size on a GPU that take longer than further ones: llama.cpp builds a graph, then CUDA records
-it. An H200 took 4.2 and 6.0 ms for them, then 3.1."""
+"""The first steps of a size on a GPU, which take longer: llama.cpp builds a graph, then CUDA records it. An
+H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _MIN_KNOWN = 1.0
-"""A ratio counts as known from this many comparisons if all are of long ago: the next one tells more."""
+"""The weight of a ratio's comparisons when all are old, so that a new one counts more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
-"""How far below or above what its neighbours suggest the first steps of a size are believed to be."""
-_ENOUGH_TURNS = 3
-"""From so many steps of each size their median is trusted. Some have dips deeper than `_DEEPEST_DIP`."""
+"""How far the first times of a size may lie below or above what its neighbors suggest."""
+_ENOUGH_SWEEPS = 3
+"""With this many steps of each size, their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
 _MAX_SURPRISE = math.log(4)
-"""A step counts as so much longer or shorter than expected, at most: the machine may have slept meanwhile."""
+"""The largest deviation from the expected time that counts, as a logarithm: the machine may have slept."""
 _MAX_EXCESS = 3.0
-"""How much longer such a step may count for, relative to a steady one: any step may be interrupted."""
+"""The largest excess of an unsteady step that counts, in steady steps: any step may be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +36,27 @@ class StepCostConstants:
     """The tuned constants of T(n), and the trade-off of each."""
 
     max_exact_size: int = 32
-    """Up to this n each has an entry of its own, larger n are rounded to multiples: precise against quick."""
+    """Up to this n, each n has an entry; larger n are rounded to multiples: precision against speed."""
     first_window: int = 3
-    """A new n is first compared with so many steps before it: robust to outliers against quick."""
+    """A new n is first compared with this many steps before it: robustness to outliers against speed."""
     pace_window: int = 9
-    """The median of this many steps is the pace that is aimed at: robust to outliers against quick."""
+    """The pace moves towards the median of this many steps: robustness to outliers against speed."""
     pace_gain: float = 0.3
-    """The share of the way to it that is made with each step: quick to follow against noise."""
+    """The share of the way to this median per step: following quickly against noise."""
     enclosing_window: int = 9
-    """Two steps of one n that are at most so far apart tell how long the steps between them should take:
-    rare sizes are compared, too, against slow changes of the machine."""
+    """Steps between two steps of one n that are at most this far apart are compared with them: comparisons of
+    rare sizes against slow changes of the machine."""
     max_known: float = 10.0
-    """A ratio counts as known from at most this many comparisons: smooth against quick to follow."""
+    """The largest weight of a ratio's comparisons: smooth values against following quickly."""
     forgotten_after: float = 12.0
-    """For each so many steps without one it counts as known from one comparison less: rare sizes follow
-    quickly, too."""
+    """Steps without a comparison after which a ratio's weight falls by one: rare sizes follow quickly."""
     doubted_after: int = 256
-    """A size that seems slower than a wider one is forgotten after so many steps without it, and so many more
-    for each comparison: to correct what was measured while the machine was busy, against steps that are
-    spent on finding out again that it is slow."""
+    """Steps without a size, per comparison and once more, after which it is forgotten if a wider size seems
+    faster: correcting measurements of a busy machine against slow steps that measure again."""
     max_ratio_error: float = 0.3
-    """The largest error, as a logarithm, that one comparison may show: robust to outliers against quick."""
+    """The largest error, as a logarithm, that a comparison may show: robustness to outliers against speed."""
     settling_gain: float = 0.05
-    """The weight of a new sample in what a step of another size than the one before costs on a GPU."""
+    """The weight of a new sample of the cost of changing the size on a GPU."""
 
 
 _DEFAULTS = StepCostConstants()
@@ -67,16 +65,17 @@ _DEFAULTS = StepCostConstants()
 class StepCost:
     """T(n), the time of a step with n tokens in its batch: the pace of the machine times a ratio for each n.
 
-    A single step does not tell whether the machine or the cost of its n has changed. Therefore both follow
-    measured times, never their own past values: the pace is estimated from the last steps of any n, and a
-    ratio from comparisons, in which the machine's own changes cancel out. A step that was made between two
-    steps of another n is compared with their mean; or all n were timed in turns. What one ratio of a
-    comparison gains, the other loses, so ratios that are not measured for hours stay in proportion to the
-    others.
+    A single step does not show whether the machine or the cost of its n has changed. Therefore both are
+    estimated from measured times, never from their own past values. The pace is estimated from the last steps
+    of any n. A ratio is estimated from comparisons, in which the machine's own changes cancel out: a step
+    between two steps of another n is compared with their mean, or all n are timed in turn.
+
+    In a comparison, one ratio gains as much as the other loses. So ratios that are not measured for hours
+    stay in proportion to the others.
     """
 
     def __init__(self, constants: StepCostConstants = _DEFAULTS, *, settles: bool = False) -> None:
-        """settles: on a GPU, where a step takes longer until some of its size have gone before."""
+        """settles: the device is a GPU, on which the first steps of a size take longer."""
         self._constants = constants
         self.settles = settles
         self.last_size, self._n_of_size = 0, 0  # of the last steps
@@ -86,21 +85,21 @@ class StepCost:
         self._ratios: dict[int, float] = {}
         self._known: list[int] = []  # sizes with a ratio, in ascending order
         self._n_compared: dict[int, float] = {}  # weight of the comparisons behind a ratio
-        self._compared_at: dict[int, int] = {}  # `_n_learned` at that time; so has `_last_seen`
+        self._compared_at: dict[int, int] = {}  # the value of `_n_learned` then; as in `_last_seen`
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
-        """How often it was measured all at once."""
+        """The number of measurements of many n at once."""
         self._recent: deque[tuple[int, float]] = deque(
             maxlen=max(constants.enclosing_window, constants.pace_window)
         )
 
     def learn_next(self, n_tokens: int, seconds: float) -> float:
-        """Learn from the engine's next step, of `n_tokens` in `seconds`; returns the part of `seconds` that
-        was settling.
+        """Learn from the engine's next step, of `n_tokens` in `seconds`; return the part of `seconds` due to
+        settling.
 
-        Steps wider than the exact sizes read prompts: settling adds little to them, and their T(n) is known
-        from them alone.
+        A step wider than the exact sizes reads a prompt. Settling adds little to it, so its whole time
+        counts.
         """
         n_before = self._n_of_size if n_tokens == self.last_size else 0
         self.last_size, self._n_of_size = n_tokens, n_before + 1
@@ -115,14 +114,14 @@ class StepCost:
 
     @property
     def settling(self) -> list[float]:
-        """Seconds by which the first step of a size takes longer, then the second; zeros except on
-        some GPUs.
+        """The seconds by which the first, and the second, step of a size take longer; zeros except on some
+        GPUs.
         """
         return [max(0.0, each) for each in self._settling]
 
     @property
     def is_settling(self) -> bool:
-        """Whether the last step was the first one of its size."""
+        """True if the last step was the first one of its size."""
         return self._n_of_size == 1
 
     def learn_settling(self, seconds: Sequence[float]) -> None:
@@ -130,7 +129,7 @@ class StepCost:
         self._settling[: len(seconds)] = seconds
 
     def learn(self, n_tokens: int, seconds: float) -> None:
-        """Learn that a step of `n_tokens` took `seconds`, after others of that size."""
+        """Learn that a step of `n_tokens` took `seconds`, after other steps of that size."""
         n, log_seconds = self._bucket_of(n_tokens), _logarithm(seconds)
         self._n_learned += 1
         self._last_seen[n] = self._n_learned
@@ -146,17 +145,16 @@ class StepCost:
         self._pace += self._constants.pace_gain * (self._shown(self._constants.pace_window) - self._pace)
         self._forget_slower(n)
 
-    def learn_turns(self, steps: Iterable[tuple[int, float]]) -> None:
-        """Learn from (n, seconds) of steps in which all n took turns. The median of each replaces its T(n).
+    def learn_sweeps(self, steps: Iterable[tuple[int, float]]) -> None:
+        """Learn from (n, seconds) of steps in which all n took turns; replaces T(n) by the median for each n.
 
-        Any step may have been interrupted. Where there are few steps of each size, the times of other sizes
-        bound the longest plausible one: a size that seems too long is not used, so no later step would
-        correct it.
+        Any step may have been interrupted. With few steps of each size, the times of other sizes bound the
+        plausible ones: a size that seems too slow is not used, so no later step would correct it.
         """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:
             timed.setdefault(n_tokens, []).append(seconds)
-        if len(min(timed.values(), key=len, default=())) >= _ENOUGH_TURNS:
+        if len(min(timed.values(), key=len, default=())) >= _ENOUGH_SWEEPS:
             self.learn_table({n: median(each) for n, each in timed.items()})
         else:
             self.learn_table(_uninterrupted({n: min(each) for n, each in timed.items()}))
@@ -176,7 +174,7 @@ class StepCost:
         self.n_measured += 1
 
     def seconds(self, n_tokens: int) -> float:
-        """T(n_tokens) > 0, linear between measured points. A guess before the first step."""
+        """Return T(n_tokens) > 0, linear between measured points; a guess before the first step."""
         if not self._known:
             return _GUESSED_STEP_S * (1 + _GUESSED_SLOPE * (n_tokens - 1))
         if (known := self._ratios.get(n_tokens)) is not None and n_tokens <= self._max_exact:
@@ -184,9 +182,9 @@ class StepCost:
         return self._interpolated(n_tokens)
 
     def age(self, n_tokens: int) -> int:
-        """The number of steps since T(n_tokens) was measured; a large one if never.
+        """Return the number of steps since T(n_tokens) was measured; a large number if never.
 
-        0 on devices where steps settle: a single step would measure something else.
+        0 on devices where steps settle, because a single step of another size does not show its T(n).
         """
         if self.settles:
             return 0
@@ -194,7 +192,7 @@ class StepCost:
         return self._n_learned - seen if seen is not None else 1 << 30
 
     def table(self) -> dict[int, float]:
-        """T(n) in seconds for every measured n."""
+        """Return T(n) in seconds for every measured n."""
         return {n: self._measured(n) for n in self._known}
 
     def _begin(self, n: int, ratio: float, n_compared: float = 0.0) -> None:
@@ -205,9 +203,9 @@ class StepCost:
         self._compared_at[n] = self._n_learned
 
     def _forget_slower(self, n: int) -> None:
-        """Forget what seems slower than n although it is narrower, unless that was measured lately or often.
+        """Forget sizes that seem slower than `n` although they are narrower, unless measured lately or often.
 
-        As it seems slow it is seldom used, so no step would correct it. The next one finds it out anew.
+        A size that seems slow is seldom used, so no step would correct it. Its next step measures it anew.
         """
         for narrower in self._known[: bisect_left(self._known, n)]:
             if self._ratios[narrower] > self._ratios[n]:
@@ -217,9 +215,9 @@ class StepCost:
                     del self._ratios[narrower]
 
     def _plausible(self, n: int, ratio: float) -> float:
-        """A ratio of an n that is new: the machine may have changed, or slept, during its first step.
+        """Bound the ratio of a new n, because the machine may have changed, or slept, during its first step.
 
-        Beside its neighbours, a step of more tokens takes longer, and not longer per token, up to a factor.
+        A step of more tokens than a neighbor's takes longer, but not longer per token, up to a factor.
         """
         right = bisect_left(self._known, n)
         for other in self._known[max(0, right - 1) : right + 1]:
@@ -229,7 +227,7 @@ class StepCost:
         return ratio
 
     def _shown(self, n_steps: int) -> float:
-        """The pace that the last steps show."""
+        """Return the pace that the last `n_steps` steps show."""
         last = [each - self._ratios[n] for n, each in islice(reversed(self._recent), n_steps)]
         return median(last) if last else self._pace
 
@@ -249,9 +247,10 @@ class StepCost:
             self._compare(n, size, mean - each, 1 / len(enclosed))
 
     def _compare(self, n: int, other: int, difference: float, weight: float) -> None:
-        """difference: the logarithm of T(n) / T(other), as measured. The less known one is corrected more.
+        """Correct the ratios of two sizes; the one with fewer comparisons is corrected more.
 
-        The share of each does not depend on the age of comparisons: the sum of all ratios would drift.
+        difference: the measured logarithm of T(n) / T(other). The shares do not depend on the age of
+        comparisons, otherwise the sum of all ratios would drift.
         """
         ratios, known, maximum = self._ratios, self._n_compared, self._constants.max_known
         n_min = min(self._lately(n), self._lately(other)) + weight
@@ -265,7 +264,7 @@ class StepCost:
         ratios[other] -= error * (1 - share)
 
     def _lately(self, n: int) -> float:
-        """The number of recent comparisons that a ratio rests on; old ones count little."""
+        """Return the weight of a ratio's comparisons, in which old ones count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
         return min(known, max(_MIN_KNOWN, known - n_steps / self._constants.forgotten_after))
 
@@ -294,7 +293,7 @@ class StepCost:
 
 
 def _uninterrupted(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Times by n, shortened to what those of wider and of narrower steps allow."""
+    """Return the times by n, shortened to what wider and narrower steps allow."""
     longest, bounded = math.inf, dict[int, float]()
     for n in sorted(seconds, reverse=True):
         bounded[n] = min(seconds[n], longest)

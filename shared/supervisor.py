@@ -1,6 +1,6 @@
-"""Decides when a child process is started, restarted after its death, ended, killed and given up.
+"""Decides when a child process is started, restarted after its death, ended, killed or given up.
 
-Knows neither processes nor a clock: callers report events, and `next` returns the action to perform.
+It knows no processes and no clock: callers report events, and `next` returns the action to perform.
 """
 
 import enum
@@ -12,27 +12,27 @@ from typing import Self
 from shared.rate_limit import Backoff
 
 MAX_DEATHS_AT_START, MAX_DEATHS = 5, 10
-"""Of processes of a model that have nothing to do, one after the other; ten take a minute."""
+"""The most successive deaths of idle processes of a model, before one was ready and later; ten take 1 min."""
 _FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 
 _STABLE_SECONDS = 60.0
-"""A process that has lived for so long did not die of its start."""
+"""A process that has lived for this long did not die from its start."""
 _START_SECONDS = 60.0
-"""A process that imports its modules gives no sign of life yet."""
+"""The least `max_silence` before the first sign of life, while a process imports its modules."""
 _TICKS = 10
-"""Silence is counted in ticks, not by the clock: while this process is stopped, too (Ctrl-Z), none pass."""
+"""Ticks in `max_silence`. Silence is counted in ticks, which do not pass while this process is stopped."""
 
 
 ChildState = enum.Enum("ChildState", "STARTING READY RESTARTING SLEEPING WAKING FAILED STOPPED")
-"""STARTING: none has been ready. RESTARTING: it has died. WAKING: somebody uses it after SLEEPING. FAILED,
-STOPPED: there will be none any more."""
+"""STARTING: no child has been ready yet. RESTARTING: the child has died. SLEEPING: it was ended for lack of
+use. WAKING: it is needed again. FAILED, STOPPED: no child will be started again."""
 
 
 ChildAction = enum.Enum("ChildAction", "START STOP KILL LEAVE")
-"""START a process, STOP: tell it to end, KILL it for its silence; report `ended`. LEAVE: none is wanted."""
+"""START a process, STOP (tell it to end), KILL it for its silence, or LEAVE: no process is wanted."""
 
 _Process = enum.Enum("_Process", "NONE THERE TOLD KILLED LOST")
-"""TOLD to end. LOST: it does not reply any more."""
+"""TOLD: told to end. LOST: it no longer replies."""
 _FINAL = {ChildState.FAILED, ChildState.STOPPED}
 
 
@@ -42,11 +42,11 @@ def _usual_delays() -> Backoff:
 
 @dataclass(slots=True)
 class Supervisor:
-    """The supervisor of one child; `now` is in seconds, of any clock.
+    """The supervisor of one child; `now` is in seconds of any clock.
 
-    delays: between starts. The child is killed after `max_silence` seconds without a sign of life, and ended
-    after `sleep_seconds` without use; 0: never. No other one is started after `max_deaths` successive deaths
-    of idle children, or `max_deaths_at_start` deaths before any was ready.
+    delays: the seconds between starts. The child is killed after `max_silence` seconds without a sign of
+    life, and ended after `sleep_seconds` without use; 0: never. No child is started after `max_deaths`
+    successive deaths of idle children, or `max_deaths_at_start` deaths before any was ready.
     """
 
     delays: Backoff = field(default_factory=_usual_delays)
@@ -58,7 +58,7 @@ class Supervisor:
     has_been_ready: bool = False
     _process: _Process = _Process.NONE
     start_at: float = -math.inf
-    """When the next process may be started."""
+    """The earliest time of the next start."""
     _started_at: float = 0.0
     _used_at: float = 0.0
     _has_worked: bool = False
@@ -66,19 +66,18 @@ class Supervisor:
     _has_been_heard: bool = False
     _ticked_at: float = 0.0
     _n_silent: int = 0
-    """Ticks since it was heard."""
+    """Ticks since the last sign of life."""
 
     @classmethod
     def of_model(cls, sleep_seconds: float) -> Self:
-        """Of a process that loads a model."""
+        """Return a supervisor for a process that loads a model."""
         return cls(
             sleep_seconds=sleep_seconds, max_deaths_at_start=MAX_DEATHS_AT_START, max_deaths=MAX_DEATHS
         )
 
     def next(self, now: float, *, is_busy: bool = False) -> ChildAction | None:
-        """The action to perform now; None: nothing before `deadline` or a report.
-
-        is_busy: the child is in use.
+        """Return the action to perform now; None: nothing before `deadline` or a report. is_busy: the child
+        is in use.
         """
         match self._process:
             case _Process.THERE:
@@ -93,7 +92,7 @@ class Supervisor:
                 return None
 
     def deadline(self) -> float | None:
-        """The time of the next action, if nothing is reported before; None: never."""
+        """Return the time of the next action if nothing is reported before; None: never."""
         if self._process is _Process.NONE:
             return None if self.state is ChildState.SLEEPING else self.start_at
         looks = []
@@ -113,13 +112,13 @@ class Supervisor:
             self.state, self.has_been_ready, self._used_at = ChildState.READY, True, now
 
     def worked(self) -> None:
-        """Record that the child has worked, or ended because another machine is missing: restarts are
-        worthwhile.
+        """Record that restarts are worthwhile: the child has worked, or ended because another machine is
+        missing.
         """
         self._has_worked = True
 
     def used(self, now: float) -> bool:
-        """Record that the child is needed. Returns True if it slept, and is woken."""
+        """Record that the child is needed; return True if it slept and must be started."""
         self._used_at = now
         if self.state is not ChildState.SLEEPING:
             return False
@@ -127,9 +126,7 @@ class Supervisor:
         return True
 
     def lost(self, now: float) -> bool:
-        """Record that the child does not reply any more. Returns True if that was not intended: it
-        has died.
-        """
+        """Record that the child no longer replies; return True if it has died, so that was not intended."""
         if self._process not in {_Process.THERE, _Process.KILLED}:
             return False
         self._process = _Process.LOST
@@ -146,7 +143,7 @@ class Supervisor:
         self._n_idle_deaths += 1
 
     def ended(self, now: float) -> None:
-        """Record that there is no process any more, or that none could be started."""
+        """Record that the process has ended, or that none could be started."""
         self.lost(now)
         if self._process is _Process.TOLD:
             self.delays.reset()
@@ -159,12 +156,12 @@ class Supervisor:
             self.fail()
 
     def fail(self) -> None:
-        """Give up: starting another child would not help."""
+        """Give up, because starting another child would not help."""
         if self.state is not ChildState.STOPPED:
             self.state = ChildState.FAILED
 
     def stop(self) -> None:
-        """End the child for good, as it is no longer needed."""
+        """End the child for good, because it is no longer needed."""
         self.state = ChildState.STOPPED
 
     def _watch(self, now: float, *, is_busy: bool) -> ChildAction | None:

@@ -11,16 +11,16 @@ _REPLACEMENT = "\ufffd"
 
 
 def sanitize(text: str) -> str:
-    """`text` with each control character made visible and harmless; line breaks and tabs stay.
+    """Return `text` with control characters made visible and harmless, except line breaks and tabs.
 
-    Directional marks, which texts in Arabic and Hebrew use, are left out. Each character is replaced on its
-    own, so a sequence split over chunks is as harmless as a whole one.
+    Directional marks, which Arabic and Hebrew texts use, are removed. Each character is replaced separately,
+    so a sequence split over chunks is harmless, too.
     """
     return text.translate(_SAFE)
 
 
 def one_line(text: str, maximum: int = 1000) -> str:
-    """A peer's text for a log: without control characters, on one line, at most `maximum` characters."""
+    """Return a peer's text for a log: one line without control characters, at most `maximum` characters."""
     line = " ".join(sanitize(text).split())
     return line if len(line) <= maximum else f"{line[: maximum - 1]}…"
 
@@ -45,27 +45,29 @@ def wrapped(text: str, width: int) -> str:
 
 
 def size_text(n_bytes: float) -> str:
-    """A size with three digits, in GB or MB."""
+    """Return a size with three digits, in GB or MB."""
     return f"{n_bytes / 1e6:.3g} MB" if abs(n_bytes) < 999.5e6 else f"{n_bytes / 1e9:.2f} GB"  # noqa: PLR2004
 
 
 def said_by_lead(body: bytes, status: int) -> str:
-    """The reason in an error response of a lead or another server; its status if there is none."""
+    """Return the reason in an error response of a lead or another server; its status if there is no
+    reason.
+    """
     try:
         return one_line(str(json.loads(body)["error"]["message"]))
     except (ValueError, LookupError, TypeError):
         return f"HTTP {status}"
 
 
-def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether to use colours: on a terminal that supports them, unless NO_COLOR is set and not empty
+def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Return whether to use colors: on a terminal that supports them, unless NO_COLOR is set and not empty
     (no-color.org).
     """
     return stream.isatty() and not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
 
 
 def _unsafe() -> Iterable[tuple[int, str]]:
-    """Characters that would act on a terminal, or reorder what it shows, and what is shown instead."""
+    """Yield characters that would act on a terminal, or reorder what it shows, and what is shown instead."""
     for code in range(0x20):
         yield code, chr(0x2400 + code)  # C0: Unicode has a picture of each
     yield 0x7F, "\u2421"

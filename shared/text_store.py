@@ -1,14 +1,15 @@
-"""All texts: in slots, in host memory and on disk; decides which text moves where, in which step.
+"""All texts in slots, in host memory and on disk: decides which text moves, and in which step.
 
-Attention reads all cells of a pool, also those of idle slots, unless a kernel skips them. So texts in idle
-slots move to host memory while others run (docs/performance.md), and so does a text that its slot would lose
-to another one. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
+Attention reads all cells of a pool, also those of idle slots, unless a kernel skips them. So texts of idle
+slots move to host memory while others run (docs/performance.md). A text also moves there before its slot gets
+another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
-Where ranges of a slot can be read and written, texts are moved in parts, so that nothing waits for a long
-one; a text that grows gets further parts. Elsewhere it is stored as a whole, in one step, with its
+If ranges of a slot can be read and written, texts are moved in parts, so that no step waits for a long text.
+A text that grows gets further parts. Otherwise a text is stored as a whole, in one step, with its
 checkpoints.
 
-With `--cache-disk` texts are also on disk, and some only there: the caller that reads files brings them back.
+With `--cache-disk` texts are also on disk, some only there. The caller, which reads files, brings them back.
+
 The owner of the store decides which sequence has which slot: the lead's engine, or a drafter.
 """
 
@@ -22,20 +23,20 @@ from shared.llama.memory_traits import MemoryTraits
 from shared.slot_cache import SavedText, SlotCache, StoredText, common_prefix_length, least_useful
 
 MIN_TOKENS = 32
-"""Fewer are decoded again as quickly."""
+"""The fewest tokens worth storing; fewer are decoded again as quickly."""
 _MAX_TEXTS = 8192
-"""A large memory would hold more short ones, but their lists of tokens take memory, too."""
-_MAX_NEIGHBOURS = 16
-"""How many texts before and after one in the order of texts are looked at for a checkpoint of it."""
+"""The most texts. A large memory could hold more, but their lists of tokens take memory, too."""
+_MAX_NEIGHBORS = 16
+"""How many neighbors of a text, in the order of texts, are searched on each side for a usable prefix."""
 UNLIMITED = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class PromptCacheSize:
-    """`n_bytes` for all texts; of a token, and of a state: every text has one, every checkpoint is one.
+    """The size of a prompt cache: `n_bytes` for all texts, `token_bytes` per token, `state_bytes` per state.
 
-    n_part: the maximal number of tokens in a part; 0: texts are stored as a whole. n_least_saved: shorter
-    texts are not written to disk, nor read from there.
+    Every text has one state, and every checkpoint is another. n_part: the maximal number of tokens in a part;
+    0: texts are stored as a whole. n_least_saved: shorter texts are not written to disk or read from it.
     """
 
     n_bytes: int = 0
@@ -45,11 +46,11 @@ class PromptCacheSize:
     n_least_saved: int = 256
 
     def of(self, n_tokens: int, n_checkpoints: int = 0) -> int:
-        """The bytes of a text."""
+        """Return the bytes of a text of `n_tokens` tokens with `n_checkpoints` checkpoints."""
         return self.token_bytes * n_tokens + self.state_bytes * (1 + n_checkpoints)
 
     def holds(self, n_bytes: int) -> bool:
-        """Whether there is a cache with room for `n_bytes`."""
+        """Return whether there is a cache with room for `n_bytes`."""
         return 0 < self.n_bytes >= n_bytes
 
 
@@ -57,10 +58,10 @@ NO_PROMPT_CACHE = PromptCacheSize()
 
 
 class TextStore:
-    """Stores and loads texts by edits of the memory, to be applied before the next step (`pop_edits`).
+    """Stores and loads texts by edits of the memory, which are applied before the next step (`pop_edits`).
 
-    Storing and loading a text in parts may take several steps. The least recently used text is dropped first.
-    No text is a prefix of another one of the same owner.
+    Storing or loading a text in parts may take several steps. The least recently used text is dropped first.
+    No text is a prefix of another text of the same owner.
     """
 
     def __init__(self, n_slots: int, traits: MemoryTraits, size: PromptCacheSize = NO_PROMPT_CACHE) -> None:
@@ -68,32 +69,36 @@ class TextStore:
         self.n_bytes = 0
         """The size of all texts in host memory."""
         self.n_step = size.n_part or UNLIMITED
-        """Tokens of texts that may be stored and loaded in a step beside others; at least a part."""
+        """The number of tokens that may move in a step while sequences run; at least one part."""
         self._traits, self._size = traits, size
         self._keys = itertools.count(1)  # of snapshots in host memory
         self._texts: dict[StoredText, None] = {}  # the least recently used first
-        self._sorted: list[StoredText] = []  # by their tokens: the nearest have the longest common beginning
+        self._sorted: list[StoredText] = []  # by tokens: neighbors have the longest common prefixes
         self._wanted: list[StoredText] = []  # on disk, to be read
         self._used: set[StoredText] = set()
         self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
-        self._filled: set[int] = set()  # slots that hold their text only when `_edits` are applied
-        self._edits: list[CacheEdit] = []  # not counting what the caches themselves ask for
-        self._ordered: list[CacheEdit] = []  # to be applied before those
+        self._filled: set[int] = set()  # slots that get their text only when `_edits` are applied
+        self._edits: list[CacheEdit] = []  # without the edits that caches collect themselves
+        self._ordered: list[CacheEdit] = []  # to be applied before `_edits`
 
     # Steps
 
     @property
     def n_cells(self) -> int:
-        """The number of cells that are valid or about to be loaded; shared ones count once for each slot."""
+        """The number of cells that are valid or reserved for loading; shared cells count once for
+        each slot.
+        """
         return sum([cache.n_cells for cache in self.caches])
 
     @property
     def has_moved(self) -> bool:
-        """Whether parts were stored or loaded in this step, so that there may be more for the next one."""
+        """True if parts were stored or loaded in this step, so that there may be more to move in the next."""
         return self._n_movable < self.n_step < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
-        """Continue loading. With other sequences running, `n_step` tokens are moved in a step; alone: all."""
+        """Continue loading. alone: no sequences run, so any number of tokens may move; otherwise `n_step` per
+        step.
+        """
         self._n_movable = UNLIMITED if alone else self.n_step
         for cache in self.caches:
             if cache.loading:
@@ -104,12 +109,12 @@ class TextStore:
         self._n_movable = min(self._n_movable, self.n_step)
 
     def finish_loads(self) -> None:
-        """Allow sharing of texts that have been loaded."""
+        """Order the edits so that texts loaded in this step can be shared."""
         if self._filled:
             self._order_edits()
 
     def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
-        """The edits that make every native cache agree with its record; to be applied before anything else.
+        """Return the edits that make every native cache match its record; apply them before anything else.
 
         decodes: a decode follows.
         """
@@ -121,7 +126,7 @@ class TextStore:
         return edits
 
     def _order_edits(self) -> None:
-        """What is asked for from now on is applied after all that was."""
+        """Order all edits requested so far before the edits requested from now on."""
         edits, self._edits = self._edits, []
         self._filled.clear()
         for cache in self.caches:
@@ -136,13 +141,14 @@ class TextStore:
         cache.store(next(self._keys))
 
     def empty(self, cache: SlotCache) -> None:
-        """Drop the contents of a slot, before anything else is put there."""
+        """Drop the contents of a slot, before it gets other contents."""
         cache.keep(0)
         self._edits += cache.take_edits()
 
     def copy(self, source: SlotCache, cache: SlotCache, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of another, which must have a state of them if one is
-        needed.
+        """Give an empty slot the first `n_tokens` of another slot.
+
+        If the memory cannot be trimmed, the other slot must have a state or checkpoint of this length.
         """
         assert n_tokens <= len(source), f"slot {source.index} has no {n_tokens} tokens to share"
         if n_tokens in source.saved:
@@ -158,16 +164,16 @@ class TextStore:
     # From slots to host memory, and back
 
     def can_store(self, cache: SlotCache) -> bool:
-        """Whether the native cache of a slot holds its text, and needs no edits before storing."""
+        """Return whether the native cache of a slot holds its text without edits that load."""
         return cache.index not in self._filled and cache.can_store
 
     def store(self, cache: SlotCache, n_keep: int = 0, n_min: int = MIN_TOKENS) -> int | None:
-        """Store the text of a slot, which will keep its first `n_keep` tokens; returns the number of tokens
-        left to store.
+        """Store the text of a slot, which keeps its first `n_keep` tokens; return the number of tokens left
+        to store.
 
-        None: it cannot be stored: it has fewer than `n_min` tokens, is too long, or must be loaded or cut
-        back first. Stored texts that are a prefix of it are extended or dropped. Nothing is stored if it is a
-        prefix of a stored one.
+        None: it cannot be stored, because it has fewer than `n_min` tokens, is too long, or must be loaded or
+        cut back first. Stored texts that are a prefix of it are extended or dropped. Nothing is stored if the
+        text is a prefix of a stored text.
         """
         if len(cache) < n_min or not self.can_store(cache):
             return None
@@ -191,7 +197,7 @@ class TextStore:
         return len(cache) - len(text.tokens)
 
     def _continued(self, beginning: StoredText | None, owner: str | None) -> StoredText:
-        """What is to go on from `beginning`, which is not among the others from now on."""
+        """Return the text to extend after `beginning`, which is removed from the store."""
         if beginning is None:
             return StoredText(owner=owner)
         self._remove(beginning)
@@ -207,7 +213,9 @@ class TextStore:
     def _store_more(
         self, text: StoredText, cache: SlotCache, n_keep: int, held: Collection[StoredText]
     ) -> None:
-        """Add what moves of a slot's text in this step, and the checkpoints that the slot does not keep."""
+        """Add the tokens of a slot's text that move in this step, and checkpoints that the slot does not
+        keep.
+        """
         n_part, start, n_tokens = self._size.n_part, len(text.tokens), len(cache)
         known = text.checkpoints
         n_checkpoints = max(len(known), len(cache.checkpoints))
@@ -235,17 +243,17 @@ class TextStore:
         self._edits += [Forget(each.key) for each in forgotten]
 
     def load(self, cache: SlotCache, text: StoredText, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of a stored text: some of them now, if moves are allowed in
-        this step.
+        """Give an empty slot the first `n_tokens` of a stored text, over several steps if moves are
+        limited.
         """
         cache.loading, cache.n_loading = text, n_tokens
         self._load(cache, text)
 
     def _load(self, cache: SlotCache, text: StoredText) -> None:
-        """Give a slot the next parts of `text`, after those that it has: one at least, if any may be moved.
+        """Give a slot the next parts of `text` after those that it has; at least one, if any tokens may move.
 
-        A whole text may just have been dropped. Where memory cannot be trimmed, the slot gets its checkpoints
-        with all of it, and `text` is dropped.
+        A whole text may just have been dropped. If the memory cannot be trimmed and the slot gets all of the
+        text, it also gets the checkpoints, and `text` is dropped.
         """
         if self._n_movable <= 0:
             return
@@ -273,7 +281,7 @@ class TextStore:
             self._edits += [Forget(part.key) for part in text.parts]
             self._leave_memory(text)
 
-    # Which there are
+    # Looking up texts
 
     @property
     def texts(self) -> list[StoredText]:
@@ -281,17 +289,19 @@ class TextStore:
         return list(self._texts)
 
     def best(self, tokens: list[int], serves: Callable[[StoredText], int]) -> tuple[int, StoredText | None]:
-        """The text with the longest usable prefix of `tokens`, and its length; `serves` computes that, at
-        most the common prefix.
+        """Return (length, text) of the text with the longest usable prefix of `tokens`; (0, None) if there is
+        none.
+
+        serves: returns the usable length of a text, at most that of the common prefix.
         """
         at = self._find(tokens)
         before, after = (
-            self._sorted[max(0, at - _MAX_NEIGHBOURS) : at],
-            self._sorted[at : at + _MAX_NEIGHBOURS],
+            self._sorted[max(0, at - _MAX_NEIGHBORS) : at],
+            self._sorted[at : at + _MAX_NEIGHBORS],
         )
         n_best, best = 0, None
-        for neighbours in (reversed(before), after):
-            for text in neighbours:
+        for neighbors in (reversed(before), after):
+            for text in neighbors:
                 if common_prefix_length(text.tokens, tokens) <= n_best:
                     break
                 if (n := serves(text)) > n_best:
@@ -299,7 +309,7 @@ class TextStore:
         return n_best, best
 
     def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """The text of `owner` that equals `tokens`, or begins with them."""
+        """Return the text of `owner` that equals `tokens`, or begins with them."""
         return next((text for text in self._going_on(tokens) if text.owner == owner), None)
 
     def touch(self, text: StoredText) -> None:
@@ -310,7 +320,7 @@ class TextStore:
             self._used.add(text)
 
     def pop_used(self) -> list[StoredText]:
-        """The texts stored or used since the last call, least recently used first."""
+        """Return the texts stored or used since the last call, least recently used first."""
         used = [text for text in self._texts if text in self._used]
         self._used.clear()
         return used
@@ -323,12 +333,12 @@ class TextStore:
     # From disk to host memory
 
     def may_fetch(self, text: StoredText) -> bool:
-        """Whether host memory could hold a text that is on disk, if nothing else were there."""
+        """Return whether host memory could hold a text that is on disk, if it held nothing else."""
         return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
-        """Request that a text is read from disk, over several steps; does nothing while others occupy its
-        memory.
+        """Request that a text is read from disk, over several steps; does nothing while there is no room for
+        it.
         """
         assert text.place == "disk"
         if self._expect(text):
@@ -336,14 +346,15 @@ class TextStore:
             self._wanted.append(text)
 
     def pop_wanted(self) -> list[StoredText]:
-        """The texts to read from disk; call `arrived` for each."""
+        """Return the texts to read from disk; call `arrived` for each."""
         wanted, self._wanted = self._wanted, []
         return wanted
 
     def expect(self, saved: SavedText) -> StoredText | None:
-        """Make a text that the caller reads into host memory; call `arrived` afterwards.
+        """Return a text that the caller reads into host memory; call `arrived` afterwards.
 
-        It is not in `--cache-disk`. None: there is no room, as others occupy it or it is too large.
+        The text is not in `--cache-disk`. None: there is no room, because others occupy it or the text is too
+        large.
         """
         text = StoredText.on_disk(saved)
         if not self._expect(text):
@@ -353,7 +364,7 @@ class TextStore:
         return text
 
     def _expect(self, text: StoredText) -> bool:
-        """Make room in host memory for a text that is on disk; False: not now, as others have its place."""
+        """Make room in host memory for a text on disk; return False if others occupy its place."""
         held, n_bytes = self._held, self._size_of(text)
         if not self._has_place(n_bytes, held):
             return False
@@ -363,10 +374,9 @@ class TextStore:
         return True
 
     def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
-        """Complete the reading of a text.
+        """Complete the reading of a text; return edits to apply at once.
 
-        If it failed (not `is_right`) the text is dropped; returns the edits that free it, to be applied at
-        once.
+        is_right: False if reading failed: the text is dropped, and the edits free its memory.
         """
         if not is_right:
             self._remove(text)
@@ -397,7 +407,9 @@ class TextStore:
                 self._add(StoredText.on_disk(saved))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
-        """The most recently used text that has to be written to disk; but: texts to leave out."""
+        """Return the most recently used text that must be written to disk, except those of `but`; None: no
+        text.
+        """
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
             if is_worth_it and text.place == "memory" and not text.is_saved and text not in but:
@@ -412,9 +424,9 @@ class TextStore:
                 each.saved = saved
 
     def lose(self, names: Collection[str]) -> list[StoredText]:
-        """Handle texts that were deleted from disk, by name: those that were only there are dropped.
+        """Record that texts were deleted from disk, by name; texts that were only there are dropped.
 
-        Returns the others that were completely on disk, which are `unsaved` again.
+        Returns the other texts that were completely on disk, which are `unsaved` again.
         """
         lost = [text for text in self._texts if text.saved and text.saved.name in names]
         for text in lost:
@@ -425,20 +437,20 @@ class TextStore:
             text.saved = None
         return whole
 
-    # Who gives way
+    # Freeing memory
 
     @property
     def _held(self) -> list[StoredText]:
-        """Texts that must not give way."""
+        """The texts that must not be dropped: those being loaded or read."""
         coming = [text for text in self._texts if text.place == "coming"]
         return coming + [cache.loading for cache in self.caches if cache.loading]
 
     def _has_place(self, n_bytes: int, held: Collection[StoredText]) -> bool:
-        """Whether there can be room in host memory for a text of `n_bytes`, beside those that stay."""
+        """Return whether host memory can hold a text of `n_bytes` beside the `held` ones."""
         return self._size.holds(n_bytes + sum(map(self._bytes_of, held)))
 
     def _make_room(self, n_bytes: int, held: Collection[StoredText]) -> None:
-        """Forget texts until there is room for one of `n_bytes`."""
+        """Drop texts from memory until there is room for one of `n_bytes`."""
         for text in self.texts:
             if len(self._texts) < _MAX_TEXTS and self._size.holds(self.n_bytes + n_bytes):
                 break
@@ -451,9 +463,9 @@ class TextStore:
                 self._leave_memory(text)
 
     def _leave_memory(self, text: StoredText) -> None:
-        """Its snapshots are forgotten; another stands for it, if it is on disk.
+        """Remove a text whose snapshots are forgotten; if it is on disk, its record there replaces it.
 
-        It is itself left as it is: a whole text may yet have to be loaded in this step.
+        The text itself is not changed: a whole text may still have to be loaded in this step.
         """
         self._remove(text)
         if text.saved and text.is_saved:
@@ -466,23 +478,26 @@ class TextStore:
     # The index
 
     def _going_on(self, tokens: list[int]) -> Iterator[StoredText]:
-        """Texts that are `tokens`, or go on from them."""
+        """Yield the texts that are equal to `tokens` or begin with them."""
         for at in range(self._find(tokens), len(self._sorted)):
             if self._sorted[at].tokens[: len(tokens)] != tokens:
                 return
             yield self._sorted[at]
 
     def _stored(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """A text of `owner` that is `tokens`, or goes on from them; without owner, any in host memory."""
+        """Return a text of `owner` that is equal to `tokens` or begins with them; without owner, any in host
+        memory.
+        """
         for text in self._going_on(tokens):
             if text.owner == owner or (owner is None and text.place == "memory"):
                 return text
         return None
 
     def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """The longest text with which `tokens` begin, that is of `owner` or nobody, and not on its way.
+        """Return the longest stored prefix of `tokens` that belongs to `owner` or no owner, and is not being
+        read.
 
-        Between the two are others that begin like it.
+        In the order of texts, other texts that begin like it may lie between.
         """
         n = len(tokens)
         at = bisect_right(self._sorted, tokens, key=_tokens)
@@ -515,7 +530,7 @@ class TextStore:
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
-        """Those that it has, or will have, in host memory."""
+        """Return the bytes that a text has, or will have, in host memory."""
         return 0 if text.place == "disk" else self._size_of(text)
 
     def _size_of(self, text: StoredText) -> int:

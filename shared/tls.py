@@ -13,7 +13,10 @@ _FIRST_CERTIFICATE: Final = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END 
 
 
 def trusting(authorities: Path | None) -> ssl.SSLContext:
-    """A TLS context that trusts the CA certificates in a PEM file; None: the system's. Raises ConfigError."""
+    """Return a TLS context that trusts the CA certificates in a PEM file; None: the system's.
+
+    Raises ConfigError.
+    """
     try:
         return ssl.create_default_context(cafile=authorities)
     except (OSError, ssl.SSLError) as error:
@@ -21,8 +24,8 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def trusting_nobody() -> ssl.SSLContext:
-    """A TLS context for clients of plain HTTP, which trusts no certificate: reading the system's
-    takes 20 ms.
+    """Return a TLS context for clients of plain HTTP, which trusts no certificate: reading the system's takes
+    20 ms.
     """
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
@@ -64,7 +67,7 @@ def check_certificate(certificate: Path, key: Path) -> None:
 
 
 def _no_password() -> str:
-    """Called by ssl, which would otherwise ask on the terminal."""
+    """Raise ConfigError. Called by ssl, which would otherwise ask for a password on the terminal."""
     raise ConfigError("the private key of the certificate is encrypted: use one without a password")
 
 

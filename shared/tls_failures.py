@@ -24,7 +24,7 @@ def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
 
 
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """The failed verification of a certificate that caused `error`; None if there was none."""
+    """Return the failed verification of a certificate that caused `error`; None if there was none."""
     cause: BaseException | None = error
     while cause:
         if isinstance(cause, ssl.SSLCertVerificationError):
@@ -34,5 +34,5 @@ def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None
 
 
 def is_plain(error: Exception) -> bool:
-    """Whether `error` means that TLS was used with a server of plain HTTP."""
+    """Return whether `error` means that TLS was used with a server of plain HTTP."""
     return "WRONG_VERSION_NUMBER" in str(error)

@@ -233,6 +233,6 @@ def reference_vector(found: dict[str, NDArray[np.float32]], tokens: Sequence[int
 
 
 def _norm(x: NDArray[np.float32], found: dict[str, NDArray[np.float32]], name: str) -> NDArray[np.float32]:
-    centred = x - x.mean(axis=1, keepdims=True)
-    deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + _EPSILON)
-    return np.asarray(centred / deviation * found[f"{name}.weight"] + found[f"{name}.bias"], np.float32)
+    centerd = x - x.mean(axis=1, keepdims=True)
+    deviation = np.sqrt((centerd**2).mean(axis=1, keepdims=True) + _EPSILON)
+    return np.asarray(centerd / deviation * found[f"{name}.weight"] + found[f"{name}.bias"], np.float32)

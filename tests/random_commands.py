@@ -370,11 +370,11 @@ class RestlessFront(FakeFront):
 class HastyKeeper(TextKeeper):
     """It looks at each step, and writes what slots hold as soon as nothing runs."""
 
-    def turn(self, now, *, idle):
-        return super().turn(1000 * now, idle=idle)
+    def run_due(self, now, *, idle):
+        return super().run_due(1000 * now, idle=idle)
 
-    def wait(self, now):
-        wait = super().wait(1000 * now)
+    def seconds_until_due(self, now):
+        wait = super().seconds_until_due(1000 * now)
         return None if wait is None else min(wait, 0.001)
 
     def _pace(self, n_bytes):

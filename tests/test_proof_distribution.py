@@ -170,7 +170,7 @@ def test_the_choice_over_seeds_follows_the_softmax_too():
     assert chi2(counts, softmax(logits.astype(float)), 20_000) < CHI2_999[5]
 
 
-def test_neighbouring_positions_are_independent():
+def test_neighboring_positions_are_independent():
     logits = np.zeros(N_VOCAB, np.float32)
     chosen = [coupled_choice(IDS, logits, 5, t) for t in range(36_000)]
     pairs = Counter(itertools.pairwise(chosen))
@@ -179,7 +179,7 @@ def test_neighbouring_positions_are_independent():
 
 
 def test_xtc_leaves_the_mixture_of_both_distributions():
-    """With the top choice excluded in 40 of 100 cases the rest is renormalised in those."""
+    """With the top choice excluded in 40 of 100 cases the rest is renormalized in those."""
     logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -1.0], np.float32)
     given = SamplingParameters(
         seed=1, top_k=0, top_p=1, min_p=0, temperature=1, xtc_probability=0.4, xtc_threshold=0.2
@@ -236,7 +236,7 @@ def test_under_a_grammar_filters_come_before_it_in_the_first_try_and_after_it_in
     assert chi2(constrained_counts(logits, [1, 2, 4], top_k=3), expected, 20_000) < CHI2_999[2]
 
 
-def test_filters_leave_the_renormalised_distribution():
+def test_filters_leave_the_renormalized_distribution():
     logits = np.array([3.0, 2.0, 1.0, 0.0, -1.0, -2.0], np.float32)
     chooser = sampler(top_k=3)
     counts = np.bincount([chooser.choose(logits, t) for t in range(20_000)], minlength=N_VOCAB)

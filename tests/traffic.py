@@ -229,9 +229,9 @@ class TrafficRun:
 class _KeeperOfTraffic(TextKeeper):
     """It tells a `CheckedModel` what it has read."""
 
-    def turn(self, now: float, *, idle: bool) -> float:
+    def run_due(self, now: float, *, idle: bool) -> float:
         coming = [text for text in self._engine.slots.texts.texts if text.place == "coming"]
-        wait = super().turn(now, idle=idle)
+        wait = super().run_due(now, idle=idle)
         assert isinstance(self._memory, CheckedModel)
         for text in coming:
             if text.place == "memory":

@@ -31,7 +31,7 @@ class BackServiceSettings(BackSettings):
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Install, remove or show the service. Exits with status 1 and a message on failure."""
+    """Install, remove or show the service. Exits with status 1 and a message after a failure."""
     settings = BackServiceSettings.from_command_line(arguments)
     given = dict(BackServiceSettings.sources(arguments).read())
     if settings.service.action == "install" and not settings.service.dry_run:

@@ -1,1 +1,1 @@
-"""Translation for a back whose vocabulary differs from the lead's: gets the lead's vocabulary."""
+"""Translation in a back whose vocabulary differs from the lead's: gets the lead's vocabulary."""

@@ -1,4 +1,4 @@
-"""Downloads the lead's vocabulary for a draft model with another one, and caches it."""
+"""Downloads the lead's vocabulary, for a draft model with another vocabulary, and caches it."""
 
 import ssl
 from pathlib import Path
@@ -14,13 +14,13 @@ from shared.terminal import one_line
 
 _SECONDS = 30.0
 _MAX_BYTES = 256 << 20
-"""The largest known vocabulary has 16 MB: more is a mistake, or an attack on this machine's disk."""
+"""The most bytes of a vocabulary; the largest known one has 16 MB."""
 
 
 def lead_vocabulary(
     lead: str, key: str | None, tls: ssl.SSLContext | None, transport: httpx.BaseTransport | None = None
 ) -> Vocabulary:
-    """The vocabulary of the lead at the URL `lead`, from the cache or downloaded; blocks.
+    """Return the vocabulary of the lead at the URL `lead`, from the cache or downloaded; blocks.
 
     Raises OSError if a retry may succeed, ConfigError if not.
     """

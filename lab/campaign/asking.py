@@ -30,7 +30,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of one request. Times are in seconds of the caller's clock."""
+    """The outcome of a request. Times are in seconds of the caller's clock."""
 
     request: MixedRequest
     began: float
@@ -47,7 +47,7 @@ class Outcome:
 
     @property
     def lost(self) -> bool:
-        """Whether the client stayed to the end and did not get the whole answer."""
+        """True if the client stayed to the end and did not get the whole answer."""
         return not (self.left or self.answer.done)
 
 
@@ -59,7 +59,7 @@ class _RefusedError(Exception):
 
 
 class Asker:
-    """Sends requests to one server, with retries."""
+    """Sends requests to a server, with retries."""
 
     def __init__(self, http: httpx.AsyncClient, clock: Callable[[], float], sleep: Sleep) -> None:
         self._http = http
@@ -80,7 +80,7 @@ class Asker:
         return outcome
 
     async def _attempt(self, outcome: Outcome) -> bool:
-        """One attempt; whether it was the last."""
+        """Try the request once; return whether this was the last attempt."""
         outcome.answer = ReceivedAnswer()
         try:
             await (self._stream(outcome) if outcome.request.streamed else self._whole(outcome))
@@ -124,7 +124,9 @@ class Asker:
         outcome.unterminated = not (outcome.answer.done or outcome.answer.error)
 
     def _is_success(self, response: httpx.Response, outcome: Outcome) -> bool:
-        """False for an error that is final; raises _RefusedError for one that is not."""
+        """Return False for a final error; raise _RefusedError for an error after which a retry may
+        succeed.
+        """
         if response.is_success:
             return True
         if response.status_code in _RETRIED:
@@ -151,7 +153,7 @@ class Tally:
 
     expected: Mapping[int, ReceivedAnswer]
     exact: bool = False
-    """Whether log-probabilities have to be the same, too."""
+    """True if log-probabilities have to be the same, too."""
     n_requests: int = 0
     n_tokens: int = 0
     n_left: int = 0
@@ -168,7 +170,7 @@ class Tally:
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, outcome: Outcome) -> None:
-        """Count one outcome."""
+        """Count an outcome."""
         self.n_requests += 1
         self.n_tokens += outcome.answer.n_generated or 0
         self.n_left += outcome.left
@@ -194,7 +196,7 @@ class Tally:
 
 
 def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
-    """The parts of a finished answer that violate the request's JSON schema or tools."""
+    """Return the parts of a finished answer that violate the request's JSON schema or tools."""
     found = []
     for choice in answer.choices.values():
         if request.schema is not None and choice.finish_reason == "stop":
@@ -206,7 +208,7 @@ def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
 
 
 def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:
-    """The schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
+    """Return the schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
     tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.body["tools"]}
     schema: Mapping[str, Any] | bool = tools.get(name, False)
     return schema

@@ -47,7 +47,7 @@ class Result:
 
 
 async def answers(site: Site, requests: Iterable[MixedRequest]) -> dict[int, ReceivedAnswer]:
-    """The whole answer to each request, sent one after the other without prompt cache.
+    """Return the whole answer to each request, sent one at a time without prompt cache.
 
     Raises ConfigError if a request gets no answer.
     """

@@ -1,10 +1,10 @@
-"""A hostile back: sends valid drafts, absurd drafts and invalid messages.
+"""A hostile back, which sends valid drafts, absurd drafts and invalid messages.
 
-    python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
+python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
 
-Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over; then
-the next one starts. Most connections come from a new address with a new name, so that the lead cannot lock
-them out; the others test that it does.
+Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over. Then
+the next connection starts. Most connections come from a new address with a new name, so that the lead cannot
+lock them out; the others test that it does.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class KnownSequences(dict[str, int]):
 
 
 class HostileMessages:
-    """Generates messages of a back, from drafts of the right shape to bytes that are no message."""
+    """Generates messages of a back, from drafts of the right shape to bytes that are not a message."""
 
     def __init__(self, rng: random.Random, vocabulary: VocabularyId) -> None:
         self._rng = rng
@@ -76,7 +76,7 @@ class HostileMessages:
         self._last: Frame = "{}"
 
     def first_frame(self, name: str) -> Frame:
-        """The first frame of a connection, in most cases a valid hello."""
+        """Return the first frame of a connection, in most cases a valid hello."""
         n = self._rng.choice((1, 3, 1024))
         hello = Hello(
             protocol=PROTOCOL_VERSION, name=name, vocabulary=self._vocabulary, n_ctx=0, n_sequences=n
@@ -84,12 +84,14 @@ class HostileMessages:
         return written(hello) if self._happens(0.95) else self._mutator.broken(hello)
 
     def frame(self, known: Mapping[str, int], attack: str = "mixed") -> Frame:
-        """Any later frame of an attack. `known`: the open sequences with their numbers of tokens."""
+        """Return a frame of an attack, after its first. known: the open sequences with their numbers of
+        tokens.
+        """
         self._last = ATTACKS[attack](self, known)
         return self._last
 
     def draft(self, known: Mapping[str, int]) -> Message:
-        """A draft of the right shape, with contents from right to absurd."""
+        """Return a draft of the right shape, with contents from right to absurd."""
         rng = self._rng
         sequence, n_committed = self._sequence(known)
         n = rng.choice((1, 1, 2, 4, 8, 8, 16, 64))
@@ -109,7 +111,7 @@ class HostileMessages:
         return draft
 
     def mixed(self, known: Mapping[str, int]) -> Frame:
-        """Mostly drafts that a lead accepts."""
+        """Return a frame that in most cases is a draft that a lead accepts."""
         draft, kind = self.draft(known), self._rng.random()
         if kind < 0.96:  # noqa: PLR2004 - a share
             return written(draft)
@@ -118,24 +120,24 @@ class HostileMessages:
         return written(draft | {"ignored": _LARGE}) if kind < 0.971 else self._mutator.broken(draft)  # noqa: PLR2004
 
     def sure(self, known: Mapping[str, int]) -> Frame:
-        """A draft with the newest base and maximal confidence."""
+        """Return a draft with the newest base and confidences of 1."""
         sequence, n_committed = self._sequence(known)
         return written(self._draft(sequence, n_committed, 16) | {"confidences": [1.0] * 16})
 
     def stale(self, known: Mapping[str, int]) -> Frame:
-        """A draft whose base is not a committed position."""
+        """Return a draft whose base is not a committed position."""
         return written(self._draft(self._sequence(known)[0], 0, MAX_DRAFT_TOKENS))
 
     def duplicated(self, known: Mapping[str, int]) -> Frame:
-        """Mostly a copy of the previous frame."""
+        """Return a frame that in most cases is a copy of the previous frame."""
         return self._last if self._happens(0.8) and self._last != "{}" else self.sure(known)
 
     def oversized(self, known: Mapping[str, int]) -> Frame:
-        """A frame of nearly the maximal size: a draft with an ignored field."""
+        """Return a frame of nearly the maximal size: a draft with an ignored field."""
         return written(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
 
     def invalid(self, known: Mapping[str, int]) -> Frame:
-        """A well-formed draft that exceeds a limit."""
+        """Return a well-formed draft that exceeds a limit."""
         wrong = (
             {"base": (1 << 31) - 1},
             {"tokens": [(1 << 31) - 1]},
@@ -145,7 +147,7 @@ class HostileMessages:
         return written(self._draft(*self._sequence(known), 16) | self._rng.choice(wrong))
 
     def garbage(self, known: Mapping[str, int]) -> Frame:
-        """Mostly bytes that are no message."""
+        """Return a frame that is in most cases not a message."""
         garbage = (
             "[" * 5000,
             '{"type":"hello"}',
@@ -160,7 +162,7 @@ class HostileMessages:
         return {"type": "draft", "sequence": sequence, "base": base, "tokens": tokens}
 
     def _sequence(self, known: Mapping[str, int]) -> tuple[str, int]:
-        """One that the lead has opened and how many tokens it has, or one that it never did."""
+        """Return a sequence that the lead has opened and its length, or an invented one."""
         return self._rng.choice(list(known.items())) if known else ("f" * 32, 10)
 
     def _token(self) -> int:
@@ -195,7 +197,7 @@ def identities(rng: random.Random) -> Iterator[tuple[str, str]]:
 
 
 def n_frames_sent(log_text: str) -> Counter[str]:
-    """The number of sent frames by attack, from this program's log."""
+    """Return the number of sent frames by attack, from this program's log."""
     sent: Counter[str] = Counter()
     for name, n in _SENT.findall(log_text):
         sent[name] += int(n)

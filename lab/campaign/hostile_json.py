@@ -30,7 +30,7 @@ class Raw:
 
 
 def written(value: Json) -> str:
-    """`value` as JSON, with NaN and infinities as Python writes them, and `Raw` text unchanged."""
+    """Return `value` as JSON, with NaN and infinities as Python writes them, and `Raw` text unchanged."""
     raws: list[str] = []
 
     def marked(each: object) -> str:
@@ -80,7 +80,7 @@ _ELEMENTS: tuple[str, ...] = (
 
 
 def small(rng: random.Random, depth: int = _DEEPEST) -> Json:
-    """A random value of at most a few kilobytes."""
+    """Return a random value of at most a few kilobytes."""
     kind = rng.randrange(10 if depth else 7)
     if kind < 5:  # noqa: PLR2004 - half of them
         return rng.choice(_SCALARS)
@@ -97,7 +97,9 @@ def small(rng: random.Random, depth: int = _DEEPEST) -> Json:
 
 
 def fitting(rng: random.Random, kinds: Collection[str]) -> Json:
-    """A value of one of the types in `kinds` (text, number, list, object, any), possibly an unusual one."""
+    """Return a value of one of the types in `kinds` (text, number, list, object, any), perhaps an unusual
+    value.
+    """
     match rng.choice(sorted(kinds)):
         case "text":
             words = ("Hi", "auto", "required", "none", "function", *CHARACTERS, *MARKS)
@@ -112,7 +114,7 @@ def fitting(rng: random.Random, kinds: Collection[str]) -> Json:
 
 
 def large(rng: random.Random, n_bytes: int) -> Raw:
-    """A list, object, text or nesting of about `n_bytes` bytes."""
+    """Return a list, object, text or nesting of about `n_bytes` bytes."""
     element = rng.choice(_ELEMENTS)
     match rng.randrange(6):
         case 0:
@@ -139,7 +141,7 @@ def _object(rng: random.Random, depth: int) -> Json:
 
 
 class Mutator:
-    """Breaks messages, in one way per call."""
+    """Breaks messages, each call in one way."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -157,7 +159,7 @@ class Mutator:
         )
 
     def broken(self, message: Message) -> str | bytes:
-        """A text or binary frame similar to `message`, and possibly still valid."""
+        """Return a text or binary frame similar to `message`, and possibly still valid."""
         return self._rng.choice(self._ways)(copy.deepcopy(message))
 
     def _with_wrong_value(self, message: Message) -> str:
@@ -177,7 +179,7 @@ class Mutator:
         return written(message)
 
     def _with_more_fields(self, message: Message) -> str:
-        """Which a peer has to ignore."""
+        """Return the message with unknown fields, which a peer must ignore."""
         return written(message | {f"x{i}": small(self._rng) for i in range(self._rng.randrange(1, 8))})
 
     def _with_doubled_key(self, message: Message) -> str:

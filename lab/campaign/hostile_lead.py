@@ -33,7 +33,7 @@ _SAMPLINGS: tuple[Message, ...] = (
 
 
 class HostileLead:
-    """A server for backs. `wrong`: frames of backs that are no valid message of a back."""
+    """A hostile server for backs. wrong: frames of backs that are not valid messages."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -48,7 +48,7 @@ class HostileLead:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
     async def _attack(self, connection: ServerConnection) -> None:
-        """One connection, until the back ends it."""
+        """Attack over one connection until the back ends it."""
         self.n_connections += 1
         reading, texts = asyncio.ensure_future(self._read(connection)), dict[str, int]()
         with contextlib.suppress(ConnectionClosed):
@@ -72,7 +72,7 @@ class HostileLead:
         return self._mutator.broken(message) if self._rng.random() < _BROKEN else written(message)
 
     def message(self, texts: dict[str, int]) -> Message:
-        """A well-formed message. `texts`: the number of committed tokens by sequence."""
+        """Return a well-formed message. `texts`: the number of committed tokens by sequence."""
         kind, rng = self._rng.random(), self._rng
         if not texts or (kind < 0.1 and len(texts) < _N_TEXTS):  # noqa: PLR2004 - a share
             return self._open(texts)

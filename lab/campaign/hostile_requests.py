@@ -1,8 +1,8 @@
 """Requests that might bring a lead down, made from the API's description (OpenAPI).
 
 Every field and list of every route gets values of wrong types, runs of one character, deep nesting, schemas
-that refer to themselves, numbers of thousands of digits, in bodies that arrive whole, slowly or not as JSON.
-Each request is made from its number alone. A new route is attacked as soon as it is described.
+that refer to themselves, and numbers of thousands of digits. Bodies arrive whole, slowly or not as JSON. The
+number of a request determines it. A new route is attacked as soon as it is described.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ _SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A field, or an element of a list.
+    """A field, or an element of a list, in a body.
 
-    name: as a path, `messages[].content[].text`. kinds: the types that the description allows there. put:
-    makes a body in which this field has a given value, and otherwise only required fields are set.
+    name: as a path, `messages[].content[].text`. kinds: the types that the description allows. put: returns a
+    body with this field set to a given value, and otherwise only required fields.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One method at one path; `good`: a body that it accepts, None if it takes none."""
+    """A method at a path. good: a body that it accepts; None if it takes none."""
 
     method: str
     path: str
@@ -85,7 +85,7 @@ class HostileRequest:
 
 
 def operations(description: Mapping[str, Any]) -> list[Operation]:
-    """All operations of an OpenAPI document."""
+    """Return all operations of an OpenAPI document."""
     reader = _Reader(description.get("components", {}).get("schemas", {}))
     return [
         reader.operation(method.upper(), path, operation)
@@ -95,7 +95,7 @@ def operations(description: Mapping[str, Any]) -> list[Operation]:
 
 
 def hostile_request(operation: Operation, rng: random.Random) -> HostileRequest:
-    """A random request for an operation; the same for the same state of `rng`."""
+    """Return a random request for an operation; the same for the same state of `rng`."""
     method = rng.choice(_METHODS) if rng.random() < 0.02 else operation.method  # noqa: PLR2004 - few
     if not operation.places:
         return HostileRequest(method, operation.path, rng.choice((b"", b"{}", b"{")))
@@ -117,7 +117,7 @@ def hostile_request(operation: Operation, rng: random.Random) -> HostileRequest:
 
 
 def _body(operation: Operation, rng: random.Random) -> Json:
-    """Hostile values in one to three fields of a good body; sometimes one that is large."""
+    """Return a good body with hostile values in one to three fields, sometimes a large value."""
     body: Json = dict.fromkeys(_SHORT & {place.name for place in operation.places}, 2)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         place, kind = rng.choice(operation.places), rng.random()
@@ -150,7 +150,7 @@ class _Reader:
     def _places(
         self, schema: Mapping[str, Any], name: str, put: Callable[[Json], Json], depth: int
     ) -> Iterator[Place]:
-        """The places inside a value of `schema`, which `put` puts at its own place."""
+        """Yield the places inside a value of `schema`, which `put` puts at its own place."""
         if depth > _MAX_DEPTH:
             return
         for member in self._members(schema):
@@ -170,7 +170,7 @@ class _Reader:
         yield from self._places(schema, name, put, depth + 1)
 
     def _members(self, schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-        """The schemas of a union, or the schema itself, without references."""
+        """Return the schemas of a union, or the schema itself, without references."""
         while "$ref" in schema:
             schema = self._definitions[schema["$ref"].rpartition("/")[2]]
         for word in ("anyOf", "oneOf", "allOf"):
@@ -179,7 +179,7 @@ class _Reader:
         return [schema]
 
     def _example(self, schema: Mapping[str, Any], name: str = "") -> Json:
-        """A value of `schema`, with only what is required."""
+        """Return a value of `schema`, with only what is required."""
         if name in _EXAMPLES:
             return _EXAMPLES[name]
         member = self._members(schema)[0]

@@ -1,7 +1,7 @@
-"""The schedule of faults, and how each is applied to real programs and undone.
+"""The schedule of faults, and how each fault is applied to real programs and undone.
 
-The schedule is drawn from a seed, is endless, and the same for the same seed. Faults come in tracks, one for
-each part of the system; faults of different tracks overlap, those of one track do not.
+The schedule is drawn from a seed and endless. Faults come in tracks, one for each part of the system. Faults
+of different tracks overlap; faults of the same track do not.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Happened:
 
 
 class Injector:
-    """Applies faults to a site; `happened` lists the applied ones in the order in which they ended."""
+    """Applies faults to a site. happened: the applied faults, in the order in which they ended."""
 
     def __init__(self, site: Site, clock: Callable[[], float]) -> None:
         self._site = site
@@ -97,7 +97,7 @@ class Injector:
                 group.create_task(self.inject(fault))
 
     async def inject(self, fault: Fault) -> None:
-        """Apply one fault, and undo it at its end."""
+        """Apply a fault, and undo it at its end."""
         began = self.clock()
         try:
             async with KINDS[fault.kind].action(self._site, fault):
@@ -117,7 +117,7 @@ def _engine(site: Site, fault: Fault) -> psutil.Process:
 
 
 def _tokenizer(site: Site, fault: Fault) -> psutil.Process:
-    """The process that forks tokenizers, or one of its forks."""
+    """Return the process that forks tokenizers, or one of its forks."""
     if forking := site.lead_processes().get("tokenizer"):
         processes = [forking, *forking.children()]
         return processes[int(fault.choice * len(processes))]
@@ -137,7 +137,7 @@ def _link(site: Site, fault: Fault) -> Link:
 
 
 def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Signals) -> Action:
-    """By one of these signals."""
+    """Return an action that sends one of these signals to a process."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
@@ -150,7 +150,7 @@ def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Sign
 
 @asynccontextmanager
 async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """The next one is killed, too, most likely while it loads the model."""
+    """Kill the engine, and the next one, too, most likely while it loads the model."""
     async with _killed(_engine, *_DEADLY)(site, fault):
         yield
     with suppress(psutil.NoSuchProcess):
@@ -159,7 +159,7 @@ async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
-    """SIGSTOP, and SIGCONT in the end if nobody has killed the process meanwhile."""
+    """Return an action that suspends a process (SIGSTOP), and resumes it in the end if it still runs."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
@@ -177,7 +177,7 @@ def _stopped(find: Callable[[Site, Fault], psutil.Process]) -> Action:
 
 @asynccontextmanager
 async def _limited(process: psutil.Process, kind: int, maximum: int) -> AsyncIterator[None]:
-    """Within this context a resource of the process is limited (`prlimit`)."""
+    """Limit a resource of the process within this context (`prlimit`)."""
     try:
         before, hard = process.rlimit(kind)
         process.rlimit(kind, (maximum, hard))
@@ -235,7 +235,7 @@ async def _back_flapping(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _lead_replaced(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """Another lead takes over, and the old one finishes its answers."""
+    """Replace the lead by another one; the old lead finishes its answers."""
     del fault
     if site.replacing or site.is_starved:
         raise NothingThereError
@@ -276,7 +276,7 @@ async def _client_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Operation], seed: str) -> None:
-    """One hostile client, without end."""
+    """Send hostile requests of one client without end."""
     rng = random.Random(seed)  # noqa: S311 - a seeded choice is wanted
     while True:
         (operation,) = rng.choices(described, [5 if each.places else 1 for each in described])
@@ -292,7 +292,7 @@ async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Opera
 
 @asynccontextmanager
 async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """A back of its own dials it, and must outlive it."""
+    """Start another back against a hostile lead; the back must outlive it."""
     lead = HostileLead(random.Random(fault.number))  # noqa: S311 - as above
     async with lead.serving() as url:
         back = Program("back", "--lead", url, "--threads", "1", "--name", "victim")
@@ -310,7 +310,7 @@ async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 
 def _link_worse(change: Callable[[Link, Fault], None]) -> Action:
-    """The action that makes one link worse by `change`, and perfect again in the end."""
+    """Return the action that makes one link worse by `change`, and perfect again in the end."""
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
@@ -380,7 +380,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 def chosen_kinds(names: str) -> list[str]:
-    """The kinds of faults whose names, or a word of them, are in `names`; raises ConfigError."""
+    """Return the kinds of faults whose names, or a word of them, are in `names`; raises ConfigError."""
     chosen: list[str] = []
     for name in (part.strip() for part in names.split(",")):
         matching = [kind for kind in KINDS if name in {"all", kind, *kind.split("-")}]

@@ -1,11 +1,11 @@
-"""`python -m bench faults`: are answers lost or changed by faults of lead, backs and network?
+"""`python -m bench faults`: tests whether faults of lead, backs and network lose or change answers.
 
 A lead alone first answers mixed requests, one at a time: these answers are the reference. The control run
 sends the requests to the same lead concurrently. The campaign then sends them to a lead with backs while
 faults happen. The exit status is 1 if an answer was changed, lost, or left without a terminal event.
 
 With `--exact on` the leads compute in exact mode, the lead of the campaign splits prompts differently, and
-the log-probabilities of all tokens have to be bit-identical, whatever the type of the weights.
+the log-probabilities of all tokens must be bit-identical, for any type of weights.
 """
 
 import argparse
@@ -97,7 +97,9 @@ async def _ask(
 
 
 def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
-    """The requests that are asked again and again: a reference for each of very many would take as long."""
+    """Return the requests that are asked again and again: a reference for each of very many would take as
+    long.
+    """
     indices = range(min(settings.requests, settings.distinct))
     drawn = [draw(settings.seed, index) for index in indices]
     if settings.only is not None:
@@ -106,7 +108,7 @@ def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
 
 
 def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[MixedRequest]:
-    """`n` of them, in another order each time around."""
+    """Return `n` requests: all of them again and again, each time in another order."""
     rng = random.Random(f"{seed} order")  # noqa: S311 - a seeded order is wanted
     asked: list[MixedRequest] = []
     while len(asked) < n:
@@ -115,7 +117,7 @@ def _repeated(requests: Sequence[MixedRequest], n: int, seed: int) -> list[Mixed
 
 
 def _options(settings: argparse.Namespace, *, alone: bool) -> list[str]:
-    """The options of the lead, with KV caches that are as precise as the weights."""
+    """Return the options of the lead, with KV caches that are as precise as the weights."""
     options = ["--ctx-size", "16384", "--ping-seconds", "2", "--drain-seconds", "60"]
     other_pieces = settings.exact == "on" and not alone
     options += ["--parallel", "6", "--batch-size", "40"] if other_pieces else ["--parallel", "8"]

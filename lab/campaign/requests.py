@@ -21,7 +21,7 @@ _SHARE_LONG, _SHARE_LEAVING, _SHARE_STREAMED, _SHARE_GREEDY = 0.1, 0.2, 0.6, 0.4
 
 
 def _object(**properties: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema whose members are all required."""
+    """Return a schema whose members are all required."""
     return {
         "type": "object",
         "properties": properties,
@@ -68,7 +68,7 @@ class MixedRequest:
 
     @property
     def schema(self) -> Mapping[str, Any] | None:
-        """The JSON schema that a finished answer must satisfy; None: there is none."""
+        """The JSON schema that a finished answer must satisfy; None: the answer may be any text."""
         schema: Mapping[str, Any] | None = (
             self.body.get("response_format", {}).get("json_schema", {}).get("schema")
         )
@@ -76,7 +76,7 @@ class MixedRequest:
 
 
 def draw(seed: int, index: int) -> MixedRequest:
-    """The request with this index."""
+    """Return the request with this index."""
     rng = random.Random(f"{seed} request {index}")  # noqa: S311 - a seeded choice is wanted
     kind = rng.choice(list(KINDS))
     body = _common(rng) | KINDS[kind](rng)
@@ -85,13 +85,13 @@ def draw(seed: int, index: int) -> MixedRequest:
 
 
 def with_logprobs(request: MixedRequest) -> MixedRequest:
-    """A copy of the request that asks for the log-probabilities of its tokens."""
+    """Return a copy of the request that asks for the log-probabilities of its tokens."""
     asked: Body = {"logprobs": 0} if request.path == COMPLETION else {"logprobs": True}
     return replace(request, body=asked | dict(request.body))
 
 
 def next_turn(request: MixedRequest, answer: str) -> MixedRequest:
-    """The next turn of a chat: its prompt repeats what was generated."""
+    """Return the next turn of a chat: its prompt repeats what was generated."""
     turns = [
         {"role": "assistant", "content": answer},
         {"role": "user", "content": "Tell me more about that."},

@@ -30,7 +30,7 @@ class Site:
     """
 
     def __init__(self, target: Path, drafts: Sequence[Path], options: Sequence[str]) -> None:
-        """`drafts`: the model of each back. `options` are further ones of the lead."""
+        """drafts: the model of each back. options: further options of the lead."""
         self._arguments = ("--model", str(target), "--threads", "1", "--print", "none", *options)
         self._drafts = drafts
         self._stack = AsyncExitStack()
@@ -38,13 +38,13 @@ class Site:
         self._taken: psutil.Process | None = None  # the engine that `take_ready_engine` returned last
         self._n_ready_engines = 0  # logged until then
         self.replacing = False
-        """Whether another lead is taking over."""
+        """True if another lead is taking over."""
         self.links: list[Link] = []
         self.backs: list[Program] = []
         self.n_hostile: Counter[str] = Counter()
         """Requests of hostile clients, frames of hostile backs, and so on, by what they were."""
         self.is_starved = False
-        """Whether the lead's front is kept from memory or descriptors."""
+        """True if the lead's front is kept from memory or descriptors."""
         self.failures: list[str] = []
         """What hostility has done that it must not do."""
         self.restarting = [asyncio.Lock() for _ in drafts]
@@ -72,10 +72,9 @@ class Site:
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """The engine process; None if the previous one taken here was replaced by one that is not ready yet.
+        """Return the engine process; None if it is not ready yet and replaces one that was taken before.
 
-        Faults then leave the new one alone: a lead whose engines all die before they are ready gives up, as
-        it should.
+        Faults then spare it: a lead whose engines all die before they are ready gives up, as it should.
         """
         engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
         if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):
@@ -89,13 +88,13 @@ class Site:
         return psutil.Process(self.lead.process.pid)
 
     def require_lead(self) -> None:
-        """Raise ConfigError with the end of its log if the lead itself has ended."""
+        """Raise ConfigError, with the end of its log, if the lead has ended."""
         if not self.replacing and (status := self.lead.process.poll()) is not None:
             end = self.lead.log[-3000:]
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")
 
     def replace_lead(self) -> None:
-        """Start a lead that takes over from this one, and wait until the old one has ended.
+        """Start a lead that takes over from this one, and wait until the old lead has ended.
 
         Raises ConfigError.
         """
@@ -121,7 +120,7 @@ class Site:
         self.backs[index] = self._new_back(index)
 
     def usage(self) -> dict[str, Usage]:
-        """Memory, descriptors and threads of each running process, by name."""
+        """Return memory, descriptors and threads of each running process, by name."""
         found = usage_of(self.lead.process.pid)
         for index, back in enumerate(self.backs):
             for name, usage in usage_of(back.process.pid).items():
@@ -129,11 +128,11 @@ class Site:
         return found
 
     def memory(self) -> dict[str, float]:
-        """Resident MB of each running process, by name."""
+        """Return the resident memory of each running process in MB, by name."""
         return {name: usage.megabytes for name, usage in self.usage().items()}
 
     def lead_processes(self) -> dict[str, psutil.Process]:
-        """The front process and its children, by role."""
+        """Return the front process and its children, by role."""
         found: dict[str, psutil.Process] = {}
         with suppress(psutil.NoSuchProcess):
             front = self.front

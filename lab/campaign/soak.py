@@ -1,9 +1,9 @@
-"""`python -m bench soak`: does a lead with backs stay right and small under an hour of changing use?
+"""`python -m bench soak`: tests whether a lead with backs stays correct and small while its use changes.
 
-A lead in exact mode with more texts than its disk cache holds, and two backs, one of which is always wrong.
+The lead is in exact mode, with more texts than its disk cache holds. Of its two backs, one is always wrong.
 One to eight clients hold growing conversations, and some disconnect. Other programs come, take most of the
-machine, and go. Backs are suspended, killed and restarted. In the pauses a second lead, which never drafts,
-answers the same requests; during one long pause the first lead goes to sleep.
+machine, and leave. Backs are suspended, killed and restarted. In the pauses a second lead, which never
+drafts, answers the same requests; during one long pause the first lead sleeps.
 
 The exit status is 1 if an answer was changed, lost, or left without an end, if a process died or was left
 behind, if memory, descriptors or processes grew after 20 minutes, or if T(n) is implausible.
@@ -58,7 +58,7 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A phase of a soak. `n_loops`: the number of busy loops beside the lead.
+    """A phase of a soak test. n_loops: the number of busy loops beside the lead.
 
     In a phase without clients, texts are compared.
     """
@@ -73,8 +73,9 @@ class Phase:
 
 
 def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
-    """Yield phases of about `seconds` in all: busy and quiet ones in turn, then a pause, repeated; one pause
-    is long.
+    """Yield phases of about `seconds` in all: busy and quiet phases in turn, then a pause, repeated.
+
+    One of the pauses is long.
     """
     rng = random.Random(f"{seed} phases")  # noqa: S311 - a seeded choice is wanted
     unit, used, sleeps, has_slept = unit_of(seconds), 0.0, False, False
@@ -91,7 +92,7 @@ def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
 
 
 def unit_of(seconds: float) -> float:
-    """The usual length of a phase, in seconds, in a run of `seconds`."""
+    """Return the usual length of a phase, in seconds, in a run of `seconds`."""
     return min(60.0, seconds / 20)
 
 
@@ -207,7 +208,7 @@ class Soak:
             self._findings.seconds[phase.kind] += phase.seconds
 
     async def _hold_talks(self, asker: Asker, number: int) -> None:
-        """One client: conversations, one after the other, with pauses in which texts may be put away."""
+        """Hold one client's conversations, one after the other, with pauses in which texts may be stored."""
         rng = random.Random(f"{self._seed} client {number}")  # noqa: S311 - as above
         request: MixedRequest | None = None
         while True:
@@ -230,7 +231,7 @@ class Soak:
 
     @staticmethod
     def next_turn(outcome: Outcome) -> MixedRequest | None:
-        """The client's next request after an outcome; None: the conversation is over."""
+        """Return the client's next request after an outcome; None: the conversation is over."""
         request, answer = outcome.request, outcome.answer
         if outcome.lost or not answer.choices or (answer.n_prompt or 0) > _LONG_TEXT:
             return None
@@ -242,7 +243,9 @@ class Soak:
         return next_turn(request, answer.choices[0].text)
 
     async def _compare(self, end: float) -> None:
-        """Judge what was answered since the last pause: its end always, its text as far as time allows."""
+        """Compare the answers since the last pause with the reference: all ends, and as many texts as time
+        allows.
+        """
         outcomes, self._outcomes = self._outcomes, []
         order = random.Random(self._clock()).sample(outcomes, len(outcomes))  # noqa: S311 - any order
         asked = (each.request for each in order if not each.lost)

@@ -33,9 +33,8 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Memory, descriptors and T(n) at one time, `seconds` after the start.
-
-    `step_ms`: T(n) in milliseconds by n.
+    """Memory, descriptors and T(n) at one time, `seconds` after the start. step_ms: T(n) in milliseconds by
+    n.
     """
 
     seconds: float
@@ -68,7 +67,7 @@ class Findings:
             self.warnings[re.sub(r"\d[\d.]*|[0-9a-f]{8,}", "#", warning[1])[:100]] += 1
 
     def add(self, seconds: float, usage: Mapping[str, Usage], planner: Mapping[str, Any]) -> None:
-        """Add a sample. `planner`: the engine's report, empty while there is no engine."""
+        """Add a sample. planner: the engine's report; empty while there is no engine."""
         new = dict.fromkeys(_SUMS, 0)
         for name in _SUMS if planner else ():
             before, now = self.latest.get(name, 0), planner[name]
@@ -78,7 +77,7 @@ class Findings:
         self.samples.append(Sample(seconds, usage, planner.get("step_ms", {})))
 
     def failures(self) -> list[str]:
-        """A line for each failure."""
+        """Return a line for each failure."""
         tally = self.tally
         counts = {"changed": tally.n_changed, "lost": tally.n_lost, "unterminated": tally.n_unterminated}
         found = [f"{n} answers {name}" for name, n in counts.items() if n]
@@ -86,7 +85,7 @@ class Findings:
 
 
 def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
-    """Yield a message for the first implausible T(n), if there is one."""
+    """Yield a message for the first implausible T(n), if T(n) is implausible."""
     for sample in samples:
         costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MAX_STEP_TOKENS}
         minimum, maximum = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))

@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 def outcome_row(name: str, result: Result) -> Row:
-    """The figures of one run."""
+    """Return the figures of one run."""
     tally = result.tally
     return {
         "run": name,
@@ -35,7 +35,7 @@ def outcome_row(name: str, result: Result) -> Row:
 
 
 def holds(result: Result) -> bool:
-    """Whether the run passed: nothing changed, lost or left without an end, no slot busy, no other
+    """Return whether the run passed: nothing changed, lost or left without an end, no slot busy, no other
     failure.
     """
     return not (result.tally.failures or result.failures or result.n_left_running)
@@ -57,7 +57,9 @@ def show(runs: Mapping[str, Result]) -> None:
 
 
 def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> list[str]:
-    """For each failure: the request, what went wrong, the active faults, and the command that repeats it."""
+    """Return, for each failure, the request, the error, the active faults, and the command that
+    repeats it.
+    """
     return [
         line
         for failure in tally.failures[:_MAX_FAILURES]
@@ -66,7 +68,7 @@ def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> l
 
 
 def active(failure: Failure, happened: Sequence[Happened]) -> list[str]:
-    """The kinds of the faults that were active during the request."""
+    """Return the kinds of the faults that were active during the request."""
     began, ended = failure.outcome.began, failure.outcome.ended
     return sorted({each.fault.kind for each in happened if each.began <= ended and each.ended >= began})
 

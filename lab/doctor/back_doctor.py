@@ -87,7 +87,7 @@ def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
 def _join(
     settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
 ) -> Iterator[Finding]:
-    """Whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
+    """Yield whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:
         yield from check_version(probe.report, VERSION)
     hello = _hello(settings, model.vocabulary.identify())
@@ -113,7 +113,7 @@ def _join(
 def _translate(
     settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None
 ) -> Iterator[Finding]:
-    """Whether the draft model can draft in the lead's vocabulary, and how well."""
+    """Yield whether the draft model can draft in the lead's vocabulary, and how well."""
     try:
         target = lead_vocabulary(settings.url, key, tls)
         projection = stored_pair(model.vocabulary, target)
@@ -145,7 +145,7 @@ def _expectation(kept: Retention | None) -> str:
 async def measure_round_trip(
     url: str, hello: Hello, key: str | None, tls: ssl.SSLContext | None = None
 ) -> float:
-    """The median round-trip time of a ping on an accepted connection, in seconds.
+    """Return the median round-trip time of a ping on an accepted connection, in seconds.
 
     Raises what `greet` raises, OSError, and websockets' exceptions.
     """
@@ -178,7 +178,7 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:
-    """The median time of decoding one token, in seconds; the first quarter is warm-up and left out."""
+    """Return the median time of decoding a token, in seconds, without the first quarter, which is warm-up."""
     times = []
     for position in range(_N_STEPS):
         began = clock()

@@ -45,7 +45,7 @@ def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
 
 
 def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
-    """Findings from the lead's report: model, policy, T(n), acceptance, each back.
+    """Yield findings from the lead's report: model, policy, T(n), acceptance, each back.
 
     `own`: the name of the back that examines the lead.
     """
@@ -70,7 +70,7 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
 
 
 def check_back(back: BackReport, planner: PlannerReport, own: str | None = None) -> Iterator[Finding]:
-    """Findings about one back's drafts; `own` as in `check_lead`."""
+    """Yield findings about a back's drafts. own: see `check_lead`."""
     if back.n_invalid_drafts:
         yield problem(
             f"{back.name} has sent {back.n_invalid_drafts} invalid drafts: install the same "
@@ -156,7 +156,7 @@ def check_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Ite
 
 
 def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int) -> Iterator[Finding]:
-    """A back on the lead's own machine: `cores` are those it may run on."""
+    """Yield findings about a back on the lead's own machine. cores: the cores that the back may run on."""
     lead = report.lead
     shared = cores & lead.cores
     if not lead.cores:
@@ -194,7 +194,7 @@ def _named(report: LeadReport, own: str) -> BackReport | None:
 
 
 def _is_named(back: BackReport, own: str) -> bool:
-    """A lead numbers backs with the same name: desk, desk-2."""
+    """Return whether a back has this name; a lead numbers backs of the same name: desk, desk-2."""
     return re.fullmatch(rf"{re.escape(own)}(-\d+)?", back.name) is not None
 
 
@@ -213,7 +213,7 @@ def _prospect(planner: PlannerReport) -> Prospect:
 
 
 def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
-    """Findings about the highest gain from drafts, and whether backs can reach it."""
+    """Yield findings about the highest gain from drafts, and whether backs can reach it."""
     found = _prospect(planner)
     if found is Prospect.UNKNOWN:
         yield hint("the time of a step is not known yet: send a request first")

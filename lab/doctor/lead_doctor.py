@@ -54,9 +54,7 @@ def check_address(settings: LeadSettings) -> Iterator[Finding]:
 
 
 def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | None) -> Iterator[Finding]:
-    """Compare the number of the lead's threads with that of its cores; `load`: the mean number of busy
-    threads.
-    """
+    """Compare the number of the lead's threads with its cores. load: the mean number of busy threads."""
     cores = cpus.parse_cpus(settings.cpus) if settings.cpus else usable
     if settings.n_threads > len(cores):
         yield problem(
@@ -79,6 +77,6 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
 
 
 def _own_key(security: SecurityOptions) -> str | None:
-    """A key of the lead that allows reading its report; raises ConfigError."""
+    """Return a key of the lead that allows reading its report; raises ConfigError."""
     found = {key.principal.role: key.secret for key in reversed(list(security.keys()))}
     return next((found[role] for role in (Role.CLIENT, Role.ADMIN, Role.BACK) if role in found), None)

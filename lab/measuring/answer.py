@@ -11,7 +11,7 @@ _FIELDS = ("reasoning", "text", "tool_calls", "tokens", "finish_reason")
 
 @dataclass(slots=True)
 class ReceivedChoice:
-    """One of the `n` choices of an answer. The random ids of tool calls are left out."""
+    """One of the `n` choices of an answer, without the random ids of tool calls."""
 
     text: str = ""
     reasoning: str = ""
@@ -41,7 +41,7 @@ class ReceivedChoice:
         return bool(new or thought or part.get("tool_calls"))
 
     def begins(self, whole: "ReceivedChoice") -> bool:
-        """Whether this is a prefix of `whole`."""
+        """Return whether this is a prefix of `whole`."""
         return whole.text.startswith(self.text) and all(
             name == whole.tool_calls.get(index, ["", ""])[0]
             and whole.tool_calls[index][1].startswith(arguments)
@@ -91,7 +91,7 @@ class ReceivedAnswer:
         return has_text
 
     def differences(self, expected: "ReceivedAnswer", *, exact: bool = False) -> list[str]:
-        """The names of the fields that differ from `expected`, for a client that stayed to the end.
+        """Return the names of the fields that differ from `expected`, for a client that stayed to the end.
 
         exact: compare log-probabilities, too; they differ as soon as any bit of the logits does.
         """
@@ -107,7 +107,7 @@ class ReceivedAnswer:
         return found
 
     def begins(self, expected: "ReceivedAnswer") -> bool:
-        """Whether this is a prefix of `expected`, for a client that disconnected early."""
+        """Return whether this is a prefix of `expected`, for a client that disconnected early."""
         return all(
             choice.begins(expected.choices.get(index, ReceivedChoice()))
             for index, choice in self.choices.items()
@@ -115,7 +115,7 @@ class ReceivedAnswer:
 
 
 def _logprobs(logprobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Tokens and their log-probabilities, of the shape of chats, or that of text completions."""
+    """Yield tokens and their log-probabilities, of the shape of chats, or that of text completions."""
     for entry in logprobs.get("content") or []:
         yield entry["token"], entry["logprob"]
     yield from zip(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [], strict=False)

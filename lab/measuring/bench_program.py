@@ -80,7 +80,7 @@ def bench(settings: BenchSettings) -> BenchReport:
 
 
 def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestStage]:
-    """One for each arrangement on this machine; raises DuoError."""
+    """Return a stage for each arrangement on this machine; raises DuoError."""
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     chosen = _arrangements(settings, cores)
     path = settings.source.model
@@ -90,8 +90,8 @@ def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestS
 
 
 def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[Arrangement, BenchSettings]]:
-    """The arrangements, those with the fewest parts first, each with the settings that name its
-    draft model.
+    """Return the arrangements, those with the fewest parts first, each with the settings that name its draft
+    model.
     """
     variants = settings.with_each_draft()
     chosen = [(Arrangement("none"), variants[0])]
@@ -107,7 +107,7 @@ def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[A
 
 
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
-    """A quarter of the cores for the back, or those that were named."""
+    """Return a quarter of the cores for the back, or those that were named."""
     if settings.cpus and settings.own_back.back_cpus:
         back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
         return CoreSplit(tuple(cores), back)
@@ -120,7 +120,7 @@ def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
 def _arranged(
     arrangement: Arrangement, settings: BenchSettings, cores: Sequence[int], report: BenchReport
 ) -> Iterator[Sequence[Way]]:
-    """The lead of an arrangement, as its command would start it."""
+    """Yield the lead of an arrangement, as its command would start it."""
     (command,) = commands(arrangement, settings, cores)
     started = LeadSettings.from_command_line([*_UNSET, *shlex.split(command)[1:]])
     parts = {name: getattr(started, name) for name in ("cpus", "compute", "drafting", "own_back")}
@@ -137,7 +137,7 @@ def _arranged(
 def _ways(
     http: httpx.Client, arrangement: Arrangement, settings: BenchSettings, report: BenchReport
 ) -> Sequence[Way]:
-    """A lead without a draft model also answers without the drafts that cost nothing."""
+    """Return the ways of answering. Without a draft model, one of them has no drafts at all."""
     drafted = _sampling(settings, _UNCACHED)
     _warm_up(http, drafted)
     if arrangement.kind != "none":
@@ -155,7 +155,7 @@ def _learn_steps(http: httpx.Client, report: BenchReport) -> None:
 
 
 def _server_stages(settings: BenchSettings, report: BenchReport) -> list[ContestStage]:
-    """A server that runs already, with and without its drafts if it is a lead. Raises ConfigError."""
+    """Return a server that runs already, with and without its drafts if it is a lead. Raises ConfigError."""
     url = settings.url or ""
     key = read_key(next(iter(settings.security.api_key), None), settings.security.api_key_file)
     tls = trusting(settings.ca_file) if url.startswith("https:") else None
@@ -179,7 +179,7 @@ def _server_stages(settings: BenchSettings, report: BenchReport) -> list[Contest
 
 
 def _model_name(http: httpx.Client) -> str:
-    """The first that the server lists; raises ConfigError."""
+    """Return the first that the server lists; raises ConfigError."""
     try:
         answer = http.get("/v1/models")
         return str(answer.raise_for_status().json()["data"][0]["id"])

@@ -49,7 +49,7 @@ class BenchReport:
     failures: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Paragraphs: what was asked, the tables, T(n), what is fastest and its command."""
+        """Return paragraphs: the request, the tables, T(n), the fastest way and its command."""
         parts = [self._asked(), text_table.text(self.title, [_shown(row) for row in self.rows], _COLUMNS)]
         if len(kinds := self._kinds()) > 1:
             columns = {"way": ("tokens/s", ""), **{kind: (kind, ".1f") for kind in kinds}}
@@ -87,7 +87,7 @@ class BenchReport:
         return list(dict.fromkeys(kind for row in self.rows for kind in row.by_kind))
 
     def _steps(self) -> str:
-        """T(n) over T(1)."""
+        """Return a sentence with T(1), and T(n) over T(1)."""
         one = f"A step of one token takes {self.step_ms[1]:.3g} ms"
         return f"{', '.join([one, *wider_steps(self.step_ms, (2, 4, 8))])}."
 
@@ -135,7 +135,7 @@ def draw_plot(report: BenchReport, path: Path) -> None:
 
 
 def rounded(value: Any) -> Any:
-    """`value` with every float inside rounded to four significant digits; further digits are noise."""
+    """Return `value` with every float inside rounded to four significant digits; further digits are noise."""
     match value:
         case float():
             return float(f"{value:.4g}")
@@ -147,7 +147,7 @@ def rounded(value: Any) -> Any:
 
 
 def environment() -> dict[str, Any]:
-    """Hardware and versions, to compare results with."""
+    """Return the hardware and versions, to compare results with."""
     return {
         "cpu": cpu_name(),
         "n_cores": os.cpu_count(),
@@ -159,7 +159,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """The name of the processor: Linux's, elsewhere Python's."""
+    """Return the name of the processor: Linux's, elsewhere Python's."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
     except OSError:

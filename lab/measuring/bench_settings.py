@@ -74,7 +74,7 @@ class BenchSettings(ComparisonSettings):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: str | None) -> str | None:
-        """Also accept `/v1` at the end, as in the base URL of OpenAI clients."""
+        """Return the server's URL, without `/v1` at the end, as in the base URL of OpenAI clients."""
         return url if url is None else server_url(url)
 
     @model_validator(mode="after")

@@ -46,9 +46,9 @@ def draw(kinds: Sequence[str], n_each: int, seed: int) -> list[ChatQuestion]:
 
 
 def rounds_of(sources: Sequence[str], n_each: int, n_repeats: int, seed: int) -> list[list[ChatQuestion]]:
-    """Different questions for each repeat, `n_each` of each kind. Raises ConfigError.
+    """Return different questions for each repeat, `n_each` of each kind. Raises ConfigError.
 
-    sources: one of `KINDS`, "built-in" for all of them, a public data set, or a file.
+    sources: each is one of `KINDS`, "built-in" for all of them, a public data set, or a file.
     """
     kinds = [kind for each in sources for kind in (KINDS if each == BUILT_IN else [each]) if kind in KINDS]
     others = [read_questions(each) for each in sources if each != BUILT_IN and each not in KINDS]

@@ -28,7 +28,7 @@ ContestStage = Callable[[], AbstractContextManager[Sequence[Way]]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One question answered in one way, with its measurement."""
+    """The measurement of one question answered in one way."""
 
     way: str
     repeat: int
@@ -43,9 +43,9 @@ def run_contest(
     tell: Callable[[str], None] = lambda _: None,
     failed: Callable[[DuoError], None] | None = None,
 ) -> list[Run]:
-    """Run everything and return all runs in order; `rounds`: the questions of each repeat.
+    """Run all stages and return all runs in order. rounds: the questions of each repeat.
 
-    failed: called with the reason when a stage cannot answer; the other stages go on. Without it, that
+    failed: called with the reason when a stage cannot answer; the other stages continue. Without it, the
     DuoError is raised.
     """
     rng = random.Random(seed)  # noqa: S311 - a seeded order is wanted

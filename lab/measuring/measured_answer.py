@@ -1,4 +1,4 @@
-"""Asks an OpenAI-compatible server for one streamed answer, and times it."""
+"""Asks an OpenAI-compatible server for a streamed answer, and times it."""
 
 import ssl
 import time
@@ -22,8 +22,8 @@ _NO_FILTERS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
 class Sampling:
     """The request fields that all requests of a configuration share.
 
-    default_filters: use the server's default filters; otherwise none truncates the distribution. fields:
-    additional ones.
+    default_filters: use the server's default filters; otherwise no filter truncates the distribution. fields:
+    additional fields.
     """
 
     temperature: float
@@ -32,7 +32,7 @@ class Sampling:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self, question: ChatQuestion) -> dict[str, Any]:
-        """The body of a streaming chat request."""
+        """Return the body of a streaming chat request."""
         return {
             "messages": question.messages,
             "max_tokens": self.n_tokens,
@@ -47,7 +47,7 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredAnswer:
-    """One measured answer. `seconds`: from its first `n_first` tokens to its last, without the prompt."""
+    """A measured answer. seconds: from its first `n_first` tokens to its last, without the prompt."""
 
     text: str
     n_tokens: int
@@ -81,7 +81,7 @@ class MeasuredAnswer:
 
 
 def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) -> httpx.Client:
-    """An HTTP client that ignores proxies from the environment; `tls`: None for the system's CA
+    """Return an HTTP client that ignores proxies from the environment; `tls`: None for the system's CA
     certificates.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -108,7 +108,7 @@ def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> Measu
 
 
 def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
-    """A measurement from the server's own times if it reports them, else from arrival times.
+    """Return a measurement from the server's own times if it reports them, else from arrival times.
 
     Raises ConfigError.
     """
@@ -131,10 +131,10 @@ def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
 
 
 def n_timed(timings: Mapping[str, Any]) -> int:
-    """The number of tokens that were generated within `predicted_ms`: those after the first step.
+    """Return the number of tokens that were generated within `predicted_ms`: those after the first step.
 
-    The lead's rate counts the same tokens; llama-server's also counts the first token, which is the whole
-    output of its first step.
+    The lead's rate counts the same tokens. llama-server's rate also counts the first token, all that its
+    first step outputs.
     """
     n_rated: int = round(timings["predicted_per_second"] * timings["predicted_ms"] / 1000)
     return max(0, min(n_rated, int(timings["predicted_n"]) - 1))

@@ -1,4 +1,4 @@
-"""Questions for benchmarks: public data sets from Python packages, files, and built-in ones."""
+"""Questions for benchmarks: from public data sets in Python packages, from files, and built in."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ class ChatQuestion:
 
 
 def hash_seed(seed: int, repeat: int) -> int:
-    """A seed for the questions of one repeat."""
+    """Return a seed for the questions of one repeat."""
     return seed * 1_000_003 + repeat
 
 
@@ -64,9 +64,9 @@ def read_questions(source: str) -> list[ChatQuestion]:
 
 
 def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -> list[ChatQuestion]:
-    """Choose `n_each` questions of each kind; repeats get different ones until all were used.
+    """Choose `n_each` questions of each kind; repeats get different questions until all were used.
 
-    Of conversations the shortest are chosen, as long ones do not fit into many contexts.
+    The shortest conversations are chosen, because long ones do not fit into many contexts.
     """
     chosen = []
     for _, group in groupby(sorted(found, key=lambda each: each.kind), key=lambda each: each.kind):
@@ -80,7 +80,7 @@ def choose(found: Sequence[ChatQuestion], n_each: int, seed: int, repeat: int) -
 
 
 def recorded_sessions() -> list[dict[str, Any]]:
-    """48 sessions of Claude Code and Codex: `source`, and `messages` in which tool calls are text.
+    """Return 48 sessions of Claude Code and Codex: `source`, and `messages` in which tool calls are text.
 
     Raises ConfigError.
     """
@@ -102,7 +102,7 @@ def _gsm8k() -> Iterator[ChatQuestion]:
 
 
 def _sessions() -> Iterator[ChatQuestion]:
-    """The sessions, each up to the last message of the user or a tool."""
+    """Yield the sessions, each up to the last message of the user or a tool."""
     for number, session in enumerate(recorded_sessions()):
         yield _question(session["source"], session["messages"], number)
 
@@ -140,7 +140,7 @@ def _question(kind: str, messages: Sequence[Mapping[str, Any]], seed: int) -> Ch
 
 
 def _text(content: str | Sequence[Mapping[str, str]]) -> str:
-    """The text of a message, whose content is a text, or parts that all have one."""
+    """Return the text of a message, whose content is a text, or parts that all have one."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 

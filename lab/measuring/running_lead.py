@@ -1,4 +1,4 @@
-"""Runs a lead in a process of its own, pinned to its cores, while it is measured."""
+"""Runs a lead in its own process, pinned to its cores, while it is measured."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ def running_lead(settings: LeadSettings) -> Iterator[httpx.Client]:
 
 
 def report_of(http: httpx.Client) -> LeadReport | None:
-    """The report of a lead; None if the server is no lead or does not report."""
+    """Return the report of a lead; None if the server is not a lead or does not report."""
     try:
         return LeadReport.model_validate_json(http.get("/v1/speculation").raise_for_status().content)
     except (httpx.HTTPError, ValueError):

@@ -1,4 +1,4 @@
-"""Summarizes runs: one row per way of answering, compared with the baseline of the same repeat."""
+"""Summarizes runs: a row per way of answering, compared with the baseline of the same repeat."""
 
 import statistics
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ BASELINE = "no back"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One way of answering in one configuration. Ratios are None if nothing was drafted or compared."""
+    """The results of one way of answering in one configuration. Ratios: None if not drafted or compared."""
 
     configuration: str
     way: str
@@ -33,15 +33,15 @@ class Row:
     """Tokens per second of each kind of question."""
 
     def record(self) -> dict[str, object]:
-        """The row as a record for JSON."""
+        """Return the row as a record for JSON."""
         return asdict(self)
 
 
 def summarize(
     configuration: str, runs: Sequence[Run], ways: Sequence[str] = (), *, baseline: str = BASELINE
 ) -> list[Row]:
-    """Make a row for each way of answering: first those in `ways`, in that order, then others in the order of
-    their first run.
+    """Return a row for each way of answering: first `ways` in order, then others in the order of their first
+    run.
     """
     names = {run.way for run in runs}
     ordered = [name for name in dict.fromkeys([*ways, *(run.way for run in runs)]) if name in names]
@@ -49,14 +49,16 @@ def summarize(
 
 
 def tokens_per_second(measurements: Iterable[MeasuredAnswer]) -> float:
-    """Tokens after the first step of each answer, divided by the time they took; 0 without measurements."""
+    """Return tokens after the first step of each answer, divided by the time they took; 0 without
+    measurements.
+    """
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
     return sum(measurement.n_timed for measurement in taken) / seconds if seconds > 0 else 0.0
 
 
 def by_repeat(runs: Sequence[Run], way: str) -> dict[int, float]:
-    """Tokens per second of one way of answering in each repeat."""
+    """Return tokens per second of one way of answering in each repeat."""
     repeats = sorted({run.repeat for run in runs if run.way == way})
     return {
         repeat: tokens_per_second(run.measurement for run in runs if (run.way, run.repeat) == (way, repeat))

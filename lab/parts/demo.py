@@ -1,8 +1,8 @@
-"""`make demo`: what the project does, shown in two minutes on this machine.
+"""`make demo`: shows what the project does, in two minutes on this machine.
 
-The lead gets all cores but one, the back the last one: they stand for two computers. Speeds are measured in
-the usual, fastest mode, texts are compared in exact mode: in the usual mode the last bits of logits depend on
-the width of a batch.
+The lead gets all cores but one, and the back the last one, like two computers. Speeds are measured in the
+usual, fastest mode. Texts are compared in exact mode, because in the usual mode the last bits of logits
+depend on the width of a batch.
 """
 
 import argparse
@@ -70,7 +70,7 @@ _MAX_TOKENS = 160
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Ask without a back and with one, and compare; then start a chat if there is a terminal."""
+    """Ask without a back and with a back, and compare; then start a chat if there is a terminal."""
     parser = argparse.ArgumentParser(prog="bench demo", description=__doc__)
     parser.add_argument("--model", choices=_PAIRS, default="stories", help="target and draft model")
     pair = _PAIRS[parser.parse_args(arguments).model]
@@ -99,7 +99,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _compare_texts(pair: _Pair, model: str, lead_cpus: str, back_cpus: str) -> tuple[bool | None, str]:
-    """Whether exact texts are the same alone and with a back, None: not measurable here; and in words."""
+    """Return whether exact texts are the same alone and with a back, None: not measurable here; and
+    in words.
+    """
     try:
         lead, url = start_lead("--model", model, "--cpus", lead_cpus, "--exact")
     except ProgramError as error:

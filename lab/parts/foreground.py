@@ -1,7 +1,7 @@
-"""Runs a child in the foreground of the terminal, as a shell does: Ctrl-C reaches only the child.
+"""Runs a child in the foreground of the terminal, as a shell does, so that Ctrl-C reaches only the child.
 
-Otherwise Ctrl-C also reaches every process of our process group: this one, `make`, and the programs that we
-run.
+Otherwise Ctrl-C would also reach every process of our process group: this one, `make`, and the programs that
+we run.
 """
 
 import os
@@ -34,7 +34,10 @@ def run_in_foreground(command: Sequence[str], terminal: int = 0) -> int:
 
 
 def _take_back(terminal: int) -> None:
-    """A background process that takes the terminal would be stopped by SIGTTOU."""
+    """Make this process the terminal's foreground again.
+
+    SIGTTOU is blocked meanwhile, because it would stop a background process that takes the terminal.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
     os.tcsetpgrp(terminal, os.getpgrp())
     signal.pthread_sigmask(signal.SIG_SETMASK, before)

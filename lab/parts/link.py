@@ -19,9 +19,9 @@ def _none() -> float:
 
 
 class Link:
-    """Forwards connections from a port of its own to `host:port`, as a context manager.
+    """Forwards connections from its own port to `host:port`, as a context manager.
 
-    The attributes may be changed at any time; they apply to the bytes that arrive from then on, in both
+    The attributes may be changed at any time; they apply to bytes that arrive from then on, in both
     directions.
     """
 
@@ -102,7 +102,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def _open(self, writer: asyncio.StreamWriter) -> AsyncIterator[None]:
-        """Within this context `cut` resets the connection; then it is closed."""
+        """Let `cut` reset the connection within this context; close it at the end."""
         self._writers.add(writer)
         try:
             yield

@@ -1,6 +1,6 @@
 """The benchmark's models, grown from the shipped pair and kept in the user's cache.
 
-A target gives the shipped one's answers at a big model's cost; a draft model is grown until its step costs
+A target gives the shipped target's answers at a big model's cost. A draft model is grown until its step costs
 the wanted share of the target's step, which is found by measuring.
 """
 
@@ -57,7 +57,7 @@ class DraftModel:
 
 
 def target(name: str) -> Path:
-    """The target called `size:quantization`, such as 0.4G:f16, or the GGUF file at this path.
+    """Return the target called `size:quantization`, such as 0.4G:f16, or the GGUF file at this path.
 
     Raises ConfigError.
     """
@@ -75,12 +75,12 @@ def target(name: str) -> Path:
 
 
 def shipped_target(weights: Quantization) -> Path:
-    """The shipped target with its weights in the given type; q8_0 is the type they are shipped in."""
+    """Return the shipped target with its weights in the given type; q8_0 is the type they are shipped in."""
     return _grown(builtin_target(), _SHIPPED_SHAPE, weights)
 
 
 def useless_draft() -> Path:
-    """The shipped draft model with negated logits: as fast and as confident, and always wrong."""
+    """Return the shipped draft model with negated logits: as fast and as confident, and always wrong."""
     path = _cache() / f"bench-useless-{builtin_draft().name}"
     if not path.is_file():
         copy = path.with_suffix(".part")
@@ -92,11 +92,10 @@ def useless_draft() -> Path:
 
 
 def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftModel:
-    """The draft model whose step costs `cost` times the target's; "shipped" or a file stands for that model
-    unchanged.
+    """Return the draft model whose step costs `cost` times the target's; "shipped" or a file: that model.
 
-    The target's step is measured with one thread on the lead's cores, the draft model's on the back's;
-    results are cached. Raises ConfigError.
+    The target's step is measured with one thread on the lead's cores, the draft model's on the back's cores.
+    Results are cached. Raises ConfigError.
     """
     known = _read_known()
     key = f"{of_target.name} {cost} {lead_cpus} {back_cpus}"
@@ -114,7 +113,7 @@ def draft(cost: str, of_target: Path, lead_cpus: str, back_cpus: str) -> DraftMo
 
 
 def draft_shape(n_parameters: float) -> Shape:
-    """The smallest draft shape with at least `n_parameters` parameters."""
+    """Return the smallest draft shape with at least `n_parameters` parameters."""
     width = 2 * _DRAFT_WIDTH_STEP
     while n_draft_parameters(_draft_shape(width)) < n_parameters:
         width += _DRAFT_WIDTH_STEP
@@ -122,7 +121,7 @@ def draft_shape(n_parameters: float) -> Shape:
 
 
 def n_draft_parameters(shape: Shape) -> int:
-    """The number of parameters of the matrices, with half as many key/value heads as heads and tied
+    """Return the number of parameters of the matrices, with half as many key/value heads as heads and tied
     embeddings.
     """
     heads = shape.n_heads * _HEAD_WIDTH
@@ -161,7 +160,7 @@ def _ratio(path: Path, back_cpus: str, first: float) -> float:
 
 
 def _step_seconds(path: Path, cores: str) -> float:
-    """T(1), measured in a process of its own on `cores`. Raises ConfigError."""
+    """Return T(1) in seconds, measured in a separate process on `cores`; raises ConfigError."""
     pinned = parse_cpus(cores)
     options = ModelOptions(ctx_size=512, parallel=1, batch_size=256, threads=len(pinned))
     with pinned_process(pinned) as process:
@@ -169,7 +168,9 @@ def _step_seconds(path: Path, cores: str) -> float:
 
 
 def grown_smollm2(progress: Progress | None = None) -> Path:
-    """SmolLM2-135M's answers at the cost of 0.4G parameters, similar to `grown_target`."""
+    """Return the path of a model with SmolLM2-135M's answers at the cost of 0.4G parameters; see
+    `grown_target`.
+    """
     return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, "f16", progress)
 
 

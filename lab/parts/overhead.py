@@ -71,9 +71,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> dict[str, Any]:
-    """A case, run for `n_steps` steps, and what one costs there: medians, in microseconds.
+    """Return a case after `n_steps` steps, with the medians of its costs in microseconds.
 
-    `n_rows`: of how many rows of logits a step chose a token, on average.
+    n_rows: the average number of rows of logits from which a step chose a token.
     """
     with _running(n_vocab, sampling, drafts, n_steps) as (loop, front, shares):
         steps = [_step(loop, shares) for _ in range(n_steps + _N_WARM_UP)][_N_WARM_UP:]
@@ -98,7 +98,7 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> dict[str,
 def _running(
     n_vocab: int, sampling: str, drafts: str, n_steps: int
 ) -> Iterator[tuple[Loop, ReplayFront, Shares]]:
-    """A loop that has got its request."""
+    """Yield an engine's loop that has received its request, the front, and the shares of time."""
     parameters, accuracy = SAMPLINGS[sampling], DRAFTS[drafts]
     rows = Rows(n_vocab, seed=0)
     n_tokens = (n_steps + _N_WARM_UP) * (1 if accuracy is None else DEPTH + 1)
@@ -139,7 +139,7 @@ def _engine(
     n_ctx: int,
     shares: Shares,
 ) -> Engine:
-    """The engine that `lead.engine.worker` makes; its samplers are timed."""
+    """Return the engine that `lead.engine.worker` makes; its samplers are timed."""
     limits = EngineLimits(n_slots=1, n_ctx=n_ctx, n_ctx_sequence=n_ctx, n_batch=_N_BATCH)
 
     def sampler_for(request: Submit) -> Sampler:
@@ -153,7 +153,7 @@ def _filters(parameters: SamplingParameters, n_vocab: int) -> NativeFilters | No
 
 
 def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: int) -> list[int]:
-    """A prompt and the `n_tokens` that follow it."""
+    """Return a prompt and the `n_tokens` that follow it."""
     tokens = [position % n_vocab for position in range(_N_PROMPT)]
     sampler = Sampler(parameters, _filters(parameters, n_vocab), tokens)
     for position in range(_N_PROMPT, _N_PROMPT + n_tokens):
@@ -163,7 +163,7 @@ def _truth(rows: Rows, parameters: SamplingParameters, n_vocab: int, n_tokens: i
 
 
 def _step(loop: Loop, shares: Shares) -> tuple[float, Shares]:
-    """Seconds of one step without the time outside the engine, and their parts."""
+    """Return the seconds of one step without the time outside the engine, and their parts."""
     shares.sampling = shares.pipe = shares.outside = 0.0
     started = time.perf_counter()
     loop.step()

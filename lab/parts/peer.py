@@ -21,7 +21,7 @@ _N_CTX_SLOT = 2048
 
 
 def find(option: str) -> Path:
-    """The binary named by `--peer llama-server=PATH`. Raises ConfigError."""
+    """Return the binary named by `--peer llama-server=PATH`. Raises ConfigError."""
     name, _, path = option.partition("=")
     if name != NAME or not Path(path).is_file():
         raise ConfigError(f"--peer {option}: write llama-server=PATH, the path of its binary")
@@ -38,9 +38,9 @@ def start_peers(
     depths: Sequence[int],
     n_slots: int = 1,
 ) -> "dict[int, Peer]":
-    """Start llama-servers on the same cores, by the number of tokens they draft: none, and each of `depths`.
+    """Start llama-servers on the same cores: one without drafts, and one for each of `depths`, by depth.
 
-    The number is fixed when a server starts, so there is one for each; idle ones take no time, and the
+    The depth is fixed when a server starts, so each has its own server. Idle servers take no time, and the
     weights in memory are shared. They run until `stack` is left. Raises ConfigError.
     """
     spelled = help_text(binary)
@@ -53,7 +53,7 @@ def start_peers(
 
 
 def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
-    """Options for a draft model and a fixed number of draft tokens, as this version spells them."""
+    """Return options for a draft model and a fixed number of draft tokens, as this version spells them."""
     if "--spec-draft-n-max" in help_text:
         names = ("--spec-draft-n-max", "--spec-draft-n-min")
         # Without a type this version loads the draft model and does not use it.
@@ -64,7 +64,7 @@ def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
 
 
 class Peer:
-    """One running llama-server, pinned. A context manager."""
+    """A running llama-server on its own cores. A context manager."""
 
     def __init__(self, binary: Path, target: Path, cores: str, *, n_slots: int, extra: Sequence[str]) -> None:
         """Start it and wait until it is ready. Raises ConfigError."""
@@ -108,6 +108,6 @@ class Peer:
 
 
 def help_text(binary: Path) -> str:
-    """The output of the binary's --help."""
+    """Return the output of the binary's --help."""
     done = subprocess.run([str(binary), "--help"], capture_output=True, text=True, check=False)
     return done.stdout + done.stderr

@@ -29,7 +29,7 @@ class ProgramError(ConfigError):
 
 
 class Program:
-    """One of `lead`, `back`, `chat` as a child process. A context manager: leaving it stops the process."""
+    """A `lead`, `back` or `chat` as a child process. A context manager: leaving it stops the process."""
 
     def __init__(self, name: str, *arguments: str, command: Sequence[str] = ()) -> None:
         """Start `python -m name arguments`; its log (stderr) is kept and can be waited for.
@@ -72,12 +72,12 @@ class Program:
         raise ProgramError(f"waiting for {pattern!r}, {self.name} {state}:\n" + "\n".join(self._lines[-20:]))
 
     def n_lines(self) -> int:
-        """The number of logged lines, for `wait_for(since=…)`."""
+        """Return the number of logged lines, for `wait_for(since=…)`."""
         with self._news:
             return len(self._lines)
 
     def lines(self, since: int) -> list[str]:
-        """The logged lines from line `since` on."""
+        """Return the logged lines from line `since` on."""
         with self._news:
             return self._lines[since:]
 
@@ -111,9 +111,9 @@ class Program:
 def start_lead(
     *arguments: str, seconds: float = _PATIENCE_SECONDS, command: Sequence[str] = ()
 ) -> tuple[Program, str]:
-    """Start a lead and wait until it has loaded its model; returns it and its URL.
+    """Start a lead, wait until it has loaded its model, and return it and its URL.
 
-    The port is a free one unless `arguments` name one; `command` as in `Program`.
+    The port is a free one unless `arguments` name one. command: as in `Program`.
     """
     lead = Program("lead", "--port", "0", *arguments, command=command)
     try:
@@ -139,14 +139,16 @@ def start_back(
 
 
 def split_cores(cores: Sequence[int]) -> tuple[str, str]:
-    """(lead's, back's) cores as `--cpus` takes them: the back gets one, if there is more than one."""
+    """Return the lead's and the back's cores as `--cpus` takes them; the back gets one, if there
+    are several.
+    """
     ordered = sorted(cores)
     lead, back = (ordered[:-1], ordered[-1:]) if len(ordered) > 1 else (ordered, ordered)
     return ",".join(map(str, lead)), ",".join(map(str, back))
 
 
 def free_port() -> int:
-    """A free port below the ephemeral ports of Linux, so that no other program gets it by chance."""
+    """Return a free port below the ephemeral ports of Linux, so that no other program gets it by chance."""
     while True:
         port = 20_000 + secrets.randbelow(12_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -155,7 +157,7 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class Usage:
-    """Resources of one or more processes."""
+    """The resources of one or more processes."""
 
     megabytes: float = 0.0
     """Resident."""
@@ -167,7 +169,7 @@ class Usage:
 
 
 def usage_of(pid: int) -> dict[str, Usage]:
-    """Resources of a process ("front") and its children, by the modules that they run."""
+    """Return resources of a process ("front") and its children, by the modules that they run."""
     found: defaultdict[str, Usage] = defaultdict(Usage)
     try:
         front = psutil.Process(pid)
@@ -182,7 +184,7 @@ def usage_of(pid: int) -> dict[str, Usage]:
 
 
 def _module(command: list[str]) -> str:
-    """The module that is run, else the program."""
+    """Return the module that is run, else the program."""
     if "shared.python_child" in command[:-2]:
         return command[command.index("shared.python_child") + 2]
     if "-m" in command[:-1]:

@@ -40,7 +40,7 @@ class Shares:
 class Rows:
     """Logits by position, peaked like a real model's: some tokens have probabilities that follow Zipf's law.
 
-    Its exponent varies with the position, from uncertain to certain: with min-p 0.05 every second position
+    The exponent varies with the position, from uncertain to certain: with min-p 0.05, every second position
     has one token left. All other tokens are far below. A few rows serve all positions, in a sequence that
     does not repeat.
     """
@@ -55,7 +55,7 @@ class Rows:
             row[likely] = 20 - rng.uniform(0.8, 8) * ranks
 
     def at(self, position: int) -> NDArray[np.float32]:
-        """The logits for the token at `position`, shape (n_vocab,)."""
+        """Return the logits for the token at `position`, shape (n_vocab,)."""
         row: NDArray[np.float32] = self._rows[self._order[position % len(self._order)]]
         return row
 
@@ -92,7 +92,7 @@ class ReplayTarget(Target):
         self._shares = shares
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """Logits for each span, shape (n_logits, n_vocab); valid until the next call."""
+        """Return logits for each span, shape (n_logits, n_vocab); valid until the next call."""
         started = time.perf_counter()
         result, at = [], 0
         for span in spans:
@@ -114,7 +114,7 @@ class ReplayTarget(Target):
 class ReplayFront:
     """The engine's real pipe, with a front at its other end that posts a draft after every step.
 
-    The share `accuracy` of the drafted tokens is right; None: there are no drafts.
+    accuracy: the share of right draft tokens; None: there are no drafts.
     """
 
     def __init__(self, truth: Sequence[int], accuracy: float | None, shares: Shares) -> None:
@@ -132,7 +132,7 @@ class ReplayFront:
         self._front.sendall(encode_line(command))
 
     def drain(self, wait: float | None) -> list[Command]:
-        """The commands that the engine has not read yet."""
+        """Return the commands that the engine has not read yet."""
         started = time.perf_counter()
         if self._accuracy is not None and self.n_committed > self._n_answered:
             self._n_answered = self.n_committed

@@ -1,4 +1,4 @@
-"""The output of a part of the benchmark: rows, environment, files, and one line of JSON."""
+"""The output of a part of the benchmark: rows, environment, files, and a line of JSON."""
 
 import argparse
 import json
@@ -24,9 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def parse(
     parser: argparse.ArgumentParser, arguments: Sequence[str], quick: Mapping[str, Any]
 ) -> argparse.Namespace:
-    """Parse the command line; --quick replaces the defaults by those in `quick`; explicit options override
-    them.
-    """
+    """Parse the command line. --quick replaces the defaults by `quick`; explicit options override them."""
     settings = parser.parse_args(arguments)
     if settings.quick:
         parser.set_defaults(**quick)

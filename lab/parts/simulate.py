@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def changed(settings: Sequence[str]) -> SpeculationConstants:
-    """The default constants with the changes given as `NAME=VALUE`. Raises ConfigError."""
+    """Return the default constants with the changes given as `NAME=VALUE`. Raises ConfigError."""
     values: dict[str, Any] = {}
     for setting in settings:
         name, _, text = setting.partition("=")

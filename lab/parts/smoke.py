@@ -1,7 +1,7 @@
-"""`python -m lab.parts.smoke`: whether the installed llama.cpp computes on this machine; exit status 0 if so.
+"""`python -m lab.parts.smoke`: checks that the installed llama.cpp computes here; exit status 0 if it does.
 
-A build with GCC 11 or 12 for a CPU with AMX crashes at the first quantized decode, and pip may have such a
-build in its cache from an earlier, plain installation.
+A build with GCC 11 or 12 for a CPU with AMX crashes at the first quantized decode. pip may have such a build
+in its cache from an earlier, plain installation.
 """
 
 from shared.llama.model import Model

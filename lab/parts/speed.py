@@ -61,7 +61,7 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One cell of the grid; all policies are measured in each."""
+    """A cell of the grid; all policies are measured in each."""
 
     target: str
     cost: str
@@ -113,7 +113,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _add_grid_options(parser: argparse.ArgumentParser) -> None:
-    """One option for each axis."""
+    """Add an option for each axis of the grid."""
     parser.add_argument("--targets", type=listed(str), default=["0.4G:f16"], help="size:type, or a GGUF file")
     parser.add_argument(
         "--draft-costs",
@@ -181,7 +181,7 @@ def _run_grid(settings: argparse.Namespace, cores: Cores) -> tuple[list[Row], di
 def _run_cell(
     settings: argparse.Namespace, cores: Cores, configuration: Configuration
 ) -> tuple[list[Row], dict[str, Any]]:
-    """The rows of one cell, and the planner's report at the end."""
+    """Return the rows of one cell, and the planner's report at the end."""
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
     n_clients = configuration.n_clients

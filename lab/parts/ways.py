@@ -22,7 +22,7 @@ _PATH = "/v1/speculation"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How the lead uses drafts. `depth`: the depth of sync and fixed, and the maximum of adaptive."""
+    """A policy of the lead for drafts. depth: that of sync and fixed, and the maximum of adaptive."""
 
     name: str
     depth: int | None = None
@@ -36,7 +36,7 @@ ADAPTIVE = Policy("adaptive")
 
 
 def lead_within(stack: ExitStack, *arguments: str) -> tuple[str, httpx.Client]:
-    """A lead that runs until `stack` is left: its URL, and a client. Raises ConfigError."""
+    """Return a lead that runs until `stack` is left: its URL, and a client. Raises ConfigError."""
     lead, url = start_lead(*arguments)
     stack.enter_context(lead)
     return url, stack.enter_context(client(url))
@@ -51,7 +51,7 @@ def choose(http: httpx.Client, policy: Policy) -> None:
 
 
 def counters(http: httpx.Client) -> dict[str, Any]:
-    """The planner's counters since the lead started. Raises ConfigError."""
+    """Return the planner's counters since the lead started. Raises ConfigError."""
     response = http.get(_PATH)
     planner: dict[str, Any] | None = response.json().get("planner") if response.is_success else None
     if planner is None:
@@ -60,7 +60,7 @@ def counters(http: httpx.Client) -> dict[str, Any]:
 
 
 def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str | None = None) -> Way:
-    """A way of answering: the lead under `policy`, which is set before every prompt."""
+    """Return a way of answering: the lead under `policy`, which is set before every prompt."""
 
     def answer(question: ChatQuestion) -> MeasuredAnswer:
         choose(http, policy)
@@ -77,7 +77,9 @@ def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str
 
 
 def at_once(way: Way, n_clients: int) -> Way:
-    """A way with `n_clients` concurrent clients, each with a different prompt; measures their total."""
+    """Return a way with `n_clients` concurrent clients, each with a different prompt; measures
+    their total.
+    """
 
     def answer(question: ChatQuestion) -> MeasuredAnswer:
         questions = [replace(question, text=f"{i}. {question.text}") for i in range(n_clients)]
@@ -98,14 +100,17 @@ def at_once(way: Way, n_clients: int) -> Way:
 
 
 def baseline(http: httpx.Client, sampling: Sampling) -> Way:
-    """The baseline: the lead without drafts and without a connected back."""
+    """Return the baseline: the lead without drafts and without a connected back."""
     return policy_way(http, sampling, OFF, BASELINE)
 
 
 def lead_ways(
     http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
 ) -> list[Way]:
-    """Ways for the named policies; sync and fixed at each depth. Raises ConfigError for an unknown name."""
+    """Return the ways for the named policies; sync and fixed at each depth.
+
+    Raises ConfigError for an unknown name.
+    """
     ways = []
     for name in policies:
         if name in {"sync", "fixed"}:
@@ -120,7 +125,9 @@ def lead_ways(
 
 
 def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") -> list[Way]:
-    """Ways for llama-server, alone and with drafts of each length; `where` is appended to their names."""
+    """Return the ways for llama-server, alone and with drafts of each length. where: appended to
+    their names.
+    """
 
     def way(depth: int, peer: Peer) -> Way:
         name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"

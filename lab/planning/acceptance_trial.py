@@ -21,7 +21,7 @@ _WHOLE_PROMPT = 1 << 30
 
 @dataclass(slots=True)
 class DraftTrial:
-    """The guesses of one drafter, and the seconds of its rounds with one token."""
+    """The guesses of a drafter, and the seconds of its rounds with one token."""
 
     n_right: int = 0
     n_positions: int = 0
@@ -121,7 +121,7 @@ class AcceptanceTrial:
         self._n_tried += bool(guesses)
 
     def _guess(self, drafter: InlineDrafter[Any], draft: InlineDraft) -> int:
-        """The next token; -1 if the drafter has none."""
+        """Return the next token; -1 if the drafter has none."""
         while draft.n_pending is not None:
             began = self._clock()
             n_tokens, grown = drafter.draft([draft], _WHOLE_PROMPT)

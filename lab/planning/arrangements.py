@@ -41,9 +41,9 @@ _FASTER, _LESS_RIGHT = 4.0, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """`n` equal machines beside the lead's, each with a back. `speed`: relative to this machine.
+    """`n` equal machines beside the lead's, each with a back. speed: relative to this machine.
 
-    differ: each runs a different draft model, equally often right and equally fast, instead of the same one.
+    differ: each machine runs a different draft model, which is equally fast and equally often right.
     """
 
     n: int = 1
@@ -54,9 +54,9 @@ class Machines:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """One way to distribute the models. `split`, `elsewhere`: where backs run; a forecast needs SplitTimes.
+    """A distribution of the models. split, elsewhere: where backs run; a forecast needs SplitTimes.
 
-    `draft_model` is the draft model's name, if there are several.
+    draft_model: the draft model's name, if there are several.
     """
 
     kind: Kind
@@ -66,20 +66,18 @@ class Arrangement:
 
     @property
     def differs(self) -> bool:
-        """Whether other draft models than the measured one draft, too."""
+        """True if draft models other than the measured one also draft."""
         return self.elsewhere is not None and self.elsewhere.differ
 
     @property
     def place(self) -> tuple[Kind, tuple[int, ...], "Machines | None"]:
-        """Where the arrangement drafts, as a key for comparison."""
+        """The place where the arrangement drafts, as a key for comparison."""
         return self.kind, self.split.back_cpus if self.split else (), self.elsewhere
 
 
 @dataclass(frozen=True, slots=True)
 class SpeedForecast:
-    """Tokens per second of one client; `low` and `high` at the ends of the acceptance's confidence
-    interval.
-    """
+    """The tokens per second of one client; low, high: at the ends of the acceptance's confidence interval."""
 
     arrangement: Arrangement
     tokens_per_second: float
@@ -88,7 +86,7 @@ class SpeedForecast:
 
 
 def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrangement]:
-    """All possible arrangements, those with the fewest parts first."""
+    """Return all possible arrangements, fewest parts first."""
     drafters, name = pair.engine.drafters, pair.draft_model
     found = [Arrangement("none")]
     if MTP in drafters:
@@ -101,7 +99,7 @@ def arrangements(pair: PairTimes, elsewhere: Iterable[Machines]) -> list[Arrange
 
 
 def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | None = None) -> SpeedForecast:
-    """Simulate the speed of an arrangement. `acceptance`: of the drafter; None: the measured one."""
+    """Simulate the speed of an arrangement. acceptance: the drafter's; None: the measured one."""
     if arrangement.kind == "none":
         rate = tokens_per_second(Cell(_steps(engine.steps, engine), n_tokens=_N_TOKENS), "off")
         return SpeedForecast(arrangement, rate, rate, rate)
@@ -115,13 +113,14 @@ def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | 
 
 
 def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
-    """The fastest arrangement on this machine, or an earlier one that is nearly as fast."""
+    """Return the fastest arrangement on this machine, or an earlier one that is nearly as fast."""
     return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
 
 
 def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """The smallest arrangement with backs on other machines that beats the best on this machine; None if
-    there is none.
+    """Return the smallest arrangement with backs on other machines that beats the best on this machine.
+
+    None: there is none.
     """
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
     remote = [each for each in remote if not each.arrangement.differs]
@@ -131,7 +130,7 @@ def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None
 
 
 def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
-    """The best draft model for each place: the fastest, or an earlier one that is nearly as fast."""
+    """Return the best draft model for each place: the fastest, or an earlier one that is nearly as fast."""
     places = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:
         if each.arrangement.draft_model and not each.arrangement.differs:
@@ -140,8 +139,8 @@ def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
 
 
 def gains_of_more(forecasts: Sequence[SpeedForecast]) -> list[tuple[SpeedForecast, SpeedForecast]]:
-    """Pairs of forecasts with backs elsewhere: each number of backs and the next larger one that was asked
-    for.
+    """Return pairs of forecasts with backs elsewhere: each number of backs, and the next larger one
+    requested.
     """
     found = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:
@@ -166,7 +165,7 @@ class FasterModel:
 
 
 def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | None) -> FasterModel | None:
-    """A faster draft model to suggest; None if backs are fast enough or would gain little.
+    """Return a faster draft model to suggest; None if backs are fast enough or would gain little.
 
     acceptance: as for `forecast`.
     """
@@ -185,7 +184,7 @@ def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | N
 
 
 def other_models_pay(forecasts: Sequence[SpeedForecast]) -> bool:
-    """Whether further backs gain more with different draft models than with the same one."""
+    """Return whether further backs gain more with different draft models than with the same one."""
     gains = {False: 1.0, True: 1.0}
     for fewer, more in gains_of_more(forecasts):
         gain, differs = more.tokens_per_second / fewer.tokens_per_second, more.arrangement.differs
@@ -194,18 +193,18 @@ def other_models_pay(forecasts: Sequence[SpeedForecast]) -> bool:
 
 
 def n_machines(forecast: SpeedForecast) -> int:
-    """The number of machines beside the lead's."""
+    """Return the number of machines beside the lead's."""
     return forecast.arrangement.elsewhere.n if forecast.arrangement.elsewhere else 0
 
 
 def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
-    """The fastest, or an earlier one that is nearly as fast."""
+    """Return the fastest, or an earlier one that is nearly as fast."""
     maximum = max(each.tokens_per_second for each in rivals)
     return next(each for each in rivals if each.tokens_per_second >= maximum * (1 - _MARGIN))
 
 
 def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
-    """The likeliest, the least and the most. A drafter that was never asked counts as useless."""
+    """Return the likeliest, the least and the most. A drafter that was never asked counts as useless."""
     if given is not None or measured is None:
         low = middle = high = given or 0.0
     else:
@@ -239,6 +238,6 @@ def _steps(measured: Mapping[int, float], engine: EngineTimes) -> StepTable:
 
 
 def tokens_per_second(cell: Cell, policy: PolicyName) -> float:
-    """Tokens per second: the mean of some simulated texts."""
+    """Return tokens per second: the mean of some simulated texts."""
     outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
     return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)

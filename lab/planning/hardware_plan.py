@@ -30,7 +30,7 @@ _COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it
 
 @dataclass(frozen=True, slots=True)
 class PlaceForecast:
-    """Tokens per second of one client with a draft model at `place`, by acceptance."""
+    """The tokens per second of one client with a draft model at `place`, by acceptance."""
 
     place: DraftPlace
     token_s: float
@@ -44,8 +44,8 @@ class PlaceForecast:
 
 @dataclass(frozen=True, slots=True)
 class SecondBack:
-    """Gains over one back at `place`: with the same draft model, and with a different one that is right
-    equally often.
+    """The gains over one back at `place`: with the same draft model, and with another one equally often
+    right.
     """
 
     place: PlaceForecast
@@ -63,7 +63,7 @@ class HardwarePlan:
     second: SecondBack | None
 
     def __str__(self) -> str:
-        """Paragraphs: the steps and their source, what they leave to backs, a table, advice."""
+        """Return paragraphs: the steps and their source, the prospect of backs, a table, advice."""
         found = prospect(dict(self.hardware.steps.points))
         parts = [f"{self._steps()}\n{found.value}", self._table(), *self._advice()]
         return "\n\n".join(parts)
@@ -96,7 +96,7 @@ class HardwarePlan:
         )
 
     def _table(self) -> str:
-        """Rows by place, columns by how often drafts are right: tokens/s, and over those without drafts."""
+        """Return tokens/s, and the speed-up: a row per place, a column per share of right drafts."""
         columns = sorted({right for each in self.forecasts for right in each.rates})
         rows = [
             ("", *(f"{right:.0%} right" for right in columns)),
@@ -124,7 +124,7 @@ class HardwarePlan:
             yield f"{words} {SECOND_BACK}" if other > same + 100 * _WORTH else words
 
     def _usual(self, each: PlaceForecast) -> tuple[float, str]:
-        """Its speed-up, also in words."""
+        """Return the speed-up with the middle share of right drafts, and a sentence with it."""
         gain = each.rates[each.middle] / self.alone
         model = f"an {each.place.model}" if each.place.model == "8B" else f"a {each.place.model}"
         return gain, f"{model} that is right in {each.middle:.0%} gives {gain:.2f}"
@@ -132,7 +132,7 @@ class HardwarePlan:
 
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
-    """One plan for each type of weights whose T(n) is known; `machines` as for `simulate_plan`."""
+    """A plan for each type of weights whose T(n) is known. machines: as for `simulate_plan`."""
 
     plans: Sequence[HardwarePlan]
     machines: Machines
@@ -148,7 +148,7 @@ class HardwareReport:
 def simulate_plan(
     hardware: Hardware, machines: Machines, acceptance: float | None, simulate_cells: SimulateCells
 ) -> HardwarePlan:
-    """Simulate a plan. `machines`: round-trip times of backs, and their speed relative to the usual one.
+    """Simulate a plan. machines: round-trip times of backs, and their speed relative to the usual one.
 
     acceptance: of every draft model; None: usual values.
     """
@@ -169,7 +169,7 @@ def simulate_plan(
 
 
 def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
-    """On that hardware, with backs that far away and so fast."""
+    """Return the cell on that hardware, with backs at that distance and of that speed."""
     backs = tuple(
         replace(each, step_s=each.step_s / machines.speed, rtt_s=machines.round_trip_s) for each in cell.backs
     )
@@ -185,7 +185,7 @@ def _token_s(cells: Cells, place: DraftPlace) -> float:
 def _second(
     cells: Cells, forecasts: Sequence[PlaceForecast], alone: float, simulate_cells: SimulateCells
 ) -> SecondBack | None:
-    """Beside the back that gives most; None if none gives anything."""
+    """Return the gains of a second back beside the best one; None if no back gives a gain."""
     backs = [each for each in forecasts if each.place.token_s]
     best = max(backs, key=lambda each: each.rates[each.middle], default=None)
     if best is None or best.rates[best.middle] < alone * (1 + _WORTH):
@@ -198,7 +198,7 @@ def _second(
 
 
 def rate_of(cell: Cell) -> float:
-    """Tokens per second of a simulated cell."""
+    """Return tokens per second of a simulated cell."""
     return tokens_per_second(cell, "adaptive" if cell.backs or cell.inline else "off")
 
 

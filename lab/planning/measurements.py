@@ -11,9 +11,7 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceRate:
-    """The share of a drafter's guesses of the next token that are right: `n_right` of `n_positions`, at least
-    one.
-    """
+    """A drafter's share of right guesses of the next token: `n_right` of `n_positions`, at least 1."""
 
     n_right: int
     n_positions: int
@@ -23,19 +21,20 @@ class AcceptanceRate:
         return self.n_right / self.n_positions
 
     def interval(self) -> tuple[float, float]:
-        """(low, high) with a confidence of 95 %, if positions are independent: Wilson's score interval."""
+        """Return (low, high), Wilson's score interval with a confidence of 95 %, if positions are
+        independent.
+        """
         n, p = self.n_positions, self.value
-        centre = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
+        center = (p + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
         half = _Z / (1 + _Z**2 / n) * math.sqrt(p * (1 - p) / n + _Z**2 / (4 * n**2))
-        return max(0.0, centre - half), min(1.0, centre + half)
+        return max(0.0, center - half), min(1.0, center + half)
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterTimes:
-    """Seconds of a round of one token of a drafter in the engine, of which `outside_s` are spent outside the
-    decode.
+    """The seconds of a round of one token in the engine, of which `outside_s` are spent outside the decode.
 
-    `slope`: each further token of a batch takes this share of the first one's time.
+    slope: each further token of a batch takes this share of the first token's time.
     """
 
     token_s: float
@@ -46,9 +45,9 @@ class DrafterTimes:
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """The target on all cores: T(n) in seconds, sampling included; drafters by their source.
+    """The target on all cores. steps: T(n) in seconds, sampling included. drafters: by source.
 
-    settling: as `StepCost.settling` of a GPU; empty on a CPU, where a change of the batch size costs nothing.
+    settling: as `StepCost.settling` of a GPU; empty on a CPU, where changing the batch size costs nothing.
     """
 
     steps: Mapping[int, float]
@@ -83,7 +82,7 @@ class SplitTimes(CoreSplit):
 
 @dataclass(frozen=True, slots=True)
 class PairTimes:
-    """The target with one draft model; `draft_model` is its name if there are several."""
+    """The times of the target with one draft model. draft_model: its name, if there are several."""
 
     engine: EngineTimes
     splits: Sequence[SplitTimes] = ()
@@ -91,8 +90,8 @@ class PairTimes:
 
 
 def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
-    """The pairs with T(n) replaced by the mean over all pairs: on a CPU the target's steps do not depend on
-    the draft model.
+    """Return the pairs with T(n) replaced by the mean over all pairs: on a CPU the target's steps do not
+    depend on the draft model.
 
     On a GPU they do, as a draft model takes memory from the target's layers.
     """
@@ -113,11 +112,11 @@ def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
 
 
 def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
-    """T(n) over T(1), in words, of the sizes that are known."""
+    """Return T(n) over T(1), in words, of the sizes that are known."""
     return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
 
 
 def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    """The mean table of T(n), for the sizes that all tables have."""
+    """Return the mean table of T(n), for the sizes that all tables have."""
     common = set.intersection(*map(set, measured))
     return {n: fmean(each[n] for each in measured) for n in sorted(common)}

@@ -15,10 +15,10 @@ from shared.lifeline import end_with
 
 @contextlib.contextmanager
 def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor]:
-    """A process that runs on `cores` (None: all of this process's), for one call at a time.
+    """Yield a process that runs on `cores`, for one call at a time; None: on all cores of this process.
 
-    It ends with the context, even during a call, and at once if this process ends in any other way. Raises
-    ConfigError if it may not run there, or has died.
+    It ends with the context, even during a call, and when this process ends. Raises ConfigError if it may not
+    run on the cores, or has died.
     """
     executor = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
     pid = None
@@ -37,7 +37,7 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
 
 
 def _settle(cores: frozenset[int] | None) -> int:
-    """The first call in the process; returns its id."""
+    """Set up the process in its first call; return its id."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both; this one ends with the other
     parent = multiprocessing.parent_process()
     assert parent

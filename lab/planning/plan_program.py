@@ -126,7 +126,7 @@ def simulated(settings: PlanSettings) -> HardwareReport:
 def measure_pair(
     name: str, load: Load, cores: Sequence[int], sampling: SamplingParameters, texts: Sequence[str]
 ) -> PairTimes:
-    """Measure the target with one draft model; raises DuoError."""
+    """Measure the target with a draft model; raises DuoError."""
     with pinned_process(_pinned(cores)) as process:
         say(f"measuring the model{f' with {name}' if name else ''} on all cores …")
         engine = process.submit(measure_engine, load, sampling, texts).result()
@@ -139,7 +139,7 @@ def measure_pair(
 
 
 def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
-    """Short distinct names of the draft models; empty if there is only one."""
+    """Return short, distinct names of the draft models; empty if there is only one."""
     if len(variants) == 1:
         return [""]
     paths = [Path(str(each.drafting.draft_model or each.drafting.hf_repo_draft)) for each in variants]
@@ -155,7 +155,7 @@ def load_command(settings: LeadSettings, n_cores: int) -> Load:
 
 
 def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> list[str]:
-    """Questions in the model's chat template, or beginnings of texts for a model without one.
+    """Return questions in the model's chat template, or beginnings of texts for a model without template.
 
     Raises ConfigError if the chosen template is invalid.
     """
@@ -170,7 +170,7 @@ def sample_texts(vocabulary: Vocabulary, chosen_template: str | None = None) -> 
 
 
 def core_splits(cores: Sequence[int], *, lead_is_offloaded: bool = False) -> list[CoreSplit]:
-    """The sensible divisions of the cores, fewest cores for the back first; empty for one core.
+    """Return the sensible divisions of the cores, fewest cores for the back first; empty for one core.
 
     A lead on a GPU needs one core.
     """
@@ -222,7 +222,7 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """Sentences about what could not be measured, may be wrong, or is not included.
+    """Return sentences about what could not be measured, may be wrong, or is not included.
 
     `busy`: `cpus.load_average`.
     """

@@ -39,9 +39,9 @@ _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """`commands`: those of each forecast; `remarks`: what could not be measured or is not included.
+    """The results of `lead plan`. commands: of each forecast. remarks: facts not measured or not included.
 
-    texts: the prompts with which drafts were tried. acceptance: the given value, in place of a measured one.
+    texts: the prompts with which drafts were tried. acceptance: the given value instead of a measured one.
     faster: a suggestion to replace slow draft models.
     """
 
@@ -56,7 +56,9 @@ class PlanReport:
     status = 0
 
     def __str__(self) -> str:
-        """Paragraphs: what was measured, remarks, the table, what is fastest and its commands."""
+        """Return paragraphs: the measurements, remarks, the table, the fastest arrangement and its
+        commands.
+        """
         chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
         parts = [self._measured(), self._prospect().value, *self.remarks, self._table()]
         parts.append(f"Fastest here: {self._verdict(chosen)}")
@@ -161,14 +163,14 @@ class PlanReport:
 
 
 def aligned(rows: Sequence[Sequence[str]], width: int, gap: int = 0) -> str:
-    """Lines of a name, and of cells of `width` characters."""
+    """Return lines of a name and cells: names aligned left, cells aligned right to `width` characters."""
     of_names = gap + max(len(row[0]) for row in rows)
     cells = ((row[0], "".join(f"{cell:>{width}}" for cell in row[1:])) for row in rows)
     return "\n".join(f"{name:<{of_names}}{rest}".rstrip() for name, rest in cells)
 
 
 def describe(arrangement: Arrangement) -> str:
-    """A name of the arrangement that is unique within a plan."""
+    """Return a name of the arrangement that is unique within a plan."""
     name = arrangement.draft_model
     return f"{_place(arrangement)}: {name}" if name else _place(arrangement)
 
@@ -216,7 +218,9 @@ def _ms(seconds: float) -> str:
 
 
 def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[int]) -> list[str]:
-    """The commands that start an arrangement, in the order to run them; `settings` as given by the user."""
+    """Return the commands that start an arrangement, in the order to run them; `settings` as given by the
+    user.
+    """
     lead = ["lead", *_changed(settings.source), *_changed(settings.compute)]
     threads = ["--cpus", settings.cpus] if settings.cpus else []
     if settings.compute.threads or not settings.cpus:
@@ -234,7 +238,7 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
 
 
 def draft_model_words(settings: LeadSettings) -> list[str]:
-    """The options of `back` for the draft model that was given with `--draft-model` or `--back`."""
+    """Return the options of `back` for the draft model that was given with `--draft-model` or `--back`."""
     drafting, own_back = settings.drafting, settings.own_back
     if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
         return ["--hf-repo", repository]
@@ -243,7 +247,7 @@ def draft_model_words(settings: LeadSettings) -> list[str]:
 
 
 def _drafting_words(arrangement: Arrangement, model: Sequence[str], settings: LeadSettings) -> list[str]:
-    """The options for drafting of a lead without a back."""
+    """Return the options for drafting of a lead without a back."""
     if arrangement.kind == "none":
         return ["--mtp", "off"]
     inside = ["--mtp", "on"]
@@ -267,7 +271,7 @@ def _core_words(split: CoreSplit) -> list[str]:
 
 
 def _changed(group: BaseModel) -> Iterator[str]:
-    """The options that differ from their defaults."""
+    """Yield the options that differ from their defaults."""
     for name, field in type(group).model_fields.items():
         value = getattr(group, name)
         if name not in _CHOSEN_HERE and value != field.default:

@@ -1,4 +1,4 @@
-"""The settings of `lead plan`: those of the lead, and assumptions."""
+"""The settings of `lead plan`: the lead's, and assumptions."""
 
 import dataclasses
 import re
@@ -31,7 +31,7 @@ _MAX_BACKS, _MAX_NUMBERS = 16, 4
 
 
 def _read_durations(text: str) -> tuple[float, ...]:
-    """`5ms,0.1s` → (0.005, 0.1)."""
+    """Parse durations to seconds: `5ms,0.1s` gives (0.005, 0.1)."""
     if text.count(",") >= _MAX_TRIPS:
         raise ValueError(f"more than {_MAX_TRIPS} times")
     return tuple(map(_seconds, text.split(",")))
@@ -45,7 +45,7 @@ def _seconds(text: str) -> float:
 
 
 def _read_numbers(text: str, low: float, high: float) -> list[float]:
-    """`1,2` → [1.0, 2.0]."""
+    """Parse numbers from `low` to `high`, in ascending order: `1,2` gives [1.0, 2.0]."""
     values = sorted({float(each) for each in text.split(",")})
     if len(values) > _MAX_NUMBERS or not all(low <= each <= high for each in values):
         raise ValueError(f"{text!r} is not up to {_MAX_NUMBERS} numbers from {low:g} to {high:g}")
@@ -63,7 +63,7 @@ def _read_speeds(text: str) -> list[float]:
 
 
 def _checked(read: Callable[[str], object]) -> AfterValidator:
-    """A text that `read` understands."""
+    """Return a text that `read` understands."""
 
     def check(text: str) -> str:
         read(text)
@@ -73,8 +73,8 @@ def _checked(read: Callable[[str], object]) -> AfterValidator:
 
 
 class ComparisonSettings(LeadSettings):
-    """The settings of a lead with one of several draft models: `draft_models` has all of them, `drafting` the
-    first.
+    """The settings of a lead with one of several draft models: `draft_models` has all, `drafting`
+    the first.
     """
 
     defaults: ClassVar = {"log_level": "warning"}
@@ -84,7 +84,7 @@ class ComparisonSettings(LeadSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The options of the lead, except that `draft_model` may be given several times."""
+        """Return the options of the lead, except that `draft_model` may be given several times."""
         found = super().options()
         several = found.pop("draft_models")
         several.description = (
@@ -107,7 +107,7 @@ class ComparisonSettings(LeadSettings):
         return self
 
     def with_each_draft(self) -> Sequence[Self]:
-        """Copies with one draft model each, including one given for a back; a single copy if there is none.
+        """Return copies with one draft model each, including one given for a back; one copy if there is none.
 
         The demo's target has the demo's draft model.
         """
@@ -174,7 +174,7 @@ class PlanSettings(ComparisonSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The options of a comparison; `device` may also name hardware that is not here."""
+        """Return the options of a comparison; `device` may also name hardware that is not here."""
         found = super().options()
         found["device"] = copy(found["device"])
         found[
@@ -204,6 +204,6 @@ class PlanSettings(ComparisonSettings):
 
     @property
     def machines(self) -> list[Machines]:
-        """All combinations, smallest first; those of several machines also with different draft models."""
+        """All combinations of machines, smallest first; several machines also with different draft models."""
         axes = _read_counts(self.backs), self.round_trips, _read_speeds(self.back_speed), (False, True)
         return [Machines(*each) for each in product(*axes) if each[0] > 1 or not each[-1]]

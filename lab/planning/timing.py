@@ -1,6 +1,6 @@
-"""Measurements in the process that loads the models, which is pinned to the cores in question.
+"""Measurements in the process that loads the models, which is pinned to the measured cores.
 
-A loaded model stays loaded in that process, so that two processes can be timed simultaneously.
+A loaded model stays loaded in that process, so that two processes can be timed at the same time.
 """
 
 import functools
@@ -56,7 +56,7 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
 def _drafters(
     load: Load, model: Model, planned: PlannedSource | None, grammars: GrammarServer
 ) -> tuple[list[InlineDrafter[Any]], dict[str, StepCost]]:
-    """All that can draft in the engine, and T(n) of each by its source."""
+    """Return all that can draft in the engine, and T(n) of each by its source."""
     sources = load_inline_sources(load, model, planned)
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}
@@ -109,7 +109,7 @@ def measure_steps(
     n_repeats: int = _REPEATS,
     max_seconds: float = _SPLIT_SECONDS,
 ) -> dict[int, float]:
-    """T(n) of a model in seconds, by n. Raises ModelLoadError."""
+    """Return T(n) of a model in seconds, by n. Raises ModelLoadError."""
     model, cost = _loaded(path, options), StepCost()
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
@@ -118,7 +118,7 @@ def measure_steps(
 
 
 def measure_token(load: LoadDraft) -> float:
-    """Seconds in which a draft model decodes one token. Raises ModelLoadError."""
+    """Return the seconds that a draft model takes to decode a token. Raises ModelLoadError."""
     choose_threads(load, _loaded(load.model, load.options))
     return measure_steps(load.model, load.options, [1])[1]
 

@@ -21,7 +21,8 @@ _N_WARM_UP = 64
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`n_clients` request texts of `n_text` tokens, one after the other, until each client has `n_tokens`.
+    """`n_clients` that request texts of `n_text` tokens, one after the other, until each has `n_tokens`
+    tokens.
 
     `inline`: a draft model in the lead's engine. `seed`: of the texts and of the times of steps.
     `contention`: the backs run on the lead's machine.
@@ -65,7 +66,7 @@ def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
 
 @functools.lru_cache(maxsize=64)
 def _text(n_tokens: int, seed: int, number: int) -> Text:
-    """Every policy writes the same texts."""
+    """Return the text with this number, the same for every policy."""
     return Text(n_tokens, seed * 1_000_003 + number)
 
 

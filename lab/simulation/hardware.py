@@ -15,11 +15,11 @@ Ratios = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """A target with these `weights` on the device `name`. `source`: of T(n).
+    """A target with these `weights` on the device `name`. source: where T(n) was published.
 
-    `assumed`: which values nobody has measured. draft_1b_s, draft_8b_s: seconds per token of such a draft
-    model in the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time on
-    such a machine; elsewhere that of this machine.
+    assumed: values that were not measured. draft_1b_s, draft_8b_s: seconds per token of such a draft model in
+    the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time on such a
+    machine; on other machines, this machine's.
     """
 
     name: str
@@ -49,7 +49,10 @@ def _hardware(  # noqa: PLR0917 - a row of the table
     settling_ms: tuple[float, float] = (0.0, 0.0),
     host: HostTime = HOST,
 ) -> Hardware:
-    """name: as it is typed; maker: as it is read. first_ms: T(1). drafts_ms: of a 1B and an 8B model."""
+    """Make a row of the table.
+
+    name: for the command line. maker: for people. first_ms: T(1). drafts_ms: of a 1B and an 8B model.
+    """
     points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
     steps = StepTable(f"{maker}, {weights}", points, tuple(ms / 1000 for ms in settling_ms))
     one, eight = (None if ms is None else ms / 1000 for ms in drafts_ms)
@@ -135,5 +138,5 @@ NAMES = tuple(dict.fromkeys(each.name for each in HARDWARE))
 
 
 def hardware_named(name: str) -> list[Hardware]:
-    """All hardware with this name; empty if there is none."""
+    """Return all hardware with this name; empty if there is none."""
     return [each for each in HARDWARE if each.name == name]

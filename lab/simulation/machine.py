@@ -19,7 +19,7 @@ class Steps(Protocol):
         """
 
     def seconds(self, n: int) -> float:
-        """Seconds of a step with n tokens, in a series of equal ones."""
+        """Return the seconds of a step with n tokens, in a series of equal steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class StepTable:
     settling: tuple[float, ...] = ()
 
     def seconds(self, n: int) -> float:
-        """Seconds of a step with n tokens, in a series of equal ones."""
+        """Return the seconds of a step with n tokens, in a series of equal steps."""
         points = self.points
         if len(points) == 1:
             return points[0][1]

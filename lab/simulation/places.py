@@ -34,11 +34,13 @@ class DraftPlace:
         return LARGE if self.model == "8B" else SMALL
 
     def engine_token(self, hardware: Hardware) -> float | None:
-        """Seconds per token of this model in the engine; None: it does not fit."""
+        """Return the seconds per token of this model in the engine; None: it does not fit."""
         return hardware.draft_8b_s if self.model == "8B" else hardware.draft_1b_s
 
     def cell(self, hardware: Hardware, acceptance: float, n_tokens: int) -> Cell | None:
-        """A cell with a draft model at this place; None: it does not fit, or takes far longer than a step."""
+        """Return a cell with a draft model at this place; None: it does not fit, or takes far longer than a
+        step.
+        """
         target = Cell(hardware.steps, n_tokens=n_tokens)
         if self.token_s is None:
             token_s = self.engine_token(hardware)
@@ -62,12 +64,12 @@ LARGE_PLACES = (
 
 
 def back(token_s: float, acceptance: float, number: int = 0, *, is_cpu: bool = True) -> BackSpec:
-    """A back. `number`: of its draft model; backs with equal numbers guess the same."""
+    """Return a back. number: of its draft model; backs with equal numbers guess the same tokens."""
     skill = DraftSkill(acceptance, number, recall=CHAT_RECALL)
     slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
     return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)
 
 
 def inline(token_s: float, acceptance: float) -> BackSpec:
-    """A draft model in the engine."""
+    """Return a draft model in the engine."""
     return BackSpec(token_s, 0.0, DraftSkill(acceptance, recall=CHAT_RECALL), _GPU_SLOPE)

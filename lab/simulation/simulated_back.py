@@ -119,12 +119,12 @@ def _drafter(
 
 
 def simulated_draft_model(spec: BackSpec, texts: Mapping[int, Text], n_slots: int) -> ModelDrafter:
-    """A draft model inside the lead's engine; a decode takes `spec.seconds`."""
+    """Return a draft model inside the lead's engine; a decode takes `spec.seconds`."""
     return ModelDrafter(DRAFT_MODEL, _drafter(spec.skill, texts, n_slots, 0, can_interrupt=False), _MAX_AHEAD)
 
 
 class SimulatedBack:
-    """One back. Call `receive` with each arriving message; it calls `post` with each draft."""
+    """A simulated back. Call `receive` with each arriving message; it calls `post` with each draft."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class SimulatedBack:
     ) -> None:
         """texts: by the first token of their sequences, of which `n_slots` are open at a time.
 
-        compute: of a machine that it shares; None: it has one of its own.
+        compute: of a shared machine; None: the back has its own machine.
         """
         self._name = name
         self._spec = spec
@@ -161,7 +161,7 @@ class SimulatedBack:
             self._finish_step(self._n_steps)
 
     def _step(self) -> None:
-        """As `back.worker.Worker.step`, with a decode that takes simulated time."""
+        """Do a step as `back.worker.DraftWorker.step` does, with a decode that takes simulated time."""
         if self._inbox:
             for message in self._inbox:
                 self._drafter.handle(message)

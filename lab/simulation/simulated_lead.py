@@ -49,7 +49,7 @@ class TextSampler(Sampler):
 
 
 class SimulatedLead:
-    """Serves sequences of known texts. `observer` is called with every event at its time."""
+    """Serves sequences of known texts. observer: called with every event at its time."""
 
     def __init__(
         self,
@@ -67,10 +67,11 @@ class SimulatedLead:
         compute: Compute | None = None,
         host: HostTime = HOST,
     ) -> None:
-        """texts: by the first token of their sequences.
+        """texts: by the first token of their sequences. inline: a draft model in the engine; its round trip
+        is ignored.
 
-        inline: a draft model in the engine, whose round trip counts for nothing. compute: of a machine that
-        it shares; None: it has one of its own. host: what the engine takes itself, after each step.
+        compute: of a shared machine; None: the lead has its own machine. host: the engine's own time after
+        each step.
         """
         self._clock, self._observer, self._texts = clock, observer, texts
         self._steps, self._inline, self._host = steps, inline, host
@@ -99,11 +100,11 @@ class SimulatedLead:
         return TextSampler(self._texts[request.tokens[0]].token)
 
     def _calibrate(self) -> None:
-        """What an engine times when it starts."""
+        """Teach the planner the times that an engine measures when it starts."""
         if self._inline and self._speculation.inline:
             self._speculation.inline.cost.learn_table({n: self._inline.seconds(n) for n in range(1, 9)})
         sizes = _CALIBRATION_ROUNDS * BATCH_SIZES
-        self._speculation.cost.learn_turns((n, self._steps.seconds(n)) for n in sizes)
+        self._speculation.cost.learn_sweeps((n, self._steps.seconds(n)) for n in sizes)
         self._speculation.cost.learn_settling(self._steps.settling)
 
     @property
@@ -126,7 +127,7 @@ class SimulatedLead:
         self._wake()
 
     def _wake(self) -> None:
-        """Something has arrived: look at it, unless a step is under way."""
+        """Handle an arrival, unless a step is in progress."""
         if not self._busy:
             self._turn()
 
@@ -185,7 +186,7 @@ class SimulatedLead:
 
     @property
     def _plans(self) -> bool:
-        """Whether there are drafts to plan with."""
+        """True if there are drafts to plan with."""
         has_drafters = self._n_backs > 0 or self._inline is not None
         return has_drafters and not self._speculation.guard.is_pausing
 

@@ -46,7 +46,7 @@ class DraftSkill:
 
 
 class Text:
-    """The text that the target generates in one sequence of `n_tokens` tokens."""
+    """The text that the target generates in a sequence of `n_tokens` tokens."""
 
     def __init__(self, n_tokens: int, seed: int) -> None:
         self.n_tokens = n_tokens
@@ -61,16 +61,16 @@ class Text:
         return position * _STRIDE
 
     def guesses(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """A draft model's candidates at a position if all tokens before it are right: best first, at least
-        two.
+        """Return a draft model's candidates at a position if all tokens before it are right: best first, at
+        least two.
         """
         if skill not in self._guesses:
             self._guesses[skill] = self._draw(skill)
         return self._guesses[skill][position]
 
     def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """A draft model's candidates if some token before the position is wrong: all wrong, with the same
-        confidence as ever.
+        """Return a draft model's candidates if some token before the position is wrong: all wrong, with the
+        same confidence as ever.
         """
         guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
         astray = position * _STRIDE + _ASTRAY
@@ -91,7 +91,7 @@ class Text:
         ]
 
     def _chances(self, acceptance: float, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Beta distributed, the harder positions the lower ones."""
+        """Return the probabilities of right guesses: Beta distributed, lower at harder positions."""
         drawn = np.sort(rng.beta(acceptance * _SPREAD, (1 - acceptance) * _SPREAD, self.n_tokens))
         drawn += acceptance - drawn.mean()  # no luck of the draw between cells that are compared
         hardness = _ALIKE * self._hardness + math.sqrt(1 - _ALIKE**2) * rng.normal(size=self.n_tokens)
@@ -103,7 +103,11 @@ class Text:
 def _guesses(
     skill: DraftSkill, position: int, *, right: bool, logit: float, second: float, share: float
 ) -> tuple[RankedToken, ...]:
-    """`second` says which runner-up is right if the first choice is not; `share` what it has of the rest."""
+    """Return the ranked tokens of a guess.
+
+    second: selects the runner-up that is right if the first choice is not. share: its part of the remaining
+    confidence.
+    """
     confidence = 1 / (1 + math.exp(-logit))
     n_runners_up = len(skill.recall)
     true, own = Text.token(position), position * _STRIDE + 1 + _MAX_CHOICES * skill.number

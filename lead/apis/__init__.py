@@ -1,1 +1,1 @@
-"""APIs beside OpenAI's and llama-server's; each has a folder."""
+"""APIs other than OpenAI's and llama-server's; each has a folder."""

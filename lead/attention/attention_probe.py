@@ -68,8 +68,8 @@ class AttentionShape:
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """The shape of a model's attention; None if layers differ or have another kind: llama.cpp aborts on a
-        wrong shape.
+        """Return the shape of a model's attention; None if layers differ or have another kind: llama.cpp
+        aborts on a wrong shape.
         """
         prefix = read_beginning(path).get("general.architecture", "")
         found = {key.removeprefix(f"{prefix}."): value for key, value in integers(path, f"{prefix}.").items()}
@@ -93,12 +93,12 @@ class AttentionTimes(BaseModel, frozen=True):
 
     @property
     def prefer_flash(self) -> bool:
-        """Whether flash attention is faster or equal; if equal it is preferred, as it takes less memory."""
+        """True if flash attention is faster or equal; if equal it is preferred, as it takes less memory."""
         return self.with_flash < _TIE * self.without_flash
 
 
 def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) -> ModelOptions:
-    """`options` with --flash-attn auto replaced by on or off, as measured on a CPU; else unchanged.
+    """Return `options` with --flash-attn auto replaced by on or off, as measured on a CPU; else unchanged.
 
     The measurement is cached, so that later starts compute the same.
     """
@@ -153,7 +153,7 @@ def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> Atte
 def _times(
     model: Any, options: ModelOptions, lengths: Sequence[int], n_beside: int, end: float
 ) -> Iterator[tuple[float, float]]:
-    """Seconds for a committed token without and with flash attention, for each length and width."""
+    """Yield the seconds for a committed token without and with flash attention, for each length and width."""
     with ExitStack() as stack:
         contexts = []
         for kind in ("off", "on"):
@@ -188,7 +188,10 @@ class _Trial:
     @classmethod
     @contextmanager
     def opened(cls, model: Any, parameters: Any, end: float) -> Iterator[Self]:
-        """A stand-in model whose decodes raise _BusyError after `end` (seconds, `time.perf_counter`)."""
+        """Yield a context of a stand-in model.
+
+        Its decodes raise _BusyError after `end`, a time of `time.perf_counter`.
+        """
         with library.captured_log():
             native = llama_cpp.llama_init_from_model(model, parameters)
         if not native:
@@ -204,7 +207,7 @@ class _Trial:
             self._decode(slot, at, min(_N_BATCH, end - at))
 
     def seconds(self, start: int, n_tokens: int) -> float:
-        """Seconds of a step of the first text, which is left as it was."""
+        """Return the seconds of a step of the first text, which is left as it was."""
         began = time.perf_counter()
         self._decode(0, start, n_tokens)
         seconds = time.perf_counter() - began
@@ -220,7 +223,7 @@ class _Trial:
 
 @contextmanager
 def _stand_in(shape: AttentionShape, n_ctx: int) -> Iterator[Any]:
-    """A llama_model whose weights are zero; raises MissingFunctionError, ModelLoadError."""
+    """Yield a llama_model whose weights are zero; raises MissingFunctionError, ModelLoadError."""
     keys = {
         "vocab_size": _N_VOCAB,
         "context_length": n_ctx,

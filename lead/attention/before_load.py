@@ -6,12 +6,12 @@ from lead.engine.load import Load
 
 
 def before_load(load: Load, _: Heartbeat | None) -> Load:
-    """The hook of the seam `before_load`."""
+    """Return the hook of the seam `before_load`."""
     return choose_attention(load)
 
 
 def choose_attention(load: Load) -> Load:
-    """The load with flash attention chosen by measurement, unless results must not depend on the cache
+    """Return the load with flash attention chosen by measurement, unless results must not depend on the cache
     (--exact).
     """
     if not load.calibrate or load.options.exact != "off":

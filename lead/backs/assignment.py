@@ -1,8 +1,8 @@
-"""Assignment of backs to the sequences that they draft for.
+"""Assigns backs to the sequences that they draft for.
 
-An update to a back and its answer take CPU time that the engine could use, so a sequence's tokens go only to
-the few backs that draft it best. The others are tried in turn. The engine reports which draft tokens of a
-back were right. Times are seconds of one clock.
+An update to a back and its reply take CPU time that the engine could use. So a sequence's tokens go only to
+the few backs that draft it best; the other backs are tried in turn. The engine reports which draft tokens of
+a back were right. Times are in seconds of one clock.
 """
 
 import itertools
@@ -14,28 +14,28 @@ from shared.protocol import BranchPart
 from shared.rate_limit import Bucket
 
 MAX_ASKED = 4
-"""Backs for one sequence, not counting one on trial. More would agree with the best, or be worse."""
+"""The most backs for one sequence, without one on trial. More would agree with the best, or be worse."""
 UPDATE_SECONDS = 0.25e-3
-"""CPU time of the lead's processes for an update to a back and a draft in reply: `bench backs` at dbf6226."""
+"""CPU time of the lead's processes for an update and the draft in reply (`bench backs`)."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
-"""The share of a step's time for updates to the backs that are asked, and of all time for those on trial."""
+"""The share of a step's time for updates to chosen backs, and of all time for updates to those on trial."""
 _MIN_GAIN = 0.02
-"""Right tokens per update; a back with fewer is worth no verification."""
+"""Right tokens per update below which a back is not chosen."""
 _PROMOTING = 3
-"""Right tokens with which a trial ends early if another back is wanted."""
+"""Right tokens after which a trial ends early if another back is wanted."""
 _INCUMBENT = 1.25
-"""By this factor another back must be better to replace one that is asked: it has to read the text first."""
+"""The factor by which a back must be better to replace a chosen one, as it must read the text first."""
 _PART_GAIN = 0.5
-"""The gain, relative to the best back's, from which a back is trusted with a part of the side branches."""
+"""The gain, relative to the best back's, from which a back gets a part of the side branches."""
 _REVIEW_STEPS = 16
 _MAX_REVIEWED = 16
-"""Sequences for which backs are chosen when one joins or is free again; many may be waiting for a slot."""
+"""The most sequences for which backs are chosen when one joins or becomes free."""
 _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
 
 @dataclass(slots=True)
 class _AskedBacks:
-    """The backs that are asked for a sequence. The trial of one of them ends after `n_left` more updates."""
+    """The backs that draft a sequence. The back on trial is among them for `n_left` more updates."""
 
     asked: list[Back] = field(default_factory=list)
     trial: Back | None = None
@@ -57,19 +57,20 @@ class _AskedBacks:
 
 
 def division(n: int) -> list[BranchPart | None]:
-    """The parts of the side branches for `n` backs, the best back first; None: all branches.
+    """Return the parts of the side branches for `n` backs, the best back first; None: all branches.
 
-    The best back has all side branches. If it left some to others, four backs would be slower than one where
-    T(n) rises: the back that prepared the chosen branch is not always the one that is ahead.
+    The best back drafts all side branches. If it left some to others, four backs would be slower than one
+    where T(n) rises: the back that has drafted the committed side branch is not always the one furthest
+    ahead.
     """
     return [BranchPart(index=i, of=n) if i else None for i in range(n)]
 
 
 class Assignment:
-    """The backs that are asked to draft for each sequence.
+    """Chooses the backs that draft each sequence.
 
-    What a back has received is in its `Back.followed`. Gains are right tokens per update, as counted; the
-    time of a step is a mean of measured ones.
+    `Back.followed` has what a back has received. Gains are right tokens per update, as counted. The time of a
+    step is a mean of measured times.
     """
 
     def __init__(self, now: float) -> None:
@@ -99,7 +100,7 @@ class Assignment:
         self._review(sequence, now)
 
     def close(self, sequence: str, now: float) -> None:
-        """Remove a sequence that has ended; a sequence that was not opened is ignored."""
+        """Remove a sequence that has ended; does nothing for a sequence that was not opened."""
         asked_backs = self._sequences.pop(sequence, None)
         if asked_backs is None:
             return
@@ -110,15 +111,15 @@ class Assignment:
         self._review_wanting(now)
 
     def asked(self, sequence: str) -> Sequence[Back]:
-        """The backs that currently get the tokens of a sequence."""
+        """Return the backs that currently get the tokens of a sequence."""
         asked_backs = self._sequences.get(sequence)
         return asked_backs.asked if asked_backs else ()
 
     def part(self, sequence: str, back: Back) -> BranchPart | None:
-        """The side branches of a sequence that `back` drafts first; None: all.
+        """Return the side branches of a sequence that `back` drafts first; None: all.
 
-        Backs that are about as good as the best divide the branches, except for one, which drafts as if
-        alone.
+        Backs that are about as good as the best back divide the side branches, except for one, which drafts
+        all.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
@@ -137,8 +138,8 @@ class Assignment:
     ) -> None:
         """Record a step of a sequence, and choose the backs that get its tokens.
 
-        n_right: by back, how many tokens it had right in time and too late (`Committed.n_right`). `seconds`:
-        since the step before, if there was one.
+        n_right: by back, the numbers of right tokens in time and too late (`Committed.n_right`). seconds:
+        since the previous step; None: there was none.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
@@ -156,7 +157,7 @@ class Assignment:
             self._review(sequence, now)
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless the records of sequences and of backs agree."""
+        """Raise AssertionError unless the records of sequences and backs agree."""
         for back in self.backs.values():
             asked = {name for name, each in self._sequences.items() if back in each.asked}
             assert asked <= back.followed.keys(), back
@@ -178,13 +179,13 @@ class Assignment:
         return asked_backs.n_left <= 0 or (wanted and asked_backs.has_passed)
 
     def _review_wanting(self, now: float) -> None:
-        """The oldest sequences that have fewer backs than they might."""
+        """Choose backs for the oldest sequences that have fewer backs than they may have."""
         wanting = (name for name, each in self._sequences.items() if each.n_chosen < self._n_places)
         for sequence in list(itertools.islice(wanting, _MAX_REVIEWED)):
             self._review(sequence, now)
 
     def _review(self, sequence: str, now: float) -> None:
-        """Choose again who is asked for a sequence."""
+        """Choose the backs of a sequence again."""
         asked_backs = self._sequences[sequence]
         before = asked_backs.asked
         ready = [back for back in self.backs.values() if self._may_follow(back, sequence)]
@@ -203,7 +204,7 @@ class Assignment:
         return sequence in followed or len(followed) < maximum or self._n_followed(back) < maximum
 
     def _n_followed(self, back: Back) -> int:
-        """The number of sequences of a back, without ended ones that are still to be closed."""
+        """Return the number of a back's sequences, without ended ones that are still to be closed."""
         return len(back.followed.keys() & self._sequences.keys())
 
     @property
@@ -212,7 +213,7 @@ class Assignment:
         return min(max(1, n), MAX_ASKED)
 
     def _best(self, ready: Sequence[Back], asked_backs: _AskedBacks) -> list[Back]:
-        """The backs that are worth their updates, best first."""
+        """Return the backs that are worth their updates, best first."""
         worth = max(_MIN_GAIN, UPDATE_SECONDS / self._step_seconds)
         good = [back for back in ready if back.gain >= worth and self._is_known(back, asked_backs)]
 
@@ -224,7 +225,9 @@ class Assignment:
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
     def _is_known(self, back: Back, asked_backs: _AskedBacks) -> bool:
-        """Whether a back may be chosen without a trial: among few backs there is no choice to make."""
+        """Return whether a back may be chosen without a trial, also because there are few backs to choose
+        from.
+        """
         if back is asked_backs.trial and asked_backs.has_passed:
             return True
         return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MAX_ASKED

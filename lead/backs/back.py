@@ -1,6 +1,6 @@
-"""A connected back: its identity, the accuracy of its drafts, and what it has received of each sequence.
+"""A connected back: its identity, the accuracy of its drafts, and how much it has received of each sequence.
 
-Updates are computed from cursors when they are sent: a back that is slow or disconnected costs no memory, and
+Updates are computed from cursors when they are sent. So a slow or disconnected back costs no memory, and
 catches up in few messages.
 """
 
@@ -16,32 +16,32 @@ from shared.terminal import one_line
 Transport = Literal["websocket", "http"]
 
 TRIAL_UPDATES = 16
-"""How many updates in a row make one trial; after that many a back's gain is known."""
+"""The updates of a trial; after as many, a back's gain is known."""
 _DECAY = 0.95
-"""The factor on the counts of updates and right tokens with each update: the last 20 updates count most."""
+"""The weight of past updates and right tokens, per update: about the last 20 count."""
 _LATE_WEIGHT = 0.5
-"""What a right token counts that arrived after the lead's own, if all of its back's others came in time."""
+"""The weight of a right token that came too late, if all others of its back came in time."""
 _N_TRUSTED = 8.0
-"""Right tokens that a new back is taken to have sent in time: what it is late with at first is forgiven."""
+"""Right tokens in time that a new back is credited with, so that its first late ones count little."""
 _LATENESS_DECAY = 0.99
-"""Per right token, of how many came in time and how many late: the last 100 count most."""
+"""The weight of past tokens in time and late, per right token: about the last 100 count."""
 _MIN_VALUE_CHANGE = 0.15
-"""Smaller changes of what its drafts are worth are not sent to a back, which would divide its time anew."""
+"""Smaller changes of `Back.value` are not sent, because a back would divide its time anew."""
 
 
 @dataclass(slots=True)
 class Following:
-    """How much of a sequence a back has received.
+    """The part of a sequence that a back has received.
 
-    n_sent: the number of tokens sent to it; n_arrived: that number when the last acknowledged reply was sent.
-    While n_sent is 0, the sequence is not open for the back.
+    n_sent: the number of tokens sent to the back; 0: the sequence is not open for it. n_arrived: the value of
+    n_sent at the last acknowledged reply.
     """
 
     n_sent: int = 0
     n_arrived: int = 0
 
     def unsent(self, sequence: LiveSequence, part: BranchPart | None) -> list[LeadMessage]:
-        """Messages with all tokens not sent yet, which then count as sent."""
+        """Return messages with all unsent tokens, which count as sent from then on."""
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
@@ -59,12 +59,13 @@ class Following:
 class Back:
     """The record of one connected back. Times are in seconds of the registry's clock.
 
-    `peer` identifies the sender: see `JoinLimits`. `is_local`: it runs on this machine. `changed` is notified
-    when there are updates, or when the back has been removed. `followed`: by sequence; includes sequences
-    that it is not asked for at present, and ended ones that are still to be closed.
+    peer: identifies the sender (`JoinLimits`). is_local: it runs on this machine. changed: notified when
+    there are updates, or when the back was removed. followed: by sequence, also sequences that it is not
+    asked for at present, and ended ones that are still to be closed.
 
-    n_updates, n_right: weighted by age; they start with one update answered by one right token. n_in_time,
-    n_late: its right tokens while it was assigned, drafted before the lead generated them or after.
+    n_updates, n_right: updates and right tokens, weighted by age; at first one of each. n_in_time, n_late:
+    right tokens while it was assigned, drafted before the lead generated them, or after. n_answered: the
+    number of updates. tried_at: the number of its last trial.
     """
 
     id: str
@@ -84,7 +85,7 @@ class Back:
     n_answered: int = 0
     tried_at: int = 0  # the number of its last trial
     followed: dict[str, Following] = field(default_factory=dict)
-    n_asked: int = 0  # for how many sequences; counted by `Assignment`
+    n_asked: int = 0  # the number of sequences that it is asked for; set by `Assignment`
     tune_sent: Tune | None = None
     tune_arrived: Tune | None = None
     n_replies: int = 0
@@ -98,14 +99,15 @@ class Back:
 
     @property
     def gain(self) -> float:
-        """Recent right tokens per update."""
+        """The recent number of right tokens per update."""
         return self.n_right / max(1.0, self.n_updates)
 
     @property
     def value(self) -> float | None:
-        """The expected number of right tokens gained by one more draft token; None while unknown.
+        """The expected number of right tokens gained by one more draft token; None: unknown.
 
-        Chosen so that `gain` tokens in a row are right on average, if each is with this probability.
+        It is the probability p of a right token with which, on average, `gain` tokens in a row are right:
+        gain = p / (1 - p).
         """
         return self.gain / (1 + self.gain) if self.is_proven else None
 
@@ -119,7 +121,7 @@ class Back:
             self.n_updates = self.n_right = 0.0  # a trial begins without trust
 
     def credit(self, *, in_time: bool, is_chosen: bool) -> float:
-        """Count a right token of the back; returns its weight."""
+        """Count a right token of the back; return its weight."""
         worth = 1.0 if in_time else self._late_weight
         self.n_right += worth
         if is_chosen:
@@ -137,12 +139,12 @@ class Back:
         self.followed.setdefault(sequence, Following())
 
     def has_opened(self, sequence: str) -> bool:
-        """Whether the back was sent any tokens of a sequence."""
+        """Return whether the back was sent tokens of a sequence."""
         following = self.followed.get(sequence)
         return following is not None and following.n_sent > 0
 
     def end(self, sequence: str) -> None:
-        """Record the end of a sequence; if it was opened for the back, the next updates close it."""
+        """Record the end of a sequence; if the back has it open, its next updates close it."""
         if not self.has_opened(sequence):
             self.followed.pop(sequence, None)
 
@@ -153,7 +155,8 @@ class Back:
         part: Callable[[str, "Back"], BranchPart | None],
         tune: Tune | None,
     ) -> list[LeadMessage]:
-        """All messages since the last call; empty if nothing has changed. asked, part: as of `Assignment`.
+        """Return all messages since the last call; empty if there are no changes. asked, part: of
+        `Assignment`.
 
         Tokens of sequences that the back is not asked for are sent only when it is asked again.
         """
@@ -170,7 +173,7 @@ class Back:
     def acknowledge(self, reply: int | None) -> None:
         """Record that reply number `reply` was the last to arrive; later replies are sent again.
 
-        None: the back does not number them, and all count as arrived.
+        None: the back does not number replies, and all count as arrived.
         """
         if reply in {None, self.n_replies}:
             self.tune_arrived = self.tune_sent
@@ -182,16 +185,16 @@ class Back:
                 following.n_sent = following.n_arrived
 
     def number_reply(self) -> int:
-        """The number of the next reply, counted from 1."""
+        """Return the number of the next reply, counted from 1."""
         self.n_replies += 1
         return self.n_replies
 
     @property
     def _late_weight(self) -> float:
-        """What a right token counts that came too late: less, the more of them did.
+        """The weight of a right token that came too late; it falls with the share of such tokens.
 
-        The engine waits for a back that is worth it, so its tokens come in time. A back whose tokens stay
-        late is not worth a wait: it may only repeat what it was told.
+        The engine waits for a back that is worth it, so the back's tokens come in time. A back whose tokens
+        stay late is not worth a wait: it may only repeat committed tokens.
         """
         in_time = _N_TRUSTED + self.n_in_time
         return _LATE_WEIGHT * in_time / (in_time + self.n_late)
@@ -203,7 +206,7 @@ class Back:
         return [Close(sequence=sequence_id, reason="ended")] if was_open else []
 
     def _tune(self, tune: Tune | None) -> list[Tune]:
-        """`tune` with what its drafts are worth, if it was not sent yet."""
+        """Return `tune` with the value of the back's drafts, if it was not sent yet."""
         if tune is None:
             return []
         told, value = self.tune_sent.value if self.tune_sent else None, self.value

@@ -1,4 +1,4 @@
-"""Limits on the drafts of a back: which are accepted, and when the back is disconnected."""
+"""Limits on the drafts of a back: which drafts are accepted, and when the back is disconnected."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -12,23 +12,23 @@ MAX_INVALID_DRAFTS = 100
 """A back that sends more invalid drafts is broken or hostile, and is disconnected."""
 ABUSE_FACTOR = 3
 """A back that keeps sending more than this multiple of a rate limit is disconnected. Smaller excess is only
-dropped: it may come from a back with a fast model and many sequences that does not know the limit."""
+dropped: the back may have a fast model and many sequences, and not know the limit."""
 STALE_PART = 4
-"""A back whose stale drafts keep exceeding this part of the limit on drafts is disconnected: they are of no
-use, and each costs the front process as much as a good one."""
+"""A back is disconnected if its stale drafts keep exceeding the limit on drafts divided by this number. They
+cost the front process as much as useful ones."""
 _TOLERATED_SECONDS = 10.0
-"""How much a back may send in a burst: its rate times this many seconds."""
+"""The excess tolerated in a burst, in seconds of the rate limit."""
 _SKIMMED_SECONDS = 0.5
-"""After a burst of as many stale drafts as are allowed in this time, only a sample of its drafts is read."""
+"""After the stale drafts allowed in this time, only a sample of a back's drafts is read."""
 _SAMPLE = 8
-"""One draft in this many is read. Drafts may be lost, so a back that is useful again loses little."""
+"""One draft in this many is read; a back that becomes useful again loses little."""
 PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
-"""Between two reads of such a back: a wake-up for each message would cost more than the messages."""
+"""Seconds of pausing and of reading such a back, because a wake-up costs more than a message."""
 
 
 @dataclass(slots=True)
 class BackStats:
-    """Counts of a back's draft tokens. Used tokens were verified in a step; the others were never needed."""
+    """Counts of a back's drafts and draft tokens. Used tokens are those that a step verified."""
 
     n_drafts: int = 0
     n_draft_tokens: int = 0
@@ -40,7 +40,7 @@ class BackStats:
 
 
 class BackLimits(Protocol):
-    """The fields of `lead.settings.limits.RequestLimits` that are about backs."""
+    """The fields of `lead.settings.limits.RequestLimits` that concern backs."""
 
     @property
     def max_backs(self) -> int: ...
@@ -59,7 +59,7 @@ class DraftLimits:
     """Checks and counts the drafts of one back."""
 
     def __init__(self, limits: BackLimits, n_vocab: int, now: float) -> None:
-        """`now` is in seconds."""
+        """`now` is in seconds of any clock."""
         self.stats = BackStats()
         self._n_vocab = n_vocab
         self._max_draft = limits.max_draft
@@ -74,7 +74,7 @@ class DraftLimits:
         self._is_stale = False
 
     def admit(self, n_bytes: float, now: float) -> bool:
-        """Whether to read a message of `n_bytes`; raises ProtocolError to disconnect the back."""
+        """Return whether to read a message of `n_bytes`; raises ProtocolError to disconnect the back."""
         if self._is_stale:
             raise ProtocolError(
                 f"more than {self._stale_rate:g} stale drafts per second: this back is too slow or too far "
@@ -87,16 +87,17 @@ class DraftLimits:
         return not self._skims(now) or self._is_sampled()
 
     def pause(self, now: float) -> float:
-        """Seconds to stop reading from the back; its messages wait in the socket meanwhile."""
+        """Return the seconds to stop reading from the back; its messages wait in the socket meanwhile."""
         if not self._skims(now) or now < self._reads_again_at + _READING_SECONDS:
             return 0.0
         self._reads_again_at = now + PAUSE_SECONDS
         return PAUSE_SECONDS
 
     def accept(self, draft: Draft, sequence: LiveSequence | None, *, is_open: bool, now: float) -> bool:
-        """Whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
+        """Return whether to pass a draft on to the engine; raises ProtocolError to disconnect the back.
 
-        `sequence`: the running sequence that the draft names, if any; `is_open`: the back has received it.
+        sequence: the running sequence that the draft names; None: there is none. is_open: the back has
+        received the sequence.
         """
         n_skimmed, self._n_skimmed = self._n_skimmed, 0
         self.stats.n_drafts += 1 + n_skimmed
@@ -138,10 +139,10 @@ class DraftLimits:
 
 
 class _Allowance:
-    """A rate limit, and how much may be dropped for exceeding it before the back is disconnected."""
+    """A rate limit, and how much excess may be dropped before the back is disconnected."""
 
     def __init__(self, rate: float, min_burst: float, unit: str, now: float) -> None:
-        """`rate` is per second, of a `unit` with an option of its own."""
+        """rate: per second. unit: names the limit's option in messages."""
         self._rate = rate
         self._unit = unit
         self._accepted = Bucket(rate, max(min_burst, rate), now)
@@ -149,7 +150,7 @@ class _Allowance:
         self._dropped = Bucket(rate * (ABUSE_FACTOR - 1), n_tolerated, now)
 
     def allow(self, amount: float, now: float) -> bool:
-        """True if `amount` more are within the limit; raises ProtocolError for a flood."""
+        """Return whether `amount` more is within the limit; raises ProtocolError for a flood."""
         if self._accepted.take(now, amount):
             return True
         if not self._dropped.take(now, amount):
@@ -161,5 +162,5 @@ class _Allowance:
 
 
 def _is_too_old(draft: Draft, n_committed: int) -> bool:
-    """Whether more has been committed since its base than any draft can have."""
+    """Return whether more tokens were committed since the draft's base than a draft can have."""
     return n_committed - draft.base > MAX_DRAFT_TOKENS

@@ -1,4 +1,4 @@
-"""Limits on joining as a back: the attempts of a peer, and its lockout after a forced disconnection."""
+"""Limits on joining as a back: attempts of a peer, and its lockout after a forced disconnection."""
 
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -9,41 +9,40 @@ from shared.errors import UnavailableError
 from shared.rate_limit import Bucket
 
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
-"""Doubled with each further offence, until the last one is as long ago as the longest."""
-_PEER_OFFENCES, _PEER_MEMORY_SECONDS = 8, 300.0
-"""More offences, with less time between them, than a single name can commit: all names are locked out."""
+"""The first lockout, doubled with each further offense, and the longest lockout."""
+_PEER_OFFENSES, _PEER_MEMORY_SECONDS = 8, 300.0
+"""The offenses of a peer, and the time they are remembered, after which all its names are locked out."""
 _JOINS_PER_SECOND = 1.0
-"""On average; each costs the lead about as much as a hundred drafts."""
+"""The average rate limit of joins; a join costs the lead as much as about a hundred drafts."""
 _JOIN_BURST = 64
-"""All backs of a site connect at once when its lead is started again."""
+"""The joins in a burst: all backs of a site connect when its lead is restarted."""
 _IMPATIENCE = 8
-"""For how many an attempt of a name that has to wait counts, so that its peer soon has to wait for each
-attempt, before it is asked for its name."""
+"""The attempts that one under a locked name counts for, so that its peer soon has to wait."""
 REFUSAL_SECONDS, MAX_HELD_REFUSALS = 1.0, 64
-"""How long a refusal is held back, so that a peer that tries again at once does so once a second; and how
-many are held back at the same time, because each takes a descriptor."""
+"""The delay of a refusal, which slows down peers that try again at once, and the most refusals delayed at the
+same time, as each takes a descriptor."""
 _MAX_RECORDS = 2048
-"""The most peers and names that are remembered; the least recently used one is forgotten."""
+"""The most peers and names to remember; the least recently used is forgotten."""
 
 
 @dataclass(slots=True)
 class _JoinRecord:
-    """What a peer has done, or one name that a peer has used.
+    """The attempts and offenses of a peer, or of one name that a peer has used.
 
-    `n_free`: how many offences have no consequence; `memory_seconds`: how long after the last one, and after
-    what it led to, all are forgotten.
+    n_free: the number of offenses without a consequence. memory_seconds: how long after the end of the last
+    lockout all offenses are forgotten.
     """
 
     joins: Bucket
     n_free: int = 0
     memory_seconds: float = MAX_LOCKOUT_SECONDS
-    n_offences: int = 0
+    n_offenses: int = 0
     offended_at: float = 0.0
 
     def punish(self, now: float) -> float:
         if now - self.offended_at > self.lockout_seconds + self.memory_seconds:
-            self.n_offences = 0
-        self.n_offences += 1
+            self.n_offenses = 0
+        self.n_offenses += 1
         self.offended_at = now
         return self.lockout_seconds
 
@@ -53,34 +52,33 @@ class _JoinRecord:
 
     @property
     def lockout_seconds(self) -> float:
-        n = self.n_offences - self.n_free
+        n = self.n_offenses - self.n_free
         return min(FIRST_LOCKOUT_SECONDS * 2.0 ** min(n - 1, 16), MAX_LOCKOUT_SECONDS) if n > 0 else 0.0
 
 
 @dataclass(slots=True)
 class JoinLimits:
-    """Counts attempts to join by peer.
+    """Counts attempts to join by peer. Times are in seconds of one clock.
 
-    A peer is whatever identifies a sender, except a name, which anybody can make up. Times are seconds of one
-    clock.
+    A peer identifies a sender by anything except a name, which anyone can make up.
     """
 
     _records: OrderedDict[tuple[str, ...], _JoinRecord] = field(default_factory=OrderedDict)
     _n_held: int = 0
 
     def __len__(self) -> int:
-        """The number of peers and names that are remembered."""
+        """Return the number of peers and names that are remembered."""
         return len(self._records)
 
     def admit(self, peer: str, now: float) -> None:
-        """Count an attempt to join; raises UnavailableError if the peer has to wait."""
+        """Count an attempt to join; raises UnavailableError if the peer must wait."""
         record = self._find((peer,), now)
         record.check(now)
         if not record.joins.take(now):
             raise UnavailableError("too many connections in a short time: try again in some seconds")
 
     def admit_name(self, peer: str, name: str, now: float) -> None:
-        """Check the name of an admitted peer; raises UnavailableError if a back of that name has to wait."""
+        """Check the name of an admitted peer; raises UnavailableError if a back of this name must wait."""
         try:
             self._find((peer, name), now).check(now)
         except UnavailableError:
@@ -88,17 +86,13 @@ class JoinLimits:
             raise
 
     def punish(self, peer: str, name: str, now: float) -> float:
-        """Lock out `name` of `peer`, which was disconnected for what it sent; returns for how many
-        seconds.
-        """
+        """Lock out `name` of `peer`, which was disconnected for its messages; return for how many seconds."""
         self._find((peer,), now).punish(now)
         return self._find((peer, name), now).punish(now)
 
     @contextmanager
     def held_refusal(self) -> Iterator[float]:
-        """A context in which a refusal is delayed; yields the seconds to delay it (0 if too many are delayed
-        already).
-        """
+        """Yield the seconds to delay a refusal within this context; 0 if too many are delayed already."""
         seconds = REFUSAL_SECONDS if self._n_held < MAX_HELD_REFUSALS else 0.0
         self._n_held += 1
         try:
@@ -108,7 +102,7 @@ class JoinLimits:
 
     def _find(self, key: tuple[str, ...], now: float) -> _JoinRecord:
         if key not in self._records:
-            limits = (_PEER_OFFENCES, _PEER_MEMORY_SECONDS) if len(key) == 1 else ()
+            limits = (_PEER_OFFENSES, _PEER_MEMORY_SECONDS) if len(key) == 1 else ()
             self._records[key] = _JoinRecord(Bucket(_JOINS_PER_SECOND, _JOIN_BURST, now), *limits)
         self._records.move_to_end(key)
         if len(self._records) > _MAX_RECORDS:

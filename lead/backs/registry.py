@@ -1,6 +1,7 @@
 """The connected backs.
 
-Knows the messages but not the transport: the routes for WebSocket and POST fetch updates and hand in drafts.
+It knows the messages but not the transport: the routes for WebSocket and POST fetch updates and pass on
+drafts.
 """
 
 import itertools
@@ -24,11 +25,11 @@ from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, V
 log = logging.getLogger("lead.backs")
 
 HTTP_SILENCE_SECONDS = 90.0
-"""A back that posts is taken for disconnected after this time without a request; it polls for at most 60."""
+"""A back that uses POST counts as disconnected after this time without a request. A poll takes up to 60 s."""
 
 
 class Backs:
-    """Registers backs, composes their updates, checks their drafts. An observer of `Sequences`."""
+    """Registers backs, composes their updates, and checks their drafts. An observer of `Sequences`."""
 
     def __init__(
         self,
@@ -40,9 +41,10 @@ class Backs:
         clock: Callable[[], float],
         limits: BackLimits,
     ) -> None:
-        """`post_draft` passes a draft to the engine; `on_change` gets the connected backs.
+        """post_draft: passes a draft to the engine. on_change: called with the connected backs when they
+        change.
 
-        `clock` gives seconds, and must be the engine's.
+        clock: returns seconds; must be the engine's clock.
         """
         self._sequences = sequences
         self._n_vocab = n_vocab
@@ -60,12 +62,12 @@ class Backs:
         sequences.observe(self)
 
     def __iter__(self) -> Iterator[Back]:
-        """The connected backs in the order in which they joined."""
+        """Iterate over the connected backs in the order in which they joined."""
         self._remove_silent()
         return iter(self._backs.values())
 
     def admit(self, peer: str) -> None:
-        """Count an attempt of `peer` to join; raises UnavailableError if it has to wait."""
+        """Count an attempt of `peer` to join; raises UnavailableError if it must wait."""
         self.join_limits.admit(peer, self._clock())
 
     def join(
@@ -77,11 +79,11 @@ class Backs:
         *,
         is_local: bool = False,
     ) -> tuple[Back, Welcome]:
-        """Register a back of an admitted peer. ours: the vocabulary that it must have.
+        """Register a back of an admitted peer; return its record and the welcome.
 
-        is_local: it runs on this machine. Raises ProtocolError with a reason that a person can act on;
-        UnavailableError if it was expelled a moment ago, or if there are too many backs, one of which may be
-        a stale connection of the same back.
+        ours: the vocabulary that it must have. is_local: it runs on this machine. Raises ProtocolError with a
+        reason that a person can act on. Raises UnavailableError if it was expelled recently, or if there are
+        too many backs; one of them may be an old connection of this back.
         """
         self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
@@ -125,7 +127,7 @@ class Backs:
         return back
 
     def get(self, back_id: str) -> Back | None:
-        """The connected back with this id. The call counts as a sign of life from it."""
+        """Return the connected back with this id; None: there is none. The call counts as a sign of life."""
         self._remove_silent()
         back = next((back for back in self._backs.values() if back.id == back_id), None)
         if back:
@@ -136,7 +138,7 @@ class Backs:
         return self._backs.get(back.name) is back
 
     def leave(self, back: Back) -> None:
-        """Remove a back. Its drafts stay in the engine: they may still be right."""
+        """Remove a back. Its drafts stay in the engine, because they may still be right."""
         if self.is_connected(back):
             self._assignment.leave(back, self._clock())
             back.changed.notify()
@@ -151,37 +153,37 @@ class Backs:
             self._report_change()
 
     def expel(self, back: Back, reason: str) -> None:
-        """Remove a back because of what it has sent; it may not join again for a while."""
+        """Remove a back because of its messages; it may not join again for a while."""
         if self.is_connected(back):
             seconds = self.join_limits.punish(back.peer, back.hello.name, self._clock())
             log.warning("back %s is disconnected, for at least %.0f s: %s", back, seconds, reason)
             self.leave(back)
 
     def disconnect_http(self) -> None:
-        """Before a shutdown: remove the backs that use POST, and wake the requests that wait for updates."""
+        """Remove the backs that use POST, before a shutdown; this ends their waiting requests."""
         for back in list(self._backs.values()):
             if back.transport == "http":
                 self.leave(back)
 
     def updates(self, back: Back) -> list[LeadMessage]:
-        """All messages for `back` since the last call; empty if nothing has changed."""
+        """Return all messages for `back` since the last call; empty if there are no changes."""
         return back.updates(self._sequences, self._assignment.asked, self._assignment.part, self._tune)
 
     def tune(self, tune: Tune) -> None:
-        """Send all backs new parameters for drafting."""
+        """Send all backs new limits for drafts."""
         self._tune = tune
         self._wake(self._backs.values())
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
-        """Whether to read a message of `n_bytes`; raises ProtocolError after too many of them."""
+        """Return whether to read a message of `n_bytes`; raises ProtocolError after too many messages."""
         return back.draft_limits.admit(n_bytes, self._clock())
 
     def pause(self, back: Back) -> float:
-        """Seconds to stop reading from `back`, so that a flood causes few wake-ups."""
+        """Return the seconds to stop reading from `back`, so that a flood causes few wake-ups."""
         return back.draft_limits.pause(self._clock())
 
     def take_draft(self, back: Back, draft: Draft) -> None:
-        """Check a draft and pass it on; raises ProtocolError after too many invalid ones."""
+        """Check a draft and pass it to the engine; raises ProtocolError after too many invalid drafts."""
         back.last_seen = now = self._clock()
         sequence = self._sequences.get(draft.sequence)
         is_open = back.has_opened(draft.sequence)
@@ -190,7 +192,7 @@ class Backs:
             self._post_draft(draft.model_copy(update={"source": back.name, "received_at": now}))
 
     def count_stale(self, name: str, n: int) -> None:
-        """Count `n` drafts of a back that the engine found stale."""
+        """Count `n` drafts of a back that came too late for the engine."""
         if back := self._backs.get(name):
             back.draft_limits.count_stale(n, self._clock())
 
@@ -204,16 +206,14 @@ class Backs:
         self._wake(self._assignment.asked(sequence.id))
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """End a sequence for its backs, and remove silent backs: else that happens only when the list of
-        backs is read.
-        """
+        """End a sequence for its backs; also remove silent backs, in case no request lists the backs."""
         self._remove_silent()
         followers = [back for back in self._backs.values() if sequence.id in back.followed]
         self._assignment.close(sequence.id, self._clock())
         self._wake(followers)
 
     def describe(self) -> list[dict[str, Any]]:
-        """A JSON-compatible record of each back, for people and dashboards."""
+        """Return a JSON-compatible record of each back, for people and dashboards."""
         return [
             {
                 "name": back.name,
@@ -229,7 +229,7 @@ class Backs:
         ]
 
     def totals(self) -> dict[str, int]:
-        """The sums of all connected backs' statistics."""
+        """Return the sums of all connected backs' statistics."""
         sums = Counter(asdict(BackStats()))
         for back in self:
             sums.update(asdict(back.stats))
@@ -254,9 +254,7 @@ class Backs:
         return next(name for name in names if name not in taken)
 
     def _remove_silent(self) -> None:
-        """Remove silent backs. Only those that use POST can be silent: pings notice the end of a
-        WebSocket.
-        """
+        """Remove backs that use POST and are silent; pings notice the end of a WebSocket."""
         deadline = self._clock() - HTTP_SILENCE_SECONDS
         for back in list(self._backs.values()):
             if back.transport == "http" and back.last_seen < deadline:

@@ -33,7 +33,7 @@ class WrittenAnswer:
 class Turn:
     """A prompt, and the answer to it.
 
-    answers: earlier ones, in their order. n_characters, digest: of the prompt's text, possibly without white
+    answers: earlier answers, in order. n_characters, digest: of the prompt's text, perhaps without white
     space at its end, which templates do not always repeat. tokens: of that white space, and of the answer.
     """
 
@@ -60,7 +60,7 @@ class Turn:
         return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
 
     def after(self, last: "Turn | None", n_known: int) -> "Turn":
-        """A copy of the turn that shares its first `n_known` answers with the previous turn `last`."""
+        """Return a copy of the turn that shares its first `n_known` answers with the previous turn `last`."""
         return replace(self, answers=(last.answers[:n_known] if last else ()) + self.answers)
 
 
@@ -73,7 +73,7 @@ class Digests:
         self._digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
 
     def of(self, n: int) -> bytes:
-        """The digest of the first `n` characters; `n` must not decrease between calls.
+        """Return the digest of the first `n` characters; `n` must not decrease between calls.
 
         Empty if the text is shorter.
         """
@@ -96,7 +96,7 @@ class AnswerMemory:
         self._turns = OrderedDict[bytes, Turn]()
 
     def find(self, owner: str, messages: Sequence[ChatMessage]) -> Turn | None:
-        """The stored turn before the last message of this conversation; None if there is none."""
+        """Return the stored turn before the last message of this conversation; None if there is none."""
         before = [key for key, each in _keys(owner, messages) if each and each.role == "assistant"]
         key = next((key for key in reversed(before) if key in self._turns), None)
         if key is None:
@@ -117,7 +117,7 @@ class AnswerMemory:
 
 
 def _keys(owner: str, messages: Sequence[ChatMessage]) -> Iterator[tuple[bytes, ChatMessage | None]]:
-    """A key for each beginning of a conversation, and the message that follows."""
+    """Yield a key for each beginning of a conversation, and the message that follows."""
     digest = hashlib.blake2b(owner.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES)
     for message in messages:
         yield digest.digest(), message

@@ -75,14 +75,16 @@ class _AnswerProbes:
         self._header = header.removesuffix(self._unfinished)
 
     def _rendered(self, *messages: Mapping[str, Any], opened: bool = False) -> list[str]:
-        """Where the template has a switch for reasoning: as it likes it, on, and off."""
+        """Return the rendered messages with reasoning as the template chooses, switched on, and off."""
         texts = [self._render([ASKED, *messages], opened=opened, **switch) for switch in _SWITCHES]
         found = [after for text in texts if (after := (text or "").partition(QUESTION)[2])]
         first = MARKER.search(found[0]) if found else None  # a switch may also be written behind the question
         return [text for text in found if first is None or text.startswith(found[0][: first.end()])]
 
     def _with_reasoning(self) -> tuple[str, list[str]]:
-        """The field by which a message's reasoning is in the prompt, and such texts, with content first."""
+        """Return the field by which a message's reasoning is in the prompt, and such texts, with content
+        first.
+        """
         for field, given in _FIELDS.items():
             texts = self._rendered({**ANSWERED, **given})
             texts += self._rendered({**ANSWERED, "content": "", "tool_calls": _CALLS, **given})
@@ -109,7 +111,7 @@ class _AnswerProbes:
     # Reasoning
 
     def _written(self) -> ReasoningMarkers | None:
-        """With the texts around reasoning that the template writes."""
+        """Return the markers around reasoning that the template writes; None: it writes none."""
         if not self._shown:
             return None
         before, _, after = self._shown[0].partition(_REASONING)
@@ -125,7 +127,7 @@ class _AnswerProbes:
         return ReasoningMarkers(opening, closing, field=self._field)
 
     def _begun(self) -> ReasoningMarkers | None:
-        """With those that a prompt ends with, and others, or answers, lack: reasoning begun or left empty."""
+        """Return the markers of reasoning that a prompt begins, or leaves empty; None: it has none."""
         for text in sorted(self._prompts, key=len, reverse=True):
             if found := _BEGUN_OR_EMPTY.fullmatch(text, len(self._header)):
                 opening, closing, before = found[1], found[2], _last_marked(self._header)
@@ -135,7 +137,9 @@ class _AnswerProbes:
         return None
 
     def _taken_out(self) -> ReasoningMarkers | None:
-        """With those that the template takes out of earlier answers."""
+        """Return the markers of reasoning that the template removes from earlier answers; None: it removes
+        none.
+        """
         for opening in (_last_marked(self._prompts[0]), "<think>"):  # what prompts end with, and the usual
             if opening.startswith("<"):
                 found = _spaced(opening, f"</{opening[1:].rstrip()}")
@@ -148,7 +152,7 @@ class _AnswerProbes:
     # Content
 
     def _split(self, reasoning: ReasoningMarkers) -> tuple[str, str]:
-        """The end of reasoning, and the beginning of the content after it."""
+        """Return the end of reasoning, and the beginning of the content after it."""
         begun = len(self._header)
         for way in (text[begun:].partition(CONTENT)[0] for text in (*self._prompts, *self._answers)):
             rest = reasoning.closing.removesuffix(way)
@@ -158,7 +162,7 @@ class _AnswerProbes:
         return reasoning.closing, "" if reasoning.start in content else content
 
     def _content(self, end: str) -> str:
-        """The text with which an answer without reasoning begins after a prompt, except the end of
+        """Return the text with which an answer without reasoning begins after a prompt, except the end of
         reasoning.
         """
         before = self._answers[0].partition(CONTENT)[0]
@@ -167,7 +171,9 @@ class _AnswerProbes:
         return text if (MARKER.search(text) or self._unfinished) and not (end and end in text) else ""
 
     def _with_content(self, reasoning: ReasoningMarkers | None, content: str) -> AnswerFormat:
-        """With the markers that have no meaning: around content, and between messages of one answer."""
+        """Return the format, with markers without meaning: around content, and between messages of one
+        answer.
+        """
         n_marks = len(MARKER.findall(content))
         after = self._answers[0].partition(CONTENT)[2]
         ignored = [content]
@@ -183,19 +189,19 @@ class _AnswerProbes:
 
 
 def _spaced(opening: str, end: str) -> ReasoningMarkers:
-    """The markers, with the usual line breaks if reasoning begins on a line of its own."""
+    """Return the markers, with the usual line breaks if reasoning begins on a line of its own."""
     if not opening.endswith("\n"):
         return ReasoningMarkers(opening, end)
     return ReasoningMarkers(f"{opening.rstrip()}\n", f"\n{end}\n\n")
 
 
 def _names(text: str) -> bool:
-    """Whether there is a name beside the markers."""
+    """Return whether there is a name beside the markers."""
     return bool(MARKER.search(text) and re.search(r"\w", MARKER.sub("", text)))
 
 
 def _marked_ends(text: str) -> list[str]:
-    """From each of its markers on."""
+    """Return the ends of `text` that begin with one of its markers."""
     return [text[mark.start() :] for mark in MARKER.finditer(text)]
 
 

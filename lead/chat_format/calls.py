@@ -23,7 +23,7 @@ Tools = Sequence[Mapping[str, Any]]
 
 
 class AnyCallFormat(Protocol):
-    """The format of a model's tool calls. Plain data, which is pickled with each request."""
+    """The format of a model's tool calls: plain data, which is pickled with each request."""
 
     @property
     def around_content(self) -> tuple[str, str]:
@@ -36,7 +36,7 @@ class AnyCallFormat(Protocol):
         """The texts that may begin a call."""
 
     def markers(self) -> tuple[str, ...]:
-        """All texts that may contain control tokens."""
+        """Return all texts that may contain control tokens."""
 
 
 class AnyCallReader(Protocol):
@@ -56,7 +56,7 @@ class AnyCallReader(Protocol):
 
     @property
     def begins_with_object(self) -> bool:
-        """Whether an answer that begins with a JSON object may be a call."""
+        """True if an answer that begins with a JSON object may be a call."""
 
     def begin_answer(self) -> None:
         """Reset at the beginning of an answer, or after its reasoning."""
@@ -70,7 +70,7 @@ class AnyCallReader(Protocol):
         """Read some of the window's text; None if more text is needed."""
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """The remaining deltas at the end of the text. is_cut: the model would have gone on."""
+        """Return the remaining deltas at the end of the text. is_cut: the model would have gone on."""
 
 
 class CallSupport(Protocol):
@@ -79,29 +79,30 @@ class CallSupport(Protocol):
     def derive(
         self, render: Render, unfinished: str, source: str, *, lists_tools: bool
     ) -> tuple[AnyCallFormat, bool]:
-        """The format of calls, and whether the template takes their arguments as objects (else as JSON text).
+        """Return the format of calls, and whether the template takes their arguments as objects (else as JSON
+        text).
 
         unfinished: text at the end of prompts that is part of the answer. source: the template's.
         lists_tools: the template lists the tools.
         """
 
     def instructions(self, calls: AnyCallFormat, tools: Tools, *, must_call: bool) -> str:
-        """A description of the tools for templates that do not list them; else empty."""
+        """Return a description of the tools for templates that do not list them; else empty."""
 
     def steps(self, calls: AnyCallFormat) -> list[Step]:
         """Conversions that bring messages with calls into a form that a template accepts."""
 
     def simple_tools(self, tools: Tools) -> Tools:
-        """The tools with argument types reduced to those that all templates know."""
+        """Return the tools with argument types reduced to those that all templates know."""
 
     def argument_types(self, parameters: object) -> Mapping[str, frozenset[str]]:
-        """The JSON types of a tool's arguments by their names."""
+        """Return the JSON types of a tool's arguments by their names."""
 
     def reader(self, calls: AnyCallFormat, config: "ParserConfig", window: Window) -> AnyCallReader:
-        """A reader of the calls in the answer in `window`."""
+        """Return a reader of the calls in the answer in `window`."""
 
     def rule(self, calls: AnyCallFormat, request: "ConversationFields", writer: "GrammarWriter") -> str:
-        """A grammar expression for calls of a request's tools; raises RequestError."""
+        """Return a grammar expression for calls of a request's tools; raises RequestError."""
 
     def grammars(
         self,
@@ -114,15 +115,15 @@ class CallSupport(Protocol):
         special_tokens: Mapping[str, int],
         check_grammar: Callable[[str], None],
     ) -> tuple[CallGrammars | None, list[str]]:
-        """The grammars of calls that the model may make or leave out, and warnings.
+        """Return the grammars of calls that the model may make or leave out, and warnings.
 
-        A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool
-        has no grammar of its arguments; for a `strict` tool that raises RequestError, or what `check_grammar`
-        raises. `said`: the beginning of the answer that is part of the prompt.
+        A grammar applies once its call has begun; None: calls are not constrained. A warning says why a
+        tool's arguments have no grammar; for a `strict` tool this is a RequestError. Raises the errors of
+        `check_grammar`. said: the beginning of the answer that is part of the prompt.
         """
 
 
 @functools.cache
 def call_support() -> CallSupport | None:
-    """The plugged-in support for tool calls; None without that ring: then no tools are called."""
+    """Return the plugged-in support for tool calls; None without that ring: then no tools are called."""
     return cast("CallSupport | None", next(plugged(RINGS, "call_support"), None))

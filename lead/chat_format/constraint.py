@@ -22,9 +22,10 @@ def grammar_for(
     check: CheckSchema,
     special_tokens: Mapping[str, int],
 ) -> str | None:
-    """The grammar of the answer if the client did not send one; None if any text is allowed.
+    """Return the grammar of the answer if the client did not send one; None if any text is allowed.
 
-    `reasoning`: markers of reasoning that may come first; `in_reasoning`: the prompt has already begun it.
+    reasoning: the markers of reasoning that may come first. in_reasoning: the prompt has already begun the
+    reasoning.
     """
     around = tool_format.around_content if tool_format else ("", "")
     writer = GrammarWriter(check, special_tokens)
@@ -63,8 +64,8 @@ class GrammarWriter:
         return " ".join(filter(None, (self.text(around[0]), name, self.text(around[1]))))
 
     def reasoning(self, markers: ReasoningMarkers, *, in_reasoning: bool) -> str:
-        """An expression for reasoning: text up to the first end marker, that marker, and the white space
-        after it.
+        """Return an expression for reasoning: text up to the first end marker, that marker, and the white
+        space after it.
         """
         ends = text_up_to(markers.end, "text_to_end_marker", self.rules, self.special_tokens)
         self.rules.append(f"reasoning: ({ends}) /[ \\n]*/")

@@ -1,8 +1,8 @@
-"""Distinguishes texts of control tokens sent by clients from those written by a chat template.
+"""Distinguishes texts of control tokens that clients send from those that a chat template writes.
 
 A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized.
-Therefore such a text gets a mark inside before the template is rendered; where marks appear in the prompt, no
-control token may be read. This is reliable only if the prompt is otherwise the same as without marks.
+Therefore such a text gets a mark inside before the template is rendered. Where marks appear in the prompt, no
+control token is read. This is reliable only if the prompt is otherwise the same as without marks.
 """
 
 import functools
@@ -38,7 +38,7 @@ class RenderedPrompt:
         return RenderedPrompt(self.text[start:end], [each - start for each in inside], self.known)
 
     def find(self, token_text: str, start: int) -> int:
-        """The first index from `start` on at which the text of a control token begins; -1: none."""
+        """Return the first index from `start` on at which the text of a control token begins; -1: none."""
         return find_unbroken(self.text, token_text, start, len(self.text), self.breaks)
 
 
@@ -53,7 +53,8 @@ class ControlTexts:
         self._longest = max(map(len, texts), default=0)
 
     def breaks(self, text: str) -> list[int]:
-        """Ascending positions in `text` such that every control token that could arise from it contains one.
+        """Return ascending positions in `text` such that every control token that could arise from it
+        contains one.
 
         A token may also begin or end outside `text`.
         """
@@ -76,7 +77,7 @@ class _Marks:
         self.n = 0
 
     def add(self, value: Any) -> Any:
-        """`value` with marks in all its texts, also those in lists and objects."""
+        """Return `value` with marks in all its texts, also those in lists and objects."""
         if isinstance(value, str):
             return self._add_to_text(value)
         if isinstance(value, dict):
@@ -84,14 +85,14 @@ class _Marks:
         return [self.add(item) for item in value] if isinstance(value, list) else value
 
     def add_for_users(self, value: Any) -> Any:
-        """Like `add`, but not in the assistant's messages, which templates take apart."""
+        """Do `add` except in the assistant's messages, which templates take apart."""
         if isinstance(value, list):
             return [self.add_for_users(item) for item in value]
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"
         return value if is_answer else self.add(value)
 
     def remove(self, text: str) -> tuple[str, list[int]]:
-        """The text without marks, and where they were."""
+        """Return the text without marks, and where they were."""
         pieces = text.split(self._mark)
         ends = itertools.accumulate(len(piece) for piece in pieces[:-1])
         return "".join(pieces), list(ends)

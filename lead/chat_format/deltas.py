@@ -44,12 +44,12 @@ Delta = Reasoning | Content | ToolCallStart | ToolCallArguments
 
 
 def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
-    """`deltas` with adjacent ones of the same kind joined."""
+    """Return `deltas` with adjacent deltas of the same kind joined."""
     return [_joined(list(group)) for _, group in groupby(deltas, _kind)]
 
 
 def _kind(delta: Delta) -> object:
-    """Equal for deltas that can be joined."""
+    """Return a key that is equal for deltas that can be joined."""
     match delta:
         case ToolCallArguments(index):
             return index

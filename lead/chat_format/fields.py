@@ -1,7 +1,7 @@
 """Validation of request fields: bounds on lists and objects, null, unknown names.
 
-An invalid request should cost no more than a valid one. By default pydantic validates all elements and keeps
-an error for each of them and each member of a union: a body of 4 MB took a minute and gigabytes.
+An invalid request should cost no more than a valid one. By default, pydantic validates all elements, and
+keeps an error for each of them and each member of a union: a body of 4 MB took a minute and gigabytes.
 """
 
 import difflib
@@ -97,15 +97,13 @@ class RequestFields(BaseModel):
 
 @functools.cache
 def _names(model: type[BaseModel]) -> frozenset[str]:
-    """The names of a model's fields in JSON."""
+    """Return the names of a model's fields in JSON."""
     aliases = [field.alias for field in model.model_fields.values() if field.alias]
     return frozenset({*model.model_fields, *aliases})
 
 
 class ConvertedRequest(BaseModel):
-    """The body of another chat API, which is converted to a chat request; errors name the fields of
-    that API.
-    """
+    """The body of another chat API, converted to a chat request; errors name the fields of that API."""
 
     own_names: ClassVar[Mapping[str, str]]
     """By the name in a chat request, where that is another one."""

@@ -1,9 +1,9 @@
 """Brings messages into a form that a chat template accepts, without losing any of their texts.
 
 Templates refuse, or silently leave out, what their models were not trained on: a later system message, two
-messages of a role in a row, content beside a call. Each step here changes one such thing. To find the steps
-that a conversation needs, it is rendered with probe words in place of its texts, and the result is searched
-for these words.
+messages of the same role in a row, content beside a call. Each step here changes one such thing. To find the
+steps that a conversation needs, it is rendered with probe words in place of its texts, and the result is
+searched for these words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Lost(Exception):  # noqa: N818 - what happened to a message
 def fitting_steps(
     messages: TemplateMessages, steps: Sequence[Step], render: Callable[[TemplateMessages], str | None]
 ) -> list[Step]:
-    """The smallest selection of `steps`, in order, after which the prompt has all texts of `messages`.
+    """Return the smallest selection of `steps`, in order, after which the prompt has all texts of `messages`.
 
     render: returns None if the template refuses the messages. Raises Lost.
     """
@@ -61,7 +61,7 @@ def fitting_steps(
 
 
 def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateMessage]:
-    """The messages after applying the steps in order."""
+    """Return the messages after applying the steps in order."""
     changed = list(messages)
     for step in steps:
         changed = step(changed)
@@ -69,7 +69,7 @@ def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateM
 
 
 def _with_words(messages: TemplateMessages) -> tuple[list[TemplateMessage], list[tuple[int, str]]]:
-    """The messages with a word for each text, and the words that have to be in the prompt, by message.
+    """Return the messages with a word for each text, and the words that have to be in the prompt, by message.
 
     Reasoning may be left out: templates drop that of earlier turns on purpose.
     """
@@ -126,12 +126,12 @@ def later_system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Turn system messages into user messages, merged with the next one."""
+    """Turn system messages into user messages, each merged with the next message."""
     return joined_roles([{**each, "role": "user"} if each["role"] in _HISTORY else each for each in messages])
 
 
 def joined_roles(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Merge successive messages of one role; results of tools stay separate."""
+    """Merge successive messages of the same role; results of tools stay separate."""
     joined: list[TemplateMessage] = []
     for message in messages:
         last = joined[-1] if joined else None

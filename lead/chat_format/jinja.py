@@ -66,12 +66,12 @@ class JinjaTemplate:
 
 
 class BuiltinTemplate:
-    """One of llama.cpp's built-in templates, which support only roles and contents."""
+    """A built-in template of llama.cpp, which supports only roles and contents."""
 
     variables = frozenset({"messages", "add_generation_prompt"})
 
     def __init__(self, name: str) -> None:
-        """`name` is one of `builtin_templates.names()`."""
+        """name: one of `builtin_templates.names()`."""
         self.source = name
 
     def run(self, variables: Mapping[str, Any]) -> str:
@@ -100,7 +100,7 @@ def load_template(source: str | None) -> Template:
 
 
 def date_variables() -> dict[str, str]:
-    """Variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
+    """Return variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
 
     The time is rounded to the hour: a prompt that changes every second could not be reused from the cache.
     """
@@ -121,7 +121,7 @@ class _GenerationTag(Extension):
 
 
 def _join_within_limits(pieces: Iterable[str]) -> str:
-    """The pieces as one text; stops a template that writes too much or takes too long."""
+    """Return the pieces as one text; stops a template that writes too much or takes too long."""
     deadline = time.monotonic() + MAX_SECONDS
     kept, n_characters = [], 0
     for piece in pieces:
@@ -153,7 +153,7 @@ def _to_json(
 
 
 def _as_list(value: object) -> list[object]:
-    """Jinja's `map` and `select` return iterators."""
+    """Return an iterator as a list, because Jinja's `map` and `select` return iterators; raises TypeError."""
     if isinstance(value, Iterator):
         return list(value)
     raise TypeError(f"{type(value).__name__} is not JSON")
@@ -217,7 +217,9 @@ class _Probe:
         return _PROBE in self._render([self._message("system", _PROBE), self._message("user", "x")])
 
     def renders_result(self, *, as_object: bool) -> bool:
-        """A call and its result; the call by its name or, as Kimi's templates have it, its arguments."""
+        """Return a call and its result; the call by its name or, as Kimi's templates have it, its
+        arguments.
+        """
         result = self._message("tool", _PROBE) | {"name": _FUNCTION, "tool_call_id": _CALL_ID}
         text = self._render([*self._call(as_object=as_object), result])
         return _PROBE in text and (_FUNCTION in text or _ARGUMENTS["probe"] in text)
@@ -236,7 +238,7 @@ class _Probe:
         return {"role": role, "content": [{"type": "text", "text": content}] if self.typed else content}
 
     def _render(self, messages: list[dict[str, Any]]) -> str:
-        """The prompt; empty if the template fails."""
+        """Return the prompt; empty if the template fails."""
         variables = {
             **date_variables(),
             **self._tokens,

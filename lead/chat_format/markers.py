@@ -14,14 +14,14 @@ BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 
 
 def common_prefix(*texts: str) -> str:
-    """The longest common prefix of the texts."""
+    """Return the longest common prefix of the texts."""
     shortest = min(texts, key=len, default="")
     characters = enumerate(zip(*texts, strict=False))
     return shortest[: next((n for n, each in characters if len(set(each)) > 1), None)]
 
 
 def whole(text: str) -> str:
-    """`text` without an incomplete marker at its end."""
+    """Return `text` without an incomplete marker at its end."""
     begun = BEGUN.search(text)
     return text[: begun.start()] if begun else text
 
@@ -29,9 +29,9 @@ def whole(text: str) -> str:
 def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:
     """Split into the text before the first marker, that marker, and the rest.
 
-    Without a marker, the rest is a suffix of `text` that may become one, unless `text` is `complete`. The
-    result does not depend on how the text was cut into pieces: of markers that begin at the same position the
-    longest wins, and is waited for.
+    Without a marker, the rest is a suffix of `text` that may become a marker, unless `text` is `complete`.
+    The result does not depend on how the text was cut into pieces: of markers that begin at the same
+    position, the longest wins, and is waited for.
     """
     found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
     at, _, marker = min(found, default=(len(text), 0, None))
@@ -42,7 +42,7 @@ def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> t
 
 
 def partial_marker_length(text: str, markers: Collection[str]) -> int:
-    """The length of the longest suffix of `text` that is a proper prefix of a marker."""
+    """Return the length of the longest suffix of `text` that is a proper prefix of a marker."""
     longest = max((len(mark) - 1 for mark in markers), default=0)
     for n in range(min(len(text), longest), 0, -1):
         if any(len(mark) > n and mark.startswith(text[-n:]) for mark in markers):
@@ -63,7 +63,7 @@ class Window:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing will follow `text`."""
+        """True if nothing will follow `text`."""
         return self.finished and not self._later
 
     def push(self, text: str) -> None:
@@ -71,7 +71,7 @@ class Window:
             self._later.append((text, 0))
 
     def grow(self) -> bool:
-        """Extend `text`; returns False if there is no more."""
+        """Extend `text`; return False if there is no more text."""
         if not self._later:
             return False
         later, at = self._later.popleft()

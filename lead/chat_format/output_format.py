@@ -35,7 +35,7 @@ class ReasoningMarkers:
         return self.closing.strip()
 
     def is_open(self, prompt: str) -> bool:
-        """Whether `prompt` ends inside reasoning that the template began."""
+        """Return whether `prompt` ends inside reasoning that the template began."""
         return prompt.rstrip().endswith(self.start)
 
     def split_own(self, content: str) -> tuple[str, str, str] | None:
@@ -46,12 +46,14 @@ class ReasoningMarkers:
         return text.removeprefix(start).partition(self.end) if text.startswith(start) else None
 
     def unopened(self, prompt: str) -> str:
-        """`prompt` without reasoning that the template has begun, or left empty, at its end."""
+        """Return `prompt` without reasoning that the template has begun, or left empty, at its end."""
         start, end = re.escape(self.start), re.escape(self.end)
         return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
 
     def resume(self, prompt: str, reasoning: str, content: str) -> str:
-        """The text to append to `prompt` so that the model continues after `reasoning` and `content`."""
+        """Return the text to append to `prompt` so that the model continues after `reasoning` and
+        `content`.
+        """
         opened = self.is_open(prompt)
         if not reasoning and not opened:
             return self.content + content
@@ -60,7 +62,7 @@ class ReasoningMarkers:
 
 
 def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
-    """Content with a part for reasoning, in the form of Mistral's API."""
+    """Return the content with a part for reasoning, in the form of Mistral's API."""
     return [{"type": "thinking", "thinking": reasoning}, {"type": "text", "text": content}]
 
 
@@ -81,12 +83,12 @@ class AnswerFormat:
 class ParserConfig:
     """The settings of an answer's parser.
 
-    reasoning: None leaves reasoning in the content. in_reasoning: the prompt ends inside reasoning, which the
+    reasoning: None: reasoning stays in the content. in_reasoning: the prompt ends inside reasoning, which the
     client began if continues_reasoning. tool_format: None: calls are not parsed. tools: the names of the
     offered tools; types: of their arguments. one_call: ignore all calls but the first. used_ids: ids of
-    earlier calls, which must not be reused. prefix: content that the prompt contains and the client should
-    receive, too. unfinished: the beginning of a marker that the prompt contains. special_tokens: control
-    tokens whose text the parser has to see.
+    earlier calls, not to be used again. prefix: content in the prompt that the client should also receive.
+    unfinished: the beginning of a marker in the prompt. special_tokens: control tokens whose text the parser
+    must see.
     """
 
     reasoning: ReasoningMarkers | None = None
@@ -103,7 +105,7 @@ class ParserConfig:
     special_tokens: frozenset[int] = frozenset()
 
     def markers(self) -> set[str]:
-        """All texts whose control tokens the parser has to see."""
+        """Return all texts whose control tokens the parser must see."""
         markers = set(self.ignored_markers)
         markers |= {self.reasoning.start, self.reasoning.end} if self.reasoning else set()
         return markers | set(self.tool_format.markers() if self.tool_format else ())

@@ -1,7 +1,7 @@
 """Splits the text of an answer into reasoning, content and tool calls, incrementally.
 
 Text that may become a marker is held back, and so is a call until its tool is known. Text that began like a
-call and is not one is content. The result does not depend on how the text is cut into pieces.
+call but is not a call is content. The result does not depend on how the text is cut into pieces.
 
 The work is linear in the length of the answer, whatever a client makes the model write: text is read through
 a window, and waiting for more text is bounded.
@@ -70,9 +70,10 @@ class OutputParser:
         return merge_deltas(self._read())
 
     def finish(self, *, is_cut: bool = False) -> list[Delta]:
-        """The deltas that were held back, at the end of the text; those of a call only if it is complete.
+        """Return the deltas that were held back at the end of the text; those of a call only if it is
+        complete.
 
-        is_cut: the model would have gone on.
+        is_cut: the text was cut off, and the model would have continued.
         """
         self._window.finished = True
         deltas = self._read()
@@ -111,7 +112,7 @@ class OutputParser:
                 return self._read_draft(pieces)
 
     def _without_reasoning(self) -> _Mode:
-        """The mode at the beginning of an answer without reasoning, or after its reasoning."""
+        """Return the mode at the beginning of an answer without reasoning, or after its reasoning."""
         if self._calls:
             self._calls.begin_answer()
         return _Mode.CALLS if self._calls and self._calls.active else _Mode.CONTENT
@@ -143,7 +144,7 @@ class OutputParser:
         return [Reasoning(kept)]
 
     def _leave_draft(self, pieces: list[str]) -> list[Delta]:
-        """The reasoning never ended: what began like a call is one."""
+        """Return the reasoning never ended: what began like a call is one."""
         self._mode, self._window.text = self._without_reasoning(), "".join([*pieces, self._window.text])
         return self._read()
 
@@ -184,8 +185,8 @@ class OutputParser:
         return None if deltas is None else self._after_calls(deltas)
 
     def _after_calls(self, deltas: list[Delta]) -> list[Delta]:
-        """The deltas from the reader of calls; when it becomes inactive, the text that it rejected is added
-        as content.
+        """Return the deltas from the reader of calls; when it becomes inactive, the text that it rejected is
+        added as content.
         """
         assert self._calls
         if self._calls.active:
@@ -210,7 +211,7 @@ class OutputParser:
         return not self._has_content and (text.startswith(marker) or marker.startswith(text))
 
     def _content(self, text: str) -> list[Delta]:
-        """`text` as content; white space at its end waits if calls may follow."""
+        """Return `text` as content; white space at its end waits if calls may follow."""
         text = self._space + text
         kept, self._space = _split_space(text) if self._calls else (text, "")
         self._has_content = self._has_content or bool(kept.strip())
@@ -223,6 +224,6 @@ class OutputParser:
 
 
 def _split_space(text: str) -> tuple[str, str]:
-    """`text` without the white space at its end, or with all but the last of it; and that space."""
+    """Return `text` without the white space at its end, or with all but the last of it; and that space."""
     kept = max(len(text.rstrip()), len(text) - MAX_SPACE_CHARACTERS)
     return text[:kept], text[kept:]

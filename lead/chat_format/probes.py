@@ -19,4 +19,7 @@ class Render(Protocol):
         opened: bool = False,
         **variables: object,
     ) -> str | None:
-        """tools: in OpenAI's format. opened: with the beginning of an answer."""
+        """Return the rendered messages; None if the template fails.
+
+        tools: in OpenAI's format. opened: with the beginning of an answer.
+        """

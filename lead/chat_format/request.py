@@ -21,7 +21,7 @@ from shared.errors import RequestError
 
 
 class ConversationFields(BaseModel, strict=True):
-    """The fields; absent or null ones have their defaults."""
+    """The fields of a conversation. Absent or null fields have their defaults."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1), AtMost(MAX_MESSAGES)]
     documents: Annotated[list[dict[str, Any]], AtMost(MAX_MESSAGES)] | None = None
@@ -55,12 +55,12 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def must_call(self) -> bool:
-        """Whether the answer has to be a call, without content."""
+        """True if the answer must be a call, without content."""
         return self.tool_choice == "required" or isinstance(self.tool_choice, NamedToolChoice)
 
     @property
     def one_call(self) -> bool:
-        """Whether at most one call may be made."""
+        """True if at most one call may be made."""
         return self.parallel_tool_calls is False or isinstance(self.tool_choice, NamedToolChoice)
 
     @property
@@ -80,7 +80,7 @@ class ConversationFields(BaseModel, strict=True):
         return self.response_format.schema_of_content() if self.response_format else None
 
     def _check_grammar(self) -> None:
-        """Raises RequestError if there is a grammar, and something else says the form of the answer."""
+        """Raise RequestError if there is a grammar, and another field that sets the form of the answer."""
         if self.grammar and self.usable_tools:
             raise RequestError("grammar: cannot be combined with tools", "grammar")
         if self.grammar and self.content_schema is not None:
@@ -89,7 +89,7 @@ class ConversationFields(BaseModel, strict=True):
     def conversation(
         self, options: ConversationOptions, tool_format: AnyCallFormat | None = None
     ) -> TemplateInput:
-        """The input for a chat template whose call format is `tool_format` (None: it has none).
+        """Return the input for a chat template whose call format is `tool_format` (None: it has none).
 
         Raises RequestError for a message that cannot be continued, and for contradictions.
         """
@@ -109,7 +109,7 @@ class ConversationFields(BaseModel, strict=True):
         )
 
     def _instructions(self, tools: Tools, tool_format: AnyCallFormat | None) -> str:
-        """The tools in words, where the template does not list them."""
+        """Return the tools in words, where the template does not list them."""
         support = call_support()
         if support is None and (tools or any(message.tool_calls for message in self.messages)):
             raise RequestError("tools: this lead is without the part that calls them (lead.tools)", "tools")
@@ -153,7 +153,7 @@ class ConversationFields(BaseModel, strict=True):
 
 
 def _with_system(messages: list[ChatMessage], text: str) -> list[ChatMessage]:
-    """The messages, with `text` at the end of the first system message."""
+    """Return the messages, with `text` at the end of the first system message."""
     first, *others = messages
     if first.role not in {"system", "developer"}:
         return [ChatMessage(role="system", content=text), *messages]

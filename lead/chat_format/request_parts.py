@@ -84,7 +84,9 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _read_what_agents_send(cls, given: Any) -> Any:
-        """The `reasoning` of vLLM, if it is text; `function_call`, older than `tools`; images in any form."""
+        """Return the `reasoning` of vLLM, if it is text; `function_call`, older than `tools`; images in any
+        form.
+        """
         if not isinstance(given, dict):
             return given
         fields = dict(given)
@@ -125,7 +127,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
         return [self.content] if self.content else []
 
     def for_template(self) -> dict[str, Any]:
-        """The fields for a chat template except the content; tool calls are not converted yet."""
+        """Return the fields for a chat template except the content; tool calls are not converted yet."""
         fields: dict[str, Any] = {**(self.model_extra or {}), "role": self.role}
         if self.role == "function":
             fields["role"] = "tool"
@@ -138,7 +140,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
 
 
 def _image_part(part: object) -> dict[str, Any] | None:
-    """An image as OpenAI's chat has it; None for other parts."""
+    """Return an image as OpenAI's chat has it; None for other parts."""
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(part, dict) or not isinstance(kind, str) or kind not in _IMAGE_PARTS:
         return None
@@ -146,7 +148,7 @@ def _image_part(part: object) -> dict[str, Any] | None:
 
 
 def image_url(part: Mapping[str, Any]) -> str:
-    """The URL of an image part in the format of OpenAI, Anthropic or MCP; empty if there is none."""
+    """Return the URL of an image part in the format of OpenAI, Anthropic or MCP; empty if there is none."""
     given = part.get("image_url", part.get("source"))
     if isinstance(given, dict) and given.get("type") != "base64":
         given = given.get("url")
@@ -186,7 +188,7 @@ class Tool(NullIsDefault, strict=True, extra="allow"):
     function: FunctionDefinition
 
     def for_template(self) -> Mapping[str, Any]:
-        """The tool in the form that templates expect, always with a description and parameters."""
+        """Return the tool in the form that templates expect, always with a description and parameters."""
         function = self.function.model_dump(exclude_none=True)
         parameters = {"type": "object", "properties": {}} | function.get("parameters", {})
         return {"type": "function", "function": {"description": "", **function, "parameters": parameters}}
@@ -223,7 +225,7 @@ class ResponseFormat(BaseModel, strict=True):
     json_schema: NamedSchema | None = None
 
     def schema_of_content(self) -> dict[str, Any] | None:
-        """The JSON schema of the content; None for any text."""
+        """Return the JSON schema of the content; None for any text."""
         match self.type:
             case "text":
                 return None
@@ -250,7 +252,7 @@ class TemplateInput:
     continues: bool = False
 
     def continues_reasoning(self, markers: ReasoningMarkers) -> bool:
-        """Whether the answer continues reasoning that the client began, with markers or without."""
+        """Return whether the answer continues reasoning that the client began, with markers or without."""
         last = self.messages[-1]
         content = "".join(last.parts)
         if not content:

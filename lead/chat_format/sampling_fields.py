@@ -17,17 +17,17 @@ _MAX_BREAKERS = 64
 
 
 def _optional(_name: str, field: FieldInfo, _asked: Asked) -> FieldInfo:
-    """The type alone: the parameter's range is checked once the defaults are known."""
+    """Return the type alone: the parameter's range is checked once the defaults are known."""
     optional: Any = field.annotation
     return FieldInfo(annotation=optional | None, default=None, description=field.description)
 
 
 @with_sampling_fields(_optional)
 class SamplingFields(RequestFields, strict=True):
-    """Fields with the lead's default if absent or null.
+    """The sampling fields of a request. Absent or null fields have the lead's default.
 
-    Declared here are those that requests write differently from the parameters; all others are generated from
-    the parameters.
+    Declared here are fields that requests write differently from the parameters; all others are generated
+    from the parameters.
     """
 
     unused: ClassVar = SAMPLING
@@ -43,5 +43,5 @@ class SamplingFields(RequestFields, strict=True):
     grammar: str | None = None
 
     def sampling(self) -> dict[str, Any]:
-        """The sampling fields present in the request, by name, with their original values."""
+        """Return the sampling fields present in the request, by name, with their original values."""
         return {name: value for name in asked_for() if (value := getattr(self, name)) is not None}

@@ -46,11 +46,11 @@ class ChatTemplate:
         tool_use: str | None = None,
         known: _Known | None = None,
     ) -> None:
-        """`source` is Jinja, the name of a template of llama.cpp's, or None for ChatML.
+        """source: Jinja, the name of a template of llama.cpp's, or None for ChatML.
 
-        `bos` and `eos` are the texts of those tokens; `tool_use` is a second template for conversations
-        with tools. `known`: what the templates support, else they are run to find out. Raises ConfigError for
-        an invalid template.
+        bos, eos: the texts of these tokens. tool_use: a second template, for conversations with tools. known:
+        what the templates support; None: they are run to find out. Raises ConfigError for an invalid
+        template.
         """
         self._plain = load_template(source)
         self._tool_use = load_template(tool_use) if tool_use else self._plain
@@ -91,7 +91,7 @@ class ChatTemplate:
         return plain if uses_other else with_tools, with_tools, calls, answers
 
     def _renderer(self, template: Template, capabilities: TemplateCapabilities) -> Render:
-        """For probes."""
+        """Return the function that probes call to render messages."""
 
         def render(
             messages: Sequence[Mapping[str, Any]],
@@ -117,7 +117,7 @@ class ChatTemplate:
         *,
         opened: bool,
     ) -> dict[str, Any]:
-        """The template's variables for these messages; opened: with the beginning of an answer."""
+        """Return the template's variables for these messages; opened: with the beginning of an answer."""
         given = copy.deepcopy(list(tools)) or (None if capabilities.no_tools_is_none else [])
         return {
             **date_variables(),
@@ -138,7 +138,7 @@ class ChatTemplate:
         return self.answers.reasoning
 
     def render(self, conversation: TemplateInput, mark: Callable[[Any], Any] = lambda value: value) -> str:
-        """The prompt up to where the answer begins or continues; raises RequestError.
+        """Return the prompt up to where the answer begins or continues; raises RequestError.
 
         `mark` is applied to the client's texts at any depth, and may change them.
         """
@@ -167,7 +167,7 @@ class ChatTemplate:
     def _fitting(
         self, messages: TemplateMessages, tools: Tools, run: Callable[[TemplateMessages, Tools], str]
     ) -> str:
-        """The prompt of the messages in a form that the template takes; raises RequestError."""
+        """Return the prompt of the messages in a form that the template takes; raises RequestError."""
         lost, reason, support = None, "", call_support()
         for change in (list, support.simple_tools) if support and tools else (list,):
             given = change(tools)
@@ -191,7 +191,7 @@ class ChatTemplate:
         raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
     def _with_answer(self, prompt: str, message: ChatMessage, mark: Callable[[str], str]) -> str:
-        """The prompt with the answer so far, whose content may begin with reasoning in its markers."""
+        """Return the prompt with the answer so far, whose content may begin with reasoning in its markers."""
         markers, content, reasoning = self.reasoning, "\n\n".join(message.parts), message.reasoning_content
         if markers is None:
             return prompt + mark(content)
@@ -204,7 +204,7 @@ class ChatTemplate:
 
 
 def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message with its content as a list of parts."""
+    """Return the message with its content as a list of parts."""
     if not isinstance(message["content"], str):
         return message
     return {**message, "content": [{"type": "text", "text": message["content"]}]}
@@ -213,14 +213,17 @@ def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _in_parts(
     message: Mapping[str, Any], field: str, capabilities: TemplateCapabilities
 ) -> Mapping[str, Any]:
-    """With its content as a list of parts, where the template wants one; `field` has the reasoning."""
+    """Return the message with its content as a list of parts, if the template requires it.
+
+    field: the field that has the reasoning.
+    """
     if field == "content" and (reasoning := message.get("reasoning_content")):
         return {**message, "content": with_thinking(reasoning, message["content"])}
     return _typed(message) if capabilities.typed_content else message
 
 
 def _as_fields(message: ChatMessage, field: str, capabilities: TemplateCapabilities) -> dict[str, Any]:
-    """The message as templates expect it; `field` is for its reasoning."""
+    """Return the message as templates expect it; `field` is for its reasoning."""
     fields = message.for_template()
     fields["content"] = "\n".join(message.parts)
     if fields["role"] == "developer" and not capabilities.developer:
@@ -247,7 +250,7 @@ def _json(value: object) -> str:
 
 
 def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemplate, str | None]:
-    """The chosen template (raises ConfigError if it is invalid), or the model's own, or ChatML.
+    """Return the chosen template (raises ConfigError if it is invalid), or the model's own, or ChatML.
 
     Also returns a reason if the model's own template could not be used.
     """

@@ -22,9 +22,9 @@ _MAX_SHOWN = 64
 class Unused:
     """A field that is not supported, and the reason.
 
-    harmless: values that ask for nothing; None: all values, the field is a hint. below: numbers less than
-    this are harmless, too. same_as: a supported field; an equal value there makes this one harmless. beside:
-    a field that makes this one harmless if it is set, and neither 0 nor empty.
+    harmless: values that request nothing; None: all values, as the field is a hint. below: smaller numbers
+    are harmless, too. same_as: a supported field whose equal value makes this one harmless. beside: a field
+    that makes this one harmless if it is set, and neither 0 nor empty.
     """
 
     reason: str
@@ -34,7 +34,7 @@ class Unused:
     beside: str | None = None
 
     def is_harmless(self, value: object, request: Mapping[str, Any]) -> bool:
-        """Whether `request` means the same without the field."""
+        """Return whether `request` means the same without the field."""
         if self.harmless is None or value in self.harmless:
             return True
         if self.below is not None and isinstance(value, int | float) and value < self.below:
@@ -47,7 +47,7 @@ Fields = dict[str, Unused]
 
 @functools.lru_cache(_MAX_SHOWN)  # the log says so once
 def warn_left_out(what: str, reason: str) -> None:
-    """Log that a part of requests is ignored, without which clients can go on."""
+    """Log that a part of requests is ignored, without which clients can continue."""
     log.warning("%s: left out: %s", one_line(what, _MAX_SHOWN), reason)
 
 
@@ -56,7 +56,7 @@ def _hints(reason: str, names: str) -> Fields:
 
 
 def _instead(pairs: str) -> Fields:
-    """For each `NAME=OUR_NAME`."""
+    """Return an unused field for each `NAME=OUR_NAME`."""
     names = (pair.split("=") for pair in pairs.split())
     return {name: Unused(f"it is called {ours} here", same_as=ours) for name, ours in names}
 

@@ -26,7 +26,7 @@ _CALL_ID = "call00001"
 Range = tuple[int, int]
 """From a position of a prompt up to another one."""
 MeansSame = Callable[[Sequence[Range]], bool]
-"""Whether these parts of a prompt, together, mean the same as the answer of the turn before."""
+"""True if these parts of a prompt, together, mean the same as the answer of the turn before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class TurnMarks:
 def answers_in(
     prompt: RenderedPrompt, last: Turn | None, marks: TurnMarks, means_same: MeansSame
 ) -> tuple[tuple[WrittenAnswer, ...], int]:
-    """The answers in a prompt, and how many of them are taken from the previous turn's prompt."""
+    """Return the answers in a prompt, and how many of them are taken from the previous turn's prompt."""
     if last is None:
         return (), 0
     digests = Digests(prompt.text)
@@ -56,9 +56,9 @@ def answers_in(
 
 
 def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Iterator[list[Range]]:
-    """What may be the answer from `start` on, in its parts: up to an end, or further if another part follows.
+    """Yield the ranges that may be the answer from `start` on, in parts: up to an end mark, or further.
 
-    A part of its own are calls, where the template does not write them beside content.
+    Calls are a part of their own if the template does not write them beside content.
     """
     text, parts = prompt.text, list[Range]()
     before = max((text.rfind(each, 0, start) for each in marks.ends), default=-1)

@@ -50,7 +50,7 @@ _PROBE_SECONDS = 3.0
 
 
 def exit_with_report(settings: LeadSettings) -> None:
-    """Print the report of --list-devices or --check and exit, if the settings ask for one."""
+    """Print the report of --list-devices or --check and exit, if the settings request one."""
     if settings.list_devices:
         print_text(list_devices())
         sys.exit()
@@ -95,7 +95,7 @@ def _with_default(report: PreflightReport, source: ModelSource) -> ModelSource:
 
 
 def _own_path(source: ModelSource) -> Path | None:
-    """The model's file, if it is there."""
+    """Return the model's file, if it is there."""
     if source.hf_repo is None:
         return source.model
     with contextlib.suppress(ConfigError):
@@ -104,7 +104,7 @@ def _own_path(source: ModelSource) -> Path | None:
 
 
 def _check_models(report: PreflightReport, settings: LeadSettings) -> None:
-    """Which models there are, with the options of each; `lead models show` says more of one."""
+    """Report the models of a router, and check their options; `lead models show` reports more."""
     try:
         models = served_models(settings, find_models(settings.served.models_dir), 0)
     except ConfigError as error:
@@ -180,7 +180,7 @@ def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 
 
 def prospect_of(placement: Placement, info: ModelInfo) -> Prospect:
-    """The speed-up to expect from drafts, estimated without running the model."""
+    """Return the speed-up to expect from drafts, estimated without running the model."""
     on_metal = placement.n_gpu_layers and any(each.name.startswith(METAL) for each in placement.devices)
     return prospect_of_weights(
         placement.cpu_weights,
@@ -237,7 +237,7 @@ def _draft(
     settings: LeadSettings,
     vocabulary: Vocabulary | None,
 ) -> Vocabulary | None:
-    """The vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
+    """Return the vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
     try:
         with locate(source.source(settings.source)) as found:
             if found is None:

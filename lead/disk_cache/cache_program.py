@@ -84,7 +84,7 @@ def _size(path: Path) -> int:
 
 
 def _clear(folder: Path) -> str:
-    """Raises ConfigError."""
+    """Delete the folder; return the sentence to print. Raises ConfigError."""
     n_bytes = _size(folder)
     try:
         shutil.rmtree(folder)

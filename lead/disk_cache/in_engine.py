@@ -25,8 +25,8 @@ def plug_in(parts: EngineParts) -> None:
 
 
 def _keeper(parts: EngineParts) -> TextKeeper | None:
-    """The keeper of texts on disk; None without --cache-disk, or if the folder cannot be used, which is
-    logged.
+    """Return the keeper of texts on disk; None without --cache-disk, or if the folder cannot be used, which
+    is logged.
     """
     model, load = parts.model, parts.load
     if load.cache_disk is None:
@@ -43,7 +43,7 @@ def _keeper(parts: EngineParts) -> TextKeeper | None:
 
 
 def text_key(model: Model, load: Load) -> str:
-    """A key of everything that determines the contents of a text on disk, and its format."""
+    """Return a key of everything that determines the contents of a text on disk, and its format."""
     return start_key(
         StoredKind.TEXTS,
         model.facts.files,

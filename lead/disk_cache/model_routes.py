@@ -77,6 +77,6 @@ def _path(folder: Path, name: str) -> Path:
 
 
 def _keep_for(request: Request, services: Services) -> str | None:
-    """For whom the text may go on to `--cache-disk`: who restores it."""
+    """Return the owner for whom the text may be kept in `--cache-disk`: the sender who restores it."""
     sender: Principal = getattr(request.state, "principal", ANYONE)
     return None if services.settings.security.private_by_default else sender.id

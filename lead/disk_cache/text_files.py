@@ -41,7 +41,7 @@ TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
 
 
 class DamagedTextError(Exception):
-    """A file is not one that a lead with the same start key has written; the message continues its name."""
+    """A file was not written by a lead with the same start key; the message continues the file's name."""
 
 
 def _head(text: SavedText, key: str) -> bytes:
@@ -50,7 +50,7 @@ def _head(text: SavedText, key: str) -> bytes:
 
 
 def _read_head(file: BinaryIO, key: str) -> SavedText:
-    """Raises OSError, DamagedTextError."""
+    """Read the description at the beginning of a file; raises OSError, DamagedTextError."""
     first = file.readline(len(_FORMAT) + 64)
     if first.startswith(_EARLIER):
         raise DamagedTextError("was saved by an earlier version: its text has to be read anew")
@@ -78,7 +78,7 @@ def read_manifest(path: Path, key: str) -> SavedText:
 
 
 def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> int:
-    """Write `text` with the parts `pieces` as one file, atomically; returns its size in bytes.
+    """Write `text` with the parts `pieces` as one file, atomically; return its size in bytes.
 
     All pieces must have their bytes. Raises OSError.
     """
@@ -96,9 +96,9 @@ def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> in
 
 
 def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
-    """Fill `into`, one for each part of `text`, which `read_manifest` has found there; the file's size.
+    """Fill `into` with the parts of `text`, which `read_manifest` found in the file; return the file's size.
 
-    Raises OSError, DamagedTextError: also if the file is that of another text by now.
+    Raises OSError, and DamagedTextError, also if the file now has another text.
     """
     with path.open("rb") as file:
         if _read_head(file, key) != text:
@@ -118,7 +118,7 @@ class FolderNews(NamedTuple):
 
 
 def new_name() -> str:
-    """A unique name for a text that is not on disk yet."""
+    """Return a unique name for a text that is not on disk yet."""
     return secrets.token_hex(12)
 
 
@@ -138,7 +138,7 @@ class TextFiles:
         self._delete_earlier()
 
     def _delete_earlier(self) -> None:
-        """Texts whose files are of an earlier format will be read anew."""
+        """Delete files of an earlier format; the model will read their texts again."""
         earlier = [path for path in self._root.glob(f"*/*{_EARLIER_MANIFEST}") if _OURS.fullmatch(path.name)]
         for path in earlier:
             for each in (path, *path.parent.glob(f"{path.stem}-*")):
@@ -147,7 +147,7 @@ class TextFiles:
             log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
 
     def look(self) -> FolderNews:
-        """The changes since the last call; one call at a time.
+        """Return the changes since the last call; do not call it twice at the same time.
 
         Raises OSError; a damaged text is deleted.
         """
@@ -176,7 +176,7 @@ class TextFiles:
         return FolderNews(texts, gone)
 
     def _manifests(self) -> dict[str, float]:
-        """The names of the texts that are there, and when they were used."""
+        """Return the names of the texts that are there, and when they were used."""
         found = {}
         with os.scandir(self.folder) as entries:
             for entry in entries:
@@ -272,7 +272,7 @@ def _new_file(path: Path) -> BinaryIO:
 
 
 def _write(file: BinaryIO, content: bytes | memoryview, pace: Callable[[int], None] = lambda _: None) -> str:
-    """In chunks, and its digest."""
+    """Write the content in chunks; return its digest."""
     digest, view = text_hash(), memoryview(content)
     for at in range(0, len(view), _CHUNK):
         chunk = view[at : at + _CHUNK]
@@ -303,7 +303,7 @@ def _damaged() -> DamagedTextError:
 
 
 def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
-    """The hash that digests are computed with."""
+    """Return the hash that digests are computed with."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
 
 
@@ -312,7 +312,7 @@ def _digest(content: bytes | memoryview) -> str:
 
 
 def _used_at(path: Path) -> float:
-    """0 if there is no such file."""
+    """Return the time of the last use; 0 if there is no such file."""
     try:
         return path.stat().st_mtime
     except OSError:

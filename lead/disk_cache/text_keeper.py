@@ -1,18 +1,17 @@
-"""Brings texts to disk and back beside the engine's steps: those of `--cache-disk`, and slots that are saved.
+"""Moves texts to disk and back between the engine's steps: for `--cache-disk`, and for saved slots.
 
-All of them go by way of host memory: a text is stored there in steps, and another thread writes its file; it
-is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the texts,
-`text_files` the files; here is when, and in which thread.
+All of them pass through host memory. A text is stored there in steps, and another thread writes its file. A
+file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the
+texts, `text_files` the files; this module decides when to move them, and in which thread.
 
-`TextKeeper`: the engine decides which text is worth it. Whatever fails costs the text only: the model reads
-it anew. The folder decides what is on disk: whoever has written or deleted something, the engine learns of it
-by a look.
+`TextKeeper`: the engine decides which text is worth it. A failure costs only the text: the model reads it
+again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.
 
-`SlotActions`: a client saves what a slot holds under a name, restores and erases it (`POST /slots/N`). A slot
-whose text was restored stands for a text in host memory; whoever goes on from it has it loaded.
+`SlotActions`: a client saves a slot's text under a name, restores it, and erases it (`POST /slots/N`). A
+restored text is in host memory, and the sequence that continues it has it loaded.
 
-No thread gives way to other programs: one that does may hold the interpreter's lock while it is not
-running, and the loop would wait for it.
+No thread lowers its priority: it might hold the interpreter's lock while it is not running, and the loop
+would wait for it.
 """
 
 import contextlib
@@ -36,7 +35,7 @@ from lead.disk_cache.text_files import (
     write_named,
 )
 from lead.engine.engine import Engine
-from lead.engine.side_jobs import Doing
+from lead.engine.side_jobs import SteppedJob
 from shared.cache_edits import SlotMemory, apply_edits
 from shared.errors import RequestError, UnavailableError
 from shared.slot_cache import SavedPart, SavedText, StoredText
@@ -66,14 +65,16 @@ class TextMemory(SlotMemory, Protocol):
         """Lend the bytes of a snapshot until `take_back`; None: it is not stored (yet), or lent already."""
 
     def take_back(self, key: int) -> None:
-        """End the lending or the reservation of a snapshot: nobody reads or writes its bytes any more."""
+        """End the lending or reservation of a snapshot, whose bytes are no longer read or written."""
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """A new snapshot of `size` bytes, to be filled."""
+        """Return a new snapshot of `size` bytes, to be filled."""
 
 
 def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
-    """All of a text, of which `known` parts are on disk; None: the engine has not stored all of it yet."""
+    """Return all of a text, of which `known` parts are on disk; None: the engine has not stored all of it
+    yet.
+    """
     pieces: TextPieces = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
@@ -86,13 +87,13 @@ def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> T
 
 
 def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
-    """Room for all of a text, which is to be read from `parts`."""
+    """Reserve memory for a whole text, which is then read from `parts`."""
     snapshots = zip(text.snapshots, parts, strict=True)
     return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
 
 
 def _take_back(pieces: TextPieces, memory: TextMemory) -> None:
-    """What was lent or reserved."""
+    """Take back the memory that was lent or reserved."""
     for snapshot, piece in pieces:
         if isinstance(piece, memoryview):
             memory.take_back(snapshot.key)
@@ -153,7 +154,7 @@ class TextKeeper:
         self._writer.shutdown()
         self._reader.shutdown()
 
-    def turn(self, now: float, *, idle: bool) -> float:
+    def run_due(self, now: float, *, idle: bool) -> float:
         self._finish_reading()
         self._start_reading()
         self._finish_saving(now)
@@ -176,7 +177,7 @@ class TextKeeper:
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
         return _READING_SECONDS if self._reading else 0.0
 
-    def wait(self, now: float) -> float | None:
+    def seconds_until_due(self, now: float) -> float | None:
         if self._reading:
             return _READING_SECONDS
         if self._saving or self._looking:
@@ -227,7 +228,7 @@ class TextKeeper:
     # To disk
 
     def _start_saving(self, now: float) -> bool:
-        """Returns whether something is being written now."""
+        """Start to write the next text, if any; return whether a text is being written now."""
         text = self._texts.unsaved(but=self._left_out)
         self._has_more = text is not None
         if text is None or now < self._retry_at:
@@ -247,7 +248,7 @@ class TextKeeper:
         return True
 
     def _pace(self, n_bytes: int) -> None:
-        """In the thread that writes; raises InterruptedError."""
+        """Wait after `n_bytes` in the writing thread; raises InterruptedError when the engine ends."""
         if self._stop.is_set():
             raise InterruptedError("the engine ends")
         self._hurry.wait(n_bytes / _BYTES_PER_SECOND)
@@ -278,7 +279,7 @@ class TextKeeper:
                 self._writer.submit(self._files.touch, text.saved.name)
 
     def _delete_dropped(self) -> None:
-        """Files of texts that the engine knows no more."""
+        """Delete the files of texts that the engine no longer knows."""
         kept = {text.saved.name for text in self._texts.texts if text.saved}
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
@@ -286,7 +287,7 @@ class TextKeeper:
         self._left_out.intersection_update(self._texts.texts)
 
     def _save_all(self, until: float) -> None:
-        """As much as can be written until then."""
+        """Write as many texts as possible until the time `until`."""
         is_stored = not self._engine.idle
         while not is_stored and self._clock() < until:
             is_stored = self._engine.slots.store_all()
@@ -316,8 +317,8 @@ class SlotActions:
         self._thread = executor(1, "saves slots")
         self._is_busy = False
 
-    def act(self, command: ActOnSlot) -> Doing[SlotActed]:
-        """Perform the action; one slot at a time. A job of `SideJobs`."""
+    def act(self, command: ActOnSlot) -> SteppedJob[SlotActed]:
+        """Perform the action, for one slot at a time, as a job of `SideJobs`."""
         if self._is_busy:
             raise UnavailableError("another slot is being saved or restored: try again in a moment")
         self._is_busy = True
@@ -331,7 +332,7 @@ class SlotActions:
         finally:
             self._is_busy = False
 
-    def _save(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
+    def _save(self, command: ActOnSlot, memory: TextMemory) -> SteppedJob[SlotActed]:
         while (text := self._stored(command.slot)) is None or (pieces := _lend(text, (), memory)) is None:
             yield
         saved = text.to_save("")
@@ -342,12 +343,12 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _stored(self, index: int) -> StoredText | None:
-        """What a slot held last, in host memory; None: not yet, ask again after the next step.
+        """Return the last text of a slot, in host memory; None: ask again after the next step.
 
         Raises RequestError, UnavailableError.
         """
         slot = self._slots.idle_slot(index)
-        tokens, owner = slot.cache.tokens or slot.moved, slot.cache.owner
+        tokens, owner = slot.cache.tokens or slot.evicted_tokens, slot.cache.owner
         if not tokens:
             raise RequestError(f"slot {index} holds no text", "id_slot")
         if owner is None:
@@ -366,7 +367,7 @@ class SlotActions:
             self._texts.fetch(text)
         return text if text.place == "memory" else None
 
-    def _restore(self, command: ActOnSlot, memory: TextMemory) -> Doing[SlotActed]:
+    def _restore(self, command: ActOnSlot, memory: TextMemory) -> SteppedJob[SlotActed]:
         saved = yield from self._in_thread(read_manifest, command.path, self._key)
         text = self._expected(command, saved)
         pieces = _reserve(text, saved.parts, memory)
@@ -382,7 +383,9 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """The text that a slot is to hold, for whoever restores it; raises RequestError, UnavailableError."""
+        """Return the text that a slot is to hold, for whoever restores it; raises RequestError,
+        UnavailableError.
+        """
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
@@ -402,22 +405,22 @@ class SlotActions:
         if self._slots.store_before_loss(slot.cache):
             return False
         slot.cache.keep(0)
-        slot.moved, slot.cache.owner = list(text.tokens), text.owner
+        slot.evicted_tokens, slot.cache.owner = list(text.tokens), text.owner
         return True
 
     def _erase(self, index: int) -> int:
         """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
         slot = self._slots.idle_slot(index)
-        tokens = list(slot.cache.tokens or slot.moved)
+        tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None
         if text and text.tokens == tokens:
             self._texts.drop(text)
-        slot.moved = []
+        slot.evicted_tokens = []
         slot.cache.keep(0)
         return len(tokens)
 
-    def _in_thread(self, do: Callable[..., T], path: Path, *arguments: object) -> Doing[T]:
-        """What becomes of a file is said to who asked for it: raises RequestError."""
+    def _in_thread(self, do: Callable[..., T], path: Path, *arguments: object) -> SteppedJob[T]:
+        """Run `do` on a file in a thread; return its result, or raise RequestError for the client."""
         done = self._thread.submit(do, path, *arguments)
         while not done.done():
             yield

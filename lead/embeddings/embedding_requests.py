@@ -18,7 +18,7 @@ _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 def _check_number(given: Any) -> Any:
-    """Too many texts are no list of tokens with something wrong in it."""
+    """Raise ValueError for too many texts, before pydantic would report each as a wrong token."""
     if isinstance(given, list) and len(given) > MAX_TEXTS and not isinstance(given[0], int):
         raise ValueError(f"at most {MAX_TEXTS} texts in a request, not {len(given)}")
     return given
@@ -30,7 +30,7 @@ _Input = Annotated[
 
 
 def _texts(given: _Input, name: str) -> list[Prompt]:
-    """A text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
+    """Return a text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
     if not given:
         if isinstance(given, str):
             return [given]
@@ -101,7 +101,7 @@ class RerankRequest(NullIsDefault, strict=True):
     field_of_documents: ClassVar = "documents"
 
     def candidates(self) -> list[str]:
-        """The texts to rank. Raises RequestError."""
+        """Return the texts to rank. Raises RequestError."""
         given: Sequence[Any] = self.texts or self.documents or ()
         if not given:
             raise RequestError("documents: a list of texts is needed", "documents")

@@ -103,7 +103,7 @@ class VectorEncoder:
         return context
 
     def encode(self, batch: TextBatch) -> list[bytes]:
-        """The embeddings of at most MAX_SEQUENCES texts with at most `n_batch` tokens in all.
+        """Return the embeddings of at most MAX_SEQUENCES texts with at most `n_batch` tokens in all.
 
         Raises ValueError for larger batches, DecodeFatalError.
         """
@@ -152,8 +152,8 @@ class VectorEncoder:
 
 
 def normalized(vector: Vector, norm: int) -> Vector:
-    """The vector divided by its `norm`-norm: 2 is the Euclidean one, p the p-th root of the sum of p-th
-    powers.
+    """Return the vector divided by its `norm`-norm: 2 is the Euclidean one, p the p-th root of the sum of
+    p-th powers.
 
     As in llama-server, 0 scales the largest number to 32,760, and -1 changes nothing.
     """
@@ -175,7 +175,7 @@ class _EncoderBatch(NativeBatch):
         self._wanted[:] = 1
 
     def check(self, texts: Sequence[Sequence[int]], n_vocab: int, n_ctx: int) -> None:
-        """Raises ValueError for what is out of range."""
+        """Raise ValueError unless texts and tokens are within the batch's limits."""
         if not 0 < len(texts) <= MAX_SEQUENCES or not all(0 < len(text) <= n_ctx for text in texts):
             raise ValueError(f"not a batch of at most {MAX_SEQUENCES} texts of 1 to {n_ctx} tokens")
         if sum(map(len, texts)) > len(self._token):
@@ -184,7 +184,7 @@ class _EncoderBatch(NativeBatch):
             raise ValueError(f"a batch needs tokens in 0 ≤ id < {n_vocab}")
 
     def fill(self, texts: Sequence[Sequence[int]], first: int = 0) -> None:
-        """Each text is a sequence of its own. first: the position of its first token."""
+        """Fill the batch; each text is a separate sequence. first: the position of a text's first token."""
         at = 0
         for number, text in enumerate(texts):
             end = at + len(text)

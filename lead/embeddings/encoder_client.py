@@ -68,7 +68,7 @@ class EncoderClient:
 
     @property
     def seconds(self) -> float:
-        """For which it has computed."""
+        """The seconds for which the encoder has computed."""
         return self._busy_seconds + (0 if self._busy_since is None else self._clock() - self._busy_since)
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class EncoderClient:
         self._keeper.stop()
 
     async def encode(self, client: Client, texts: Sequence[EncodedText]) -> list[bytes]:
-        """The embeddings of texts as 32-bit floats.
+        """Return the embeddings of texts as 32-bit floats.
 
         Cancelling the call drops texts that are not being computed yet. Raises NotServingError,
         QueueFullError, UnavailableError.

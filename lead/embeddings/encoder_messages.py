@@ -18,11 +18,11 @@ L2 = 2
 
 @dataclass(frozen=True, slots=True)
 class LoadEncoder:
-    """n_ctx: tokens of a text at most; 0: as many as the model was trained with, up to a usual limit.
+    """n_ctx: the maximal number of tokens of a text; 0: as many as the model was trained with, up to a usual
+    limit.
 
-    continues_texts: that is what the model is made for: vectors are means of its hidden states.
-    nice: how much goes before it on the same cores, as in nice(2). heartbeat_seconds: between signs of life;
-    0: none.
+    continues_texts: the model is made to continue texts, so vectors are means of its hidden states. nice: the
+    process's niceness, as in nice(2). heartbeat_seconds: the time between signs of life; 0: none.
     """
 
     model: Path
@@ -35,7 +35,7 @@ class LoadEncoder:
 
 
 class Together(NamedTuple):
-    """Which texts are one batch: those with fewer than `n_alone` tokens, of at most `n_tokens` together."""
+    """The limits of a batch: texts with fewer than `n_alone` tokens, with at most `n_tokens` in all."""
 
     n_tokens: int = 512
     n_alone: int = 512
@@ -58,7 +58,7 @@ class EncoderReady:
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """A text to compute. n_dimensions: keep only the first ones of its vector; 0: all. norm: see `L2`."""
+    """A text to compute. n_dimensions: keep only the first numbers of its vector; 0: all. norm: see `L2`."""
 
     tokens: "array[int]"
     n_dimensions: int = 0

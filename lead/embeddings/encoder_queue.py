@@ -18,9 +18,9 @@ _MAX_TRIES = 3
 
 @dataclass(eq=False, slots=True)
 class WaitingText(Generic[T]):
-    """A text in the queue. waiter: receives its vector.
+    """A text in the queue.
 
-    n_tries: the number of its batches during which the process has died.
+    waiter: receives its vector. n_tries: the number of its batches during which the process died.
     """
 
     client: Client
@@ -46,7 +46,7 @@ class EncoderQueue(Generic[T]):
     _running: deque[list[WaitingText[T]]] = field(default_factory=deque)
 
     def __len__(self) -> int:
-        """The number of texts without a vector."""
+        """Return the number of texts without a vector."""
         return len(self._waiting) + len(self._next) + sum(map(len, self._running))
 
     @property
@@ -65,7 +65,7 @@ class EncoderQueue(Generic[T]):
             self._next.remove(text)
 
     def take_batch(self) -> list[WaitingText[T]]:
-        """The texts to compute next; empty if there is nothing to do, or enough is in progress.
+        """Return the texts to compute next; empty if there are none, or enough are in progress.
 
         A second batch is started before the first one is computed only if it is full. A text during which the
         process has died before is alone in its batch.
@@ -87,12 +87,12 @@ class EncoderQueue(Generic[T]):
         return batch
 
     def _may_join(self, text: WaitingText[T], first: WaitingText[T], n_tokens: int) -> bool:
-        """Whether a text goes into a batch that has so many tokens."""
+        """Return whether a text goes into a batch that has so many tokens."""
         alone = any(each.n_tries or each.n_tokens >= self.together.n_alone for each in (text, first))
         return not alone and n_tokens + text.n_tokens <= self.together.n_tokens
 
     def answer(self) -> list[WaitingText[T]]:
-        """The texts of the oldest batch, whose vectors have arrived."""
+        """Return the texts of the oldest batch, whose vectors have arrived."""
         return self._running.popleft()
 
     def lost(self) -> list[WaitingText[T]]:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def kind(settings: LeadSettings, routed: "RoutedVectors | None") -> "VectorLead | None":
-    """The lead for a --model that computes embeddings or ranks texts; None for other models.
+    """Return the lead for a --model that computes embeddings or ranks texts; None for other models.
 
     routed: if a router serves it. Raises ConfigError.
     """

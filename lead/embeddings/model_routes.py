@@ -31,7 +31,7 @@ _NO_RANKS = "This server does not support reranking. Start it with `--rerank-mod
 
 @router.post("/v1/embeddings")
 async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
-    """Vectors of texts."""
+    """Return the vectors of texts."""
     model = _embedder(http_request)
     asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
     found = await cancel_on_disconnect(
@@ -56,7 +56,7 @@ async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
 @router.post("/embedding", include_in_schema=False)
 @router.post("/embeddings", include_in_schema=False)
 async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
-    """llama-server's own."""
+    """Return the vectors of texts, as llama-server's own route does."""
     model = _embedder(http_request)
     asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
     found = await cancel_on_disconnect(
@@ -73,7 +73,7 @@ async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Re
 
 @router.post("/api/embed", include_in_schema=False)
 async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Response:
-    """Ollama's; texts that are too long are cut."""
+    """Return the vectors of texts, as Ollama's route does; texts that are too long are cut."""
     model, began = _embedder(http_request), time.perf_counter_ns()
     asked = VectorsAsked("input", body.dimensions, truncates=body.truncate)
     texts = body.texts()
@@ -96,7 +96,7 @@ async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Respo
 
 @router.post("/api/embeddings", include_in_schema=False)
 async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request) -> Response:
-    """Ollama's older one, for one text; the vector is not normalized."""
+    """Return the vector of one text, as Ollama's older route does; it is not normalized."""
     model = _embedder(http_request)
     asked = VectorsAsked("prompt", norm=-1, truncates=True)
     computing = model.compute(client_of(http_request), [body.prompt], asked)
@@ -110,7 +110,7 @@ async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request
 @router.post("/rerank", include_in_schema=False)
 @router.post("/reranking", include_in_schema=False)
 async def rerank(body: RerankRequest, http_request: Request) -> Response:
-    """How well each text answers a question, the best first."""
+    """Return scores of how well each text answers a question, best first."""
     model = models_of(http_request.app).ranker
     if model is None:
         raise UnsupportedError(_NO_RANKS)
@@ -135,7 +135,7 @@ async def rerank(body: RerankRequest, http_request: Request) -> Response:
 
 
 def _embedder(http_request: Request) -> VectorModel:
-    """Raises UnsupportedError."""
+    """Return the model that computes vectors; raises UnsupportedError if there is none."""
     model = models_of(http_request.app).embedder
     if model is None:
         raise UnsupportedError(_NO_EMBEDDINGS)
@@ -152,7 +152,7 @@ def _list(model: str, found: Found, **records: list[dict[str, Any]]) -> dict[str
 
 
 async def _respond(http_request: Request, found: Found, write: Callable[[], bytes]) -> Response:
-    """Numbers are written in a thread if there are many."""
+    """Return the response with the vectors; many numbers are written in a thread."""
     bodies: BodyReader = http_request.app.state.bodies
     n_bytes = sum(map(len, found.vectors))
     text = await bodies.run(client_of(http_request), n_bytes, write)

@@ -10,8 +10,8 @@ _GAP = re.compile(r"\{(query|document)\}")
 
 
 def pair_tokens(vocabulary: Vocabulary, query: str, document: str) -> "array[int]":
-    """The tokens of a question and a text as in llama-server: from the model's own template, or with the
-    special tokens that it wants.
+    """Return the tokens of a question and a text as in llama-server: from the model's own template, or with
+    the special tokens that it wants.
     """
     if template := vocabulary.template("rerank"):
         texts = {"query": query, "document": document}

@@ -25,7 +25,7 @@ log = logging.getLogger("lead")
 
 
 class RoutedVectors(Protocol):
-    """What a router shares with the leads it runs, as `lead.server.server.Routed`."""
+    """The data that a router passes to its leads, as `lead.server.server.Routed`."""
 
     @property
     def listener(self) -> socket.socket: ...
@@ -104,7 +104,7 @@ class VectorLead:
 
 
 def _check(settings: LeadSettings, path: Path) -> None:
-    """Raises ConfigError."""
+    """Raise ConfigError if options ask for another model of the same kind, or for --serve-embeddings."""
     ranks = pooling_of(path) == RANK
     option = "--rerank-model" if ranks else "--embedding-model"
     kind = "ranks texts" if ranks else "makes vectors of texts"

@@ -87,7 +87,7 @@ class VectorModel:
 
     @property
     def ready(self) -> EncoderReady:
-        """What the encoder reported when it became ready. Raises NotServingError during the first load."""
+        """The encoder's report when it became ready. Raises NotServingError during the first load."""
         if self._description is None:
             raise EngineState.STARTING.refusal()
         if self.encoder.ready is None or not self.encoder.state.takes_requests:
@@ -95,7 +95,7 @@ class VectorModel:
         return self.encoder.ready
 
     def describe(self) -> SideModel:
-        """Raises NotServingError."""
+        """Return the description of the model; raises NotServingError during the first load."""
         ready = self.ready
         return SideModel(
             name=self.name,
@@ -173,7 +173,7 @@ class VectorModels:
 
     @classmethod
     def beside(cls, settings: LeadSettings) -> Self:
-        """The models that run beside a model that generates text."""
+        """Return the models that run beside a model that generates text."""
         options = settings.vectors
 
         own = settings.source.model if options.serve_embeddings else None
@@ -202,7 +202,7 @@ class VectorModels:
         show_side_models(app, self.describe)
 
     def describe(self) -> list[SideModel]:
-        """Those that can be asked."""
+        """Return the models that can be asked."""
         found = []
         for model in self:
             with contextlib.suppress(NotServingError):
@@ -238,6 +238,6 @@ def n_layers(asked: int) -> int:
 
 
 def models_of(app: FastAPI) -> VectorModels:
-    """The models of an application; empty if none were set."""
+    """Return the models of an application; empty if none were set."""
     found: VectorModels | None = getattr(app.state, "vector_models", None)
     return found or VectorModels()

@@ -34,7 +34,7 @@ class AboutLead:
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """200 while requests are served."""
+    """Return 200 while requests are served; raises NotServingError until all models are ready."""
     if request.app.state.is_leaving:
         return error_response(NotServingError(EngineState.STOPPED.value), status="draining")
     for each in models_of(request.app):
@@ -45,7 +45,7 @@ async def health(request: Request) -> Response:
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
 async def models(request: Request) -> dict[str, Any]:
-    """The models for embeddings and reranking."""
+    """Return the models for embeddings and reranking."""
     about: AboutLead = request.app.state.vector_lead
     return {"object": "list", "data": [_record(each.describe(), about) for each in models_of(request.app)]}
 
@@ -53,7 +53,7 @@ async def models(request: Request) -> dict[str, Any]:
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
 async def model(name: str, request: Request) -> Response:
-    """One of the models, by name."""
+    """Return one of the models, by name."""
     about: AboutLead = request.app.state.vector_lead
     for each in models_of(request.app):
         if name == each.name:
@@ -64,7 +64,7 @@ async def model(name: str, request: Request) -> Response:
 
 @router.get("/props")
 async def props(request: Request) -> dict[str, Any]:
-    """Settings and properties of the model."""
+    """Return the settings and properties of the model."""
     about: AboutLead = request.app.state.vector_lead
     ready = about.model.ready
     return {

@@ -1,1 +1,1 @@
-"""The process that owns the model: a blocking loop of plan, decode, commit."""
+"""The engine process: it owns the target model and loops over plan, decode and commit."""

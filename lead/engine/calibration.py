@@ -1,5 +1,6 @@
-"""Measures T(n): before the first request, again while idle, and for `lead plan`; and stores it for the next
-start.
+"""Measures T(n), and stores it for the next start.
+
+T(n) is measured before the first request, again while the engine is idle, and for `lead plan`.
 """
 
 import contextlib
@@ -22,20 +23,20 @@ from shared.llama.span import Span
 from shared.step_cost import N_UNSTEADY, StepCost
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16)
-"""Some kernels end at eight tokens: nine may take half as long again, or less than eight."""
+"""Some kernels take at most eight tokens: nine may take half as long again, or less time than eight."""
 _REPEATS = 5
 _MAX_SECONDS = 10.0
-"""Time limit; for a slower model the rest is learned from requests."""
+"""Time limit; requests teach the remaining sizes of a slower model."""
 _QUIET = 1.2
-"""A machine on which T(1) is longer by this factor than it was is busy."""
+"""The machine is busy if T(1) has grown by this factor."""
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
-"""Since the engine was ready. So many samples of each size replace those of the start."""
+"""When to measure again, after the engine was ready. The new samples replace those of the start."""
 _SAME, _N_CHECKED = 1.25, 3
-"""A step that takes this many times as long, or as short, each time says that T(n) is another now."""
+"""Stored T(n) is outdated if the quickest of three steps takes this many times as long, or as short."""
 _RETRY_SECONDS, _MAX_RETRIES = 3.0, 5
-"""After an attempt that was interrupted, or made while the machine was busy, which takes a step or two; each
-time twice as long, because a model may just be slow."""
+"""The delay after an attempt that was interrupted, or found the machine busy. It doubles with each attempt,
+because a model may just be slow."""
 
 
 class StepTimer:
@@ -50,11 +51,12 @@ class StepTimer:
         *,
         is_offloaded: bool = False,
     ) -> None:
-        """`decode` decodes tokens, of a vocabulary of `n_vocab`; `undo` removes them from the cache.
+        """Time steps that `decode` computes; `undo` must remove their tokens from the cache.
 
-        is_offloaded: a GPU computes. It compiles what a batch size needs when it first has it. In steady
-        decoding, steps of one size follow one another: llama.cpp then reuses its graph, and CUDA records the
-        second of them, which takes twice as long, and replays the others.
+        n_vocab: token ids to decode are drawn from range(n_vocab). is_offloaded: a GPU computes. A GPU
+        compiles kernels at the first step of each batch size. If steps of one size follow one another,
+        llama.cpp reuses its graph: CUDA records it in the second step, which takes twice as long, and replays
+        it in later steps.
         """
         self._decode = decode
         self._undo = undo
@@ -71,8 +73,9 @@ class StepTimer:
         clock: Callable[[], float] = time.monotonic,
         place: TrialPlace = _EMPTY_CACHE,
     ) -> Self:
-        """A timer for steps of the target at `place`, which is restored; by default slot 0, which must be
-        empty.
+        """Return a timer for steps of the target at `place`, which each step restores.
+
+        The default place is slot 0, which must be empty.
         """
 
         def decode(tokens: list[int]) -> None:
@@ -84,10 +87,10 @@ class StepTimer:
         return cls(decode, undo, n_vocab, clock, is_offloaded=target.is_offloaded)
 
     def warm_up(self) -> None:
-        """Run untimed steps: the first one reads all weights; on a GPU the first one of each size takes
-        longer, too.
+        """Run untimed steps, because the first step reads all weights.
 
-        Sizes not reached within `_MAX_SECONDS` are left to requests.
+        On a GPU, run a step of each size: the first step of a size takes longer. Sizes that are not reached
+        within `_MAX_SECONDS` are left to requests.
         """
         end = self._clock() + _MAX_SECONDS
         for size in BATCH_SIZES if self._is_offloaded else (1,):
@@ -102,7 +105,10 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """Seconds by which the first steps of a size took longer, from the steps timed so far."""
+        """How many seconds longer the first steps of a batch size took than a steady step, in order.
+
+        Each value is the median over the steps timed so far.
+        """
         return [median(each) for each in zip(*self._unsteady, strict=True)]
 
     def _step(self, size: int) -> float:
@@ -114,12 +120,13 @@ class StepTimer:
         self._undo()
         return seconds
 
-    def turns(
+    def sweeps(
         self, batch_sizes: Sequence[int], n_repeats: int, interrupted: Callable[[], bool]
     ) -> Iterator[tuple[int, float]]:
-        """Yield (size, seconds) for a step of each size in turn, until `interrupted` returns True.
+        """Yield (size, seconds) for one step of each batch size in turn, `n_repeats` times.
 
-        As the sizes alternate, a busy moment of the machine does not affect only one of them.
+        Ends early when `interrupted` returns True. Sizes alternate so that a busy moment of the machine
+        affects all of them alike.
         """
         for size in chain.from_iterable(repeat(batch_sizes, n_repeats)):
             if interrupted():
@@ -135,9 +142,11 @@ class StepTimer:
         n_repeats: int = _REPEATS,
         max_seconds: float = _MAX_SECONDS,
     ) -> None:
-        """Let `cost` learn T(n) of these sizes; ends early when interrupted, or after `max_seconds`."""
+        """Teach `cost` T(n) of these batch sizes; stop when `interrupted` returns True, or after
+        `max_seconds`.
+        """
         end = self._clock() + max_seconds
-        cost.learn_turns(self.turns(batch_sizes, n_repeats, lambda: interrupted() or self._clock() > end))
+        cost.learn_sweeps(self.sweeps(batch_sizes, n_repeats, lambda: interrupted() or self._clock() > end))
         cost.learn_settling(self.settling)
 
 
@@ -151,31 +160,32 @@ def recalibrate(
     place: TrialPlace = _EMPTY_CACHE,
     max_step_seconds: float = math.inf,
 ) -> bool:
-    """Time steps again at `place`, which is restored; returns whether anything was learned.
+    """Teach `cost` new times of steps at `place`, which is restored; return whether it learned any.
 
-    Ends when `interrupted` returns True, after a step that took longer than `max_step_seconds`, or when the
-    machine is busier than it was when T(1) was learned. Only complete turns over all sizes count.
+    Stops when `interrupted` returns True, after a step longer than `max_step_seconds`, or when the machine is
+    busier than when T(1) was learned. Only complete rounds over all sizes count.
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
     timer.seconds(1)  # what other programs have pushed out of the CPU's caches is read again
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
-    for size, seconds in timer.turns(BATCH_SIZES, _REPEATS, interrupted):
+    for size, seconds in timer.sweeps(BATCH_SIZES, _REPEATS, interrupted):
         if seconds > (longest_single if size == 1 else max_step_seconds):
             break
         timed.append((size, seconds))
     complete = timed[: len(timed) - len(timed) % len(BATCH_SIZES)]
     if complete:
-        cost.learn_turns(complete)
+        cost.learn_sweeps(complete)
         cost.learn_settling(timer.settling)
     return bool(complete)
 
 
 class Recalibration:
-    """Decides when an idle engine measures again: while it starts, other programs start, too.
+    """A chore that measures T(n) again in an idle engine, at fixed times after the start.
 
-    Without this, a wrong T(n) of sizes that seem too slow to be used would be corrected only by chance.
+    The first measurement is made while other programs are starting, too. Without a second one, a size whose
+    T(n) seems too large to be used would be measured again only by chance.
     """
 
     def __init__(
@@ -184,26 +194,29 @@ class Recalibration:
         now: float,
         find_place: Callable[[int], TrialPlace | None],
     ) -> None:
-        """measure: returns as soon as a command arrives, and whether it has learned something.
+        """Schedule measurements from `now` on, the time in seconds at which the engine was ready.
 
-        now: when the engine is ready, in seconds. find_place: see `SlotManager`.
+        measure: returns whether it learned anything, and returns early when a command arrives. find_place:
+        see `SlotManager`.
         """
         self._measure = measure
         self._find_place = find_place
         self._due = deque(now + seconds for seconds in _AFTER_SECONDS)
         self._n_retries = 0
 
-    def wait(self, now: float) -> float | None:
+    def seconds_until_due(self, now: float) -> float | None:
         return max(0.0, self._due[0] - now) if self._due else None
 
-    def turn(self, now: float, *, idle: bool) -> float:
+    def run_due(self, now: float, *, idle: bool) -> float:
         if idle:
             with contextlib.suppress(KvCacheFullError):  # the cache is as before
                 self._run(now)
         return 0.0
 
     def _run(self, now: float) -> None:
-        """Measure if it is due and the widest step has a place; times that were missed count once."""
+        """Measure if a measurement is due and the largest batch has a place; several missed ones count as
+        one.
+        """
         is_due = False
         while self._due and now >= self._due[0]:
             self._due.popleft()
@@ -216,9 +229,10 @@ class Recalibration:
 
 
 class StepTimes(BaseModel, frozen=True):
-    """T(n) for a later process, which then need not time all sizes: seconds by size, with `n_threads`.
+    """Stored T(n), in seconds by batch size, measured with `n_threads`.
 
-    settling: as `StepCost.settling`; empty: it was not measured.
+    A later process that finds it need not time all sizes. settling: as in `StepCost.settling`; empty if it
+    was not measured.
     """
 
     n_threads: int
@@ -230,10 +244,9 @@ class StepTimes(BaseModel, frozen=True):
         return cls(n_threads=n_threads, seconds=cost.table(), settling=tuple(cost.settling))
 
     def teach(self, cost: StepCost, timer: StepTimer) -> bool:
-        """Teach `cost` these times, scaled to the present pace, if a step of one token takes about as long
-        now; returns whether it does.
+        """Teach `cost` these times, scaled to the present T(1); return False if T(1) has changed too much.
 
-        The model must already use `n_threads`.
+        The model must already use `n_threads`. Three steps of one token are timed with `timer`.
         """
         if 1 not in self.seconds:
             return False

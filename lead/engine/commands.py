@@ -15,29 +15,34 @@ from shared.sampling.parameters import SamplingParameters
 PolicyName = Literal["adaptive", "fixed", "sync", "off"]
 NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP = "ngram", "prediction", "suffix", "draft_model", "mtp"
 OWN_SOURCES = frozenset({NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP})
-"""The draft sources in the lead itself; a back may not have such a name."""
+"""The draft sources inside the lead. A back may not have one of these names."""
 
 
 class Submit(BaseModel, frozen=True):
-    """Continue a prompt by at most `max_tokens` (None: until the context is full, or without end).
+    """Generate at most `max_tokens` tokens after a prompt. None: until the context is full, or without end.
 
-    When its context is full the sequence ends; with `n_keep` the oldest tokens after the first `n_keep` are
-    discarded instead. `n_keep` is at most the length of the context less two (see
-    `lead.engine.context_shift`).
+    Without `n_keep` the sequence ends when its context is full. With it, the oldest tokens after the first
+    `n_keep` are discarded instead (`lead.engine.context_shift`). `n_keep` is at most n_ctx - 2.
 
-    The following options do not affect the tokens. prediction: the text that the client expects. n_probs: at
-    each position report the probabilities of this many tokens and of the chosen one; None: of none. filtered:
-    probabilities after the filters. n_draft: verify at most this many draft tokens per step. slot: run in
-    this slot only. progress: report how much of the prompt has been read. checkpoints: lengths of the prompt
-    up to which later requests may share it; none if that is not known. owner: whose recent texts drafts may
-    be taken from, this one among them when it has ended; None: nobody's. keep_for: the owner of texts on disk
-    (`--cache-disk`) that it may continue, and among which it is stored; None: it is never stored on disk.
-    unread: the client is shown nothing before its end. images: the rows of images among `tokens`, which
-    contain the images' identities there, in order. A token of the prompt follows each image.
+    The following options do not change the tokens:
 
-    A sequence that an earlier engine process had begun is submitted with the tokens generated so far:
-    `tokens[n_prompt:]` (n_prompt 0: nothing). `n_cached`: as reported by its `Started`; None: it has not
-    started.
+    * prediction: text that the client expects the answer to resemble
+    * n_probs: report, at each position, the probability of the chosen token and of this many likely tokens
+    * filtered: report probabilities after the sampling filters, not before
+    * n_draft: verify at most this many draft tokens per step
+    * slot: run in this slot only
+    * progress: report how much of the prompt has been read
+    * checkpoints: lengths of prefixes of the prompt that later requests may share; empty: unknown
+    * owner: take drafts from this owner's recent texts, and add this text to them; None: neither
+    * keep_for: the owner whose texts on disk (`--cache-disk`) it may continue, and for whom it is stored
+      there; None: it is never stored on disk
+    * unread: the client sees nothing before the answer ends
+    * images: the rows of images within `tokens`, which have the images' identities there; a token of the
+      prompt follows each image
+
+    To continue a sequence that an earlier engine process began, `tokens[n_prompt:]` are the tokens that it
+    generated, and `n_cached` is that of its `Started`. n_prompt 0: nothing was generated. n_cached None: the
+    sequence had not started.
     """
 
     type: Literal["submit"] = "submit"
@@ -63,7 +68,7 @@ class Submit(BaseModel, frozen=True):
 
     @property
     def text(self) -> list[int]:
-        """`tokens` without the rows of images: the text that samplers, drafts and events count."""
+        """`tokens` without the rows of images: the token positions that samplers, drafts and events use."""
         return without_images(self.tokens) if self.images else self.tokens
 
     @property
@@ -80,7 +85,7 @@ class Cancel(BaseModel, frozen=True):
 
 
 class SetBacks(BaseModel, frozen=True):
-    """The names of the backs that are connected now. share_cores: one of them runs on this machine."""
+    """Set the names of the connected backs. share_cores: one of these backs runs on this machine."""
 
     type: Literal["set_backs"] = "set_backs"
     names: list[str]
@@ -88,7 +93,7 @@ class SetBacks(BaseModel, frozen=True):
 
 
 class SetPolicy(BaseModel, frozen=True):
-    """Choose the depth of drafts by another policy."""
+    """Change the policy that chooses the depth of drafts. depth: for the policies `fixed` and `sync`."""
 
     type: Literal["set_policy"] = "set_policy"
     policy: PolicyName
@@ -96,7 +101,10 @@ class SetPolicy(BaseModel, frozen=True):
 
 
 class Ask(BaseModel, frozen=True):
-    """A `lead.engine.question.EngineQuestion`, with the name of its type. `Answer` has the same `number`."""
+    """Ask a `lead.engine.question.EngineQuestion`; the `Answer` has the same `number`.
+
+    question: the name of the question's class. fields: its fields.
+    """
 
     type: Literal["ask"] = "ask"
     number: int

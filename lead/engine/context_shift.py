@@ -1,4 +1,4 @@
-"""Context shift: the part of its own text that a sequence sees when the text is longer than the context."""
+"""Context shift: which part of its text a sequence sees when the text is longer than the context."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """When a context of `n_ctx` tokens is full, the older half of the tokens after the first `n_keep` is
-    discarded.
+    """A context of `n_ctx` tokens that discards the older half of its tokens after the first `n_keep` when
+    full.
 
         text      [0 .. n_keep) [n_keep .. n_keep + n_discarded) [n_keep + n_discarded .. n_tokens)
         context   [0 .. n_keep)                                  [n_keep .. n_tokens - n_discarded)
 
-    The rest is decoded again, at its new positions. Keeping its keys and values, rotated to these positions,
-    would be faster, but they were computed from the discarded tokens, too: neither another engine process nor
-    another slot of the same sequence could reproduce them, and memories with recurrent states, learned
-    positions or sliding windows cannot do it at all. The context depends on the length of the text alone, so
-    the text is still a function of prompt and seed.
+    The tokens that stay are decoded again, at their new positions. Rotating their keys and values to these
+    positions would be faster, but the keys and values depend on the discarded tokens. Another engine process,
+    or another slot, could not reproduce them. Recurrent states, learned positions and sliding windows cannot
+    be rotated at all.
+
+    The context depends only on the length of the text, so the text remains a function of prompt and seed.
     """
 
     n_ctx: int
@@ -28,16 +29,16 @@ class ContextShift:
 
     @property
     def n_left(self) -> int:
-        """Tokens left in the context just after a shift."""
+        """The number of tokens left in the context just after a shift."""
         return self.n_ctx - self._n_each
 
     def n_discarded(self, n_tokens: int) -> int:
-        """The number of tokens that are no longer in the context of a text of `n_tokens`."""
+        """Return how many tokens of a text of `n_tokens` tokens are no longer in the context."""
         n_beyond, n_each = n_tokens - self.n_ctx, self._n_each
         return 0 if n_beyond < 0 else n_each * (1 + n_beyond // n_each)
 
     def context(self, tokens: Sequence[int]) -> list[int]:
-        """The context of the next token of this text: fewer than `n_ctx` tokens."""
+        """Return the context for the next token of this text: at most `n_ctx` - 1 tokens."""
         return [*tokens[: self.n_keep], *tokens[self.n_keep + self.n_discarded(len(tokens)) :]]
 
     @property

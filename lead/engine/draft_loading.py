@@ -1,4 +1,4 @@
-"""Loads the drafters inside the engine: a draft model, or what a ring has planned."""
+"""Loads the drafters that run inside the engine: a draft model, or the source that a ring has planned."""
 
 import logging
 import time
@@ -38,7 +38,7 @@ _REPEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class InlineModel:
-    """A draft model in the engine; `n_threads` is its initial number of threads."""
+    """A draft model loaded in the engine process. n_threads: the number of threads it starts with."""
 
     load: LoadDraft
     maker: DrafterMaker
@@ -83,7 +83,9 @@ class InlineModel:
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
-        """Between those that `choose_threads` has compared; None if there is no choice."""
+        """Return the choice between the two numbers that `choose_threads` compared; None if there is only
+        one.
+        """
         if self.load.fixed_threads or self.load.options.threads == 1:
             return None
         other = self.load.options.threads if self.n_threads == 1 else 1
@@ -91,7 +93,7 @@ class InlineModel:
 
 
 def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None) -> list[InlineSource]:
-    """The sources that draft in the engine: the draft model, then `planned`; raises ModelLoadError."""
+    """Return the sources that draft in the engine: the draft model, then `planned`. Raises ModelLoadError."""
     sources: list[InlineSource] = []
     if load.draft and not (planned and planned.is_draft_model):
         sources.append(load_draft_model(load.draft, target))
@@ -101,15 +103,16 @@ def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None
 
 
 def has_draft_model(load: Load) -> bool:
-    """Whether `load.draft` names a model that a back could load, too, rather than a file that only a ring
-    opens.
+    """Return whether `load.draft` is a complete model, which a back could load, too.
+
+    Returns False for a file that only a ring opens, such as a drafter's heads.
     """
     planned = planned_source(load) if load.draft else None
     return load.draft is not None and not (planned and planned.is_draft_model)
 
 
 def place_draft_model(load: Load) -> Load:
-    """The load with devices chosen for the draft model, and with its size reserved when the target is placed.
+    """Return `load` with devices chosen for the draft model, and its size reserved there.
 
     The draft model is placed first, as it is smaller and read more often. Places of what is beside the engine
     get their names here, too. Raises ModelLoadError.
@@ -136,7 +139,7 @@ def place_draft_model(load: Load) -> Load:
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
-    """Load the draft model; raises ModelLoadError."""
+    """Load the draft model; raises ModelLoadError, also if the model cannot draft a single token."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
     n_states = load.n_max + N_FURTHER_STATES
@@ -151,9 +154,9 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
 
 
 def choose_threads(load: LoadDraft, model: Model, clock: Callable[[], float] = time.monotonic) -> int:
-    """Set the model's number of threads to the one with the shortest step; slot 0 must be empty.
+    """Set the model's number of threads to the faster of 1 and `load.options.threads`, and return it.
 
-    A small model's step is over before several threads have met at its barriers.
+    Slot 0 must be empty. With several threads, a small model spends most of a step waiting at barriers.
     """
     n_max = load.options.threads
     if load.fixed_threads or n_max == 1:

@@ -1,11 +1,12 @@
-"""The engine as a state machine: commands and results go in, the next action and events come out.
+"""The engine as a state machine: commands and results go in; the next action and events come out.
 
-It knows no model, no pipe and no clock. `Loop` drives it with a model, the simulation under virtual time,
-tests by hand. A driver calls `next`, applies `pop_edits` to the model's memory in any case, performs the
-action, and reports its result: `decoded`, `failed`, or `drafted`. Events are kept until they are popped.
+It knows no model, pipe or clock. `Loop` drives it with a model, the simulation drives it in virtual time, and
+tests drive it by hand. A driver calls `next`, applies the edits of `pop_edits` to the model's memory,
+performs the action, and reports the result with `decoded`, `failed` or `drafted`. Events are kept until they
+are popped.
 
-A choice under a grammar may not be ready when its step is over. It gets a share of the step's time; beyond
-that its sequence sits out the next steps, and the others go on.
+A token under a grammar may not be chosen yet when its step is over. The engine waits for it for a share of
+the step's time. After that, the sequence sits out the next steps, and the other sequences go on.
 """
 
 import contextlib
@@ -37,19 +38,19 @@ from shared.slot_cache import cut_length
 log = logging.getLogger("engine")
 
 _N_GENERATION_PROMPT = 8
-"""Chat templates end a prompt with at most about this many tokens that later turns do not contain."""
+"""About the most tokens at a prompt's end that chat templates leave out in later turns."""
 _MIN_CHECKPOINT = 64
-"""Shorter prompts are decoded again as quickly as a checkpoint is stored."""
+"""Shorter prompts get no checkpoint: decoding them again is as quick as storing one."""
 _GRAMMAR_SHARE = 0.25
-"""How much longer a step may take because of grammars."""
+"""The share of a step's time that waiting for grammars may add."""
 _MIN_GRAMMAR_SECONDS = 0.001
-"""The least of that: a usual answer takes a tenth of it."""
+"""The least time to wait for grammars; a usual choice takes a tenth of it."""
 _ALONE_GRAMMAR_SECONDS = 0.005
-"""Where nothing else runs: until commands are looked at again."""
+"""The time to wait for grammars when nothing else runs, before commands are looked at again."""
 
 
 class Engine:
-    """The state machine. `now` is always seconds of one monotonic clock, the same that stamps drafts."""
+    """The engine's state machine. `now` is always in seconds of the monotonic clock that stamps drafts."""
 
     def __init__(
         self,
@@ -59,7 +60,9 @@ class Engine:
         end_tokens: frozenset[int],
         budget: GrammarBudget | None = None,
     ) -> None:
-        """Raises ValueError for limits that one sequence of each slot does not fit into."""
+        """Raises ValueError if the batch has no room for a token of each slot, or the cache for one
+        sequence.
+        """
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")
         if limits.n_ctx_sequence > limits.n_ctx + 1:  # the last token of a sequence is never decoded
@@ -72,7 +75,7 @@ class Engine:
         self.slots = SlotManager(limits)
         self._scheduler = Scheduler(limits, self.slots, speculation)
         self._events: list[Event] = []
-        self._uncounted: list[Verification] = []  # what was committed after these, and is no event yet
+        self._uncounted: list[Verification] = []  # committed, but not events yet
         self._edits: list[CacheEdit] = []  # to be applied before the next step
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None  # for drafts, or None
@@ -80,7 +83,7 @@ class Engine:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do until a command arrives."""
+        """True if there is nothing to do until a command arrives."""
         return not self.slots.sequences
 
     def apply(self, command: Command, now: float) -> None:
@@ -102,7 +105,7 @@ class Engine:
                 raise AssertionError(f"not a command for a running engine: {command}")
 
     def next(self, now: float) -> Action | None:
-        """The action to do next; None: wait for a command."""
+        """Return the next action; None: wait for a command."""
         if self._waiting_since is not None:
             self.speculation.on_wait(now - self._waiting_since)
             self._waiting_since = None
@@ -125,9 +128,9 @@ class Engine:
     def decoded(
         self, plan: StepPlan, logits: Sequence[NDArray[np.float32]], now: float, seconds: float
     ) -> None:
-        """Process the logits of a decoded plan, one array of shape (n_logits, n_vocab) per span.
+        """Process the logits of a decoded plan: one array of shape (n_logits, n_vocab) per span.
 
-        Decoding took `seconds`.
+        seconds: how long decoding took.
         """
         self._scheduler.learn(plan, seconds)
         self._budget.set(0.0)  # choices that are ready come first
@@ -150,7 +153,9 @@ class Engine:
             self.slots.learn_moves(texts, seconds, self.speculation.cost.seconds(1))
 
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
-        """Handle a plan that could not be decoded."""
+        """Handle a plan that could not be decoded: make room in the cache, or read the affected
+        slots again.
+        """
         if isinstance(error, KvCacheFullError):
             log.warning("%s: making room", error)
             self._make_room(error.lost)
@@ -161,7 +166,7 @@ class Engine:
         self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
-        """Run one round of the drafter in the engine; call `drafted` afterwards."""
+        """Run one round of the inline drafter; call `drafted` afterwards."""
         return self.speculation.draft(order)
 
     def drafted(self, done: DraftRound, seconds: float) -> None:
@@ -169,9 +174,10 @@ class Engine:
         self.speculation.on_drafted(done, seconds)
 
     def pop_events(self) -> list[Event]:
-        """The events since the last call; to be called between two steps, or during the second.
+        """Return the events since the last call.
 
-        Speculation learns from a step here, so that a step on a device need not wait for it.
+        Call it between two steps, or while the next step is computed. Speculation learns from a step in this
+        call, so that the next step on a device need not wait for it.
         """
         self._count_committed()
         events, self._events = self._events, []
@@ -182,14 +188,12 @@ class Engine:
         return events
 
     def pop_edits(self) -> list[CacheEdit]:
-        """The edits to the model's memory that make it hold what the records say; apply them before the
-        action.
-        """
+        """Return the edits that make the model's memory match the records; apply them before the action."""
         edits, self._edits = self._edits, []
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """The planner's statistics, and what it has learned, as JSON."""
+        """Return the planner's statistics and what it has learned, as JSON."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
@@ -199,7 +203,7 @@ class Engine:
             sequence.drafts.check_integrity()
 
     def _report(self, event: Event) -> None:
-        """After what was committed before it."""
+        """Add an event, after the events of tokens that were committed before it."""
         self._count_committed()
         self._events.append(event)
 
@@ -210,9 +214,10 @@ class Engine:
     # How a sequence begins
 
     def _submit(self, request: Submit, now: float) -> None:
-        """Queue a sequence; it starts when a slot is free. The prompt must leave room for one token.
+        """Queue a sequence, which starts when a slot is free. The prompt must leave room for one token.
 
-        An earlier engine process may have generated all of it, and ended before it said so: it is finished.
+        If an earlier engine process generated the whole answer but ended before it reported so, finish the
+        sequence.
         """
         if request.images and (reason := self._why_no_images(request)):
             self._report(Failed(sequence=request.sequence, reason=reason, param="messages"))
@@ -227,7 +232,7 @@ class Engine:
         self.slots.add(sequence)
 
     def _why_no_images(self, request: Submit) -> str | None:
-        """Why the images of a request cannot be read here; None: they can."""
+        """Return why the images of a request cannot be read here; None: they can."""
         inline, n_ubatch = self.speculation.inline, self._limits.n_ubatch
         if request.n_keep is not None:
             return "a text with images cannot be shifted: images need a lead without --context-shift"
@@ -245,10 +250,11 @@ class Engine:
         return None
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
-        """Where the prompt is stored: where the client's last message begins, and before the answer begins.
+        """Return the lengths at which the states of a prompt are stored.
 
-        A later turn of a chat has the same tokens up to there, but maybe another beginning of the answer. And
-        what a context shift keeps need not be decoded again.
+        By default just before the answer begins: a later turn of a chat has the same tokens up to there, but
+        maybe another beginning of the answer. The tokens that a context shift keeps are stored, too, so that
+        they need not be decoded again.
         """
         if self._limits.n_checkpoints == 0:
             return ()
@@ -259,9 +265,10 @@ class Engine:
         return tuple(sorted({cut_length(request.tokens, n) for n in lengths} - {0}))
 
     def _admit(self) -> None:
-        """A sampler is made at once: its grammar is compiled while the prompt is decoded.
+        """Start waiting sequences, and make their samplers, so that grammars compile while prompts are
+        decoded.
 
-        If progress was requested, the cached tokens are reported before anything is decoded.
+        If progress was requested, report the cached tokens before anything is decoded.
         """
         for started in self.slots.admit(only_if_idle=self._scheduler.is_minimal):
             self._report(started)
@@ -276,7 +283,7 @@ class Engine:
     def _commit_entry(
         self, entry: PlanEntry, rows: NDArray[np.float32], now: float, *, can_roll_back: bool
     ) -> int:
-        """Returns how many tokens it committed."""
+        """Commit the tokens of one slot's logits; return their number."""
         slot, sequence = entry.slot_state, entry.slot_state.sequence
         assert sequence
         self.slots.add_decoded(slot, entry.tokens, has_draft=bool(entry.draft), can_roll_back=can_roll_back)
@@ -291,9 +298,9 @@ class Engine:
         return self._verify(slot, now)
 
     def _verify_waiting(self, waiting: Sequence[Slot], seconds: float, now: float) -> int:
-        """Commit choices that were not ready, and are within `seconds`; returns the number of tokens.
+        """Commit tokens that were not chosen in time, waiting up to `seconds`; return the number committed.
 
-        Each slot has an equal part of the time.
+        Each slot gets an equal part of the time.
         """
         n_committed = 0
         for slot in waiting:
@@ -303,7 +310,9 @@ class Engine:
         return n_committed
 
     def _verify(self, slot: Slot, now: float) -> int:
-        """Commit what is chosen, if it is ready; end what cannot go on. Returns the number of tokens."""
+        """Commit the chosen tokens, if they are ready, and end a sequence that cannot go on; return their
+        number.
+        """
         sequence = slot.sequence
         assert sequence
         outcome = sequence.verify(self._end_tokens)
@@ -335,11 +344,10 @@ class Engine:
     # How a sequence ends
 
     def _make_room(self, lost: Sequence[int]) -> None:
-        """The cache had no room for a plan, although there should have been enough: free some.
+        """Free cells after the cache had no room for a plan, although the records said so.
 
-        The model had to empty the slots that are `lost`.
-        The next step decodes one token of each running sequence. If that is not enough either, idle slots are
-        emptied, then the youngest sequence is preempted; the last one left ends.
+        `lost`: emptied slots. The next step decodes one token of each running sequence. If that fails, too,
+        idle slots are emptied, then the youngest sequence is preempted. The last remaining sequence ends.
         """
         self.slots.lose(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True

@@ -8,12 +8,12 @@ from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits(LayoutRules):
-    """The limits of the model. `n_ctx`: the number of cells of all slots together.
+    """The capacity of the model. n_ctx: the number of KV cells of all slots together.
 
-    While some sequence is generating, the prompts of others are processed in chunks of `n_prompt_chunk`
-    tokens a step, so that it does not stall; larger ones where steps are quick (`PromptChunk`).
-    n_checkpoints: stored states of each slot. step_bytes: see `MovePrice`. n_ubatch: the maximal rows of a
-    whole image.
+    While some sequence is generating, prompts of other sequences are processed in chunks of `n_prompt_chunk`
+    tokens per step, so that it does not stall. Chunks are larger where steps are quick (`PromptChunk`).
+    n_checkpoints: the number of stored states per slot. step_bytes: see `MovePrice`. n_ubatch: the maximal
+    number of rows of an image that must be decoded at once.
     """
 
     n_slots: int

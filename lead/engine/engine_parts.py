@@ -1,4 +1,6 @@
-"""The parts of an engine process that rings extend, by a function `plug_in` in their modules `in_engine`."""
+"""The parts of an engine process that rings extend with the function `plug_in` of their `in_engine`
+modules.
+"""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -17,9 +19,9 @@ Lookups = Callable[[Submit], dict[str, LookupDrafter]]
 
 @dataclass(frozen=True, slots=True)
 class EngineParts:
-    """The parts passed to each ring's `plug_in`.
+    """The parts of the engine process, which each ring's `plug_in` receives.
 
-    lookups: factories of a request's lookup drafters, by source. at_end: contexts that are closed when the
+    lookups: functions that make a request's lookup drafters, by source. at_end: contexts to close when the
     loop has ended.
     """
 

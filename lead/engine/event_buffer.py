@@ -1,8 +1,8 @@
-"""A buffer of events for the front: some are held, and sent together with later ones.
+"""A buffer of events for the front, which holds some events to send them together with later ones.
 
-Each send wakes the front. On a CPU whose cores all compute that interrupts a step, and costs more than the
-front's work for a token. Therefore the tokens of short steps are sent together, and so are tokens that nobody
-reads yet.
+Each send wakes the front. On a CPU whose cores all compute, waking interrupts a step and costs more than the
+front's work for a token. Therefore tokens of short steps, and tokens that no client reads yet, are sent
+together.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,37 +11,39 @@ from lead.engine.commands import Cancel, Command, SetBacks, Submit
 from lead.engine.events import Committed, Event, Failed, Finished
 
 _HOLD_SECONDS = 1 / 20
-"""From one message to the next, at most, while steps are shorter: nobody reads faster. SmolLM2 on two cores,
-8 ms a token, becomes 5 % faster."""
+"""The longest time between two sends while steps are shorter, as people do not read faster. SmolLM2 on two
+cores, 8 ms a token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
-"""To the clients of all streams, at most: from seventeen streams on, tokens wait longer. A send is half of
-what the front does for a stream."""
+"""The most sends to the clients of all streams: from seventeen streams on, tokens wait longer. A send is half
+of the front's work for a stream."""
 _HOLD_UNREAD_SECONDS = 1 / 4
-"""As `_HOLD_SECONDS`, for answers that are not streamed. Not until their ends: the page shows how far they
-are, and what the front does not have yet is generated again if the engine process dies."""
+"""`_HOLD_SECONDS` for answers that are not streamed. Their tokens are not held to the end: the page shows the
+progress, and tokens that the front does not have are generated again if the engine process dies."""
 
 
 class EventBuffer:
-    """Holds tokens back for a moment, unless they are the first of an answer, or a back waits for them."""
+    """Holds tokens for a moment, unless they are the first of an answer or a back is connected."""
 
     def __init__(
         self, send: Callable[..., None], before: Callable[[Sequence[Event]], Iterable[Event]] = lambda _: ()
     ) -> None:
-        """`send` is given events that go together; `before` adds those that have to go before them."""
+        """`send` gets events to send together; `before` returns events that must be sent before the given
+        ones.
+        """
         self._send, self._before = send, before
         self._has_backs = False
         self._unread: set[str] = set()
         self._hold_seconds = _HOLD_UNREAD_SECONDS
         self._held: list[Event] = []
-        self._growing: dict[str, Committed] = {}  # of those, by sequence, what takes its next tokens
-        self._is_urgent = False  # what is held
+        self._growing: dict[str, Committed] = {}  # by sequence, the held event that takes its next tokens
+        self._is_urgent = False  # a held event must be sent at once
         self._begun: set[str] = set()
         self._asked_at = self._sent_at = float("-inf")
 
     def pass_on(self, events: Sequence[Event], now: float, *, at_once: bool = False) -> None:
-        """Add `events` at `now` (seconds), and send all that is held if it is time.
+        """Add `events`, and send all held events if it is time. now: seconds of a monotonic clock.
 
-        Assumes that the next call comes after about as long as has passed since the last one.
+        Assumes that the time until the next call equals the time since the last call.
         """
         self.hold(events)
         next_time, self._asked_at = 2 * now - self._asked_at, now
@@ -72,7 +74,7 @@ class EventBuffer:
                 self._growing[event.sequence] = event
 
     def on_applied(self, command: Command) -> None:
-        """Called when the engine has applied `command`: events of a sequence that it cancels are dropped."""
+        """Handle a command that the engine has applied; events of a cancelled sequence are dropped."""
         match command:
             case Submit(unread=True):
                 self._unread.add(command.sequence)

@@ -16,10 +16,10 @@ EXACT_SAMPLE = "every token is the model's own choice, so a text is an exact sam
 
 
 class Exactness(BaseModel, frozen=True):
-    """The guarantee for texts as a sentence, and whether they are bit-identical in all circumstances.
+    """The guarantee for texts as a sentence. is_on: texts are bit-identical in all circumstances.
 
-    `cost`: the factor by which the guarantee makes, or would make, a step of one token longer; None: not
-    known. found: what loading the target found out, for the next process (`lead.engine.target_loading`).
+    cost: T(1) with the guarantee over T(1) without it, also if the guarantee is off; None: unknown. found:
+    facts found while loading the target, for the next process (`lead.engine.target_loading`).
     """
 
     is_on: bool = False
@@ -29,11 +29,12 @@ class Exactness(BaseModel, frozen=True):
 
 
 class Ready(BaseModel, frozen=True):
-    """The model is loaded. `n_ctx_sequence`: the maximal number of tokens in the context of one sequence.
+    """The model is loaded, and commands can be sent.
 
-    `n_threads`: the initial number of threads. `draft_model`: the name of the draft model in the engine.
-    `mtp`: the model's own heads draft. `devices`: which layers are where, for people. `has_checkpoints`: a
-    prompt can be reused only up to a checkpoint.
+    n_ctx_sequence: the maximal number of tokens in a sequence's context. n_threads: the number of threads at
+    first. draft_model: the name of the draft model in the engine. mtp: the target's own heads draft. devices:
+    which layers are on which device, for people. has_checkpoints: prompts can be reused only up to a
+    checkpoint.
     """
 
     type: Literal["ready"] = "ready"
@@ -56,7 +57,7 @@ class Alive(BaseModel, frozen=True):
 
 
 class LoadFailed(BaseModel, frozen=True):
-    """The model cannot be loaded, and the engine ends. `may_recover`: a retry may succeed."""
+    """The model cannot be loaded, and the engine ends. may_recover: another attempt may succeed."""
 
     type: Literal["load_failed"] = "load_failed"
     reason: str
@@ -64,9 +65,9 @@ class LoadFailed(BaseModel, frozen=True):
 
 
 class Started(BaseModel, frozen=True):
-    """A sequence got a slot, in which the keys and values of its first `n_cached` tokens were present.
+    """A sequence got a slot whose cache already holds its first `n_cached` tokens.
 
-    `again`: it had a slot before, and was preempted, or is continued by another engine process.
+    again: the sequence had a slot before; it was preempted, or an earlier engine process began it.
     """
 
     type: Literal["started"] = "started"
@@ -77,10 +78,9 @@ class Started(BaseModel, frozen=True):
 
 
 class PromptProgress(BaseModel, frozen=True):
-    """The first `n_processed` tokens of the prompt have been read, or were cached (`n_cached`).
+    """The first `n_processed` of `n_total` prompt tokens have been read; `n_cached` of them were cached.
 
-    The front process sets `seconds`: the time since the sequence got its slot; 0 while nothing has been
-    decoded.
+    seconds: the time since the sequence got its slot, set by the front; 0 while nothing has been decoded.
     """
 
     type: Literal["progress"] = "progress"
@@ -92,7 +92,9 @@ class PromptProgress(BaseModel, frozen=True):
 
 
 class Pieces(BaseModel, frozen=True):
-    """The bytes of the tokens from `first` on, in hexadecimal. `control`: the tokens that are no text."""
+    """The bytes of consecutive tokens from the id `first` on, in hexadecimal. control: ids of
+    control tokens.
+    """
 
     type: Literal["pieces"] = "pieces"
     first: int
@@ -101,19 +103,22 @@ class Pieces(BaseModel, frozen=True):
 
 
 class TokenProbabilities(BaseModel, frozen=True):
-    """Probabilities of the chosen token and, with their ids, of the most likely tokens."""
+    """The probability of the chosen token, and the ids and probabilities of the most likely tokens.
+
+    Log-probabilities, or probabilities if the request asked for them after the filters.
+    """
 
     chosen: float
     top: list[tuple[int, float]]
 
 
 class Committed(BaseModel, frozen=True):
-    """The tokens of one step of a sequence, or of several steps without drafts: committed[start : start +
-    len(tokens)].
+    """The tokens of a sequence that a step committed: committed[start : start + len(tokens)].
 
-    tokens[:n_accepted] were drafted; `rejected` is the rest of the verified draft. `sources`: the source of
-    each of the draft's tokens, the accepted ones first. `n_right`: by back, how many of these tokens its
-    drafts had, verified or not, and how many tokens it had too late, since the last step.
+    Several steps without drafts are merged. tokens[:n_accepted] were draft tokens; `rejected` is the rest of
+    the verified draft. sources: the source of each draft token, accepted ones first. n_right: by back, the
+    numbers of right tokens in its drafts since the last step, in time and too late. They count whether
+    verified or not.
     """
 
     type: Literal["committed"] = "committed"
@@ -128,12 +133,12 @@ class Committed(BaseModel, frozen=True):
 
     @property
     def n_drafted(self) -> int:
-        """The number of draft tokens in the step's batch."""
+        """The number of draft tokens that the step verified."""
         return self.n_accepted + len(self.rejected)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the event says nothing but the tokens."""
+        """True if the event has nothing but tokens."""
         return not (self.sources or self.n_right or self.probabilities)
 
 
@@ -146,9 +151,9 @@ class Finished(BaseModel, frozen=True):
 
 
 class Failed(BaseModel, frozen=True):
-    """A sequence cannot continue. `param`: the request field at fault; None: the request was valid.
+    """A sequence cannot continue. param: the request field at fault; None: the request was valid.
 
-    may_recover: a retry may succeed.
+    may_recover: another attempt may succeed.
     """
 
     type: Literal["failed"] = "failed"
@@ -159,7 +164,7 @@ class Failed(BaseModel, frozen=True):
 
 
 class DraftsDropped(BaseModel, frozen=True):
-    """The number of a source's drafts that came too late for the engine, since the last such event."""
+    """`n_stale` drafts of a source came too late for the engine since the last such event."""
 
     type: Literal["drafts_dropped"] = "drafts_dropped"
     source: str
@@ -167,9 +172,9 @@ class DraftsDropped(BaseModel, frozen=True):
 
 
 class Answer(BaseModel, frozen=True):
-    """The answer to an `Ask`: a reply, or the reason why there is none and nothing has changed.
+    """The answer to the `Ask` of the same number: a reply, or the reason why nothing was done.
 
-    may_recover: a retry may succeed.
+    may_recover: another attempt may succeed.
     """
 
     type: Literal["answer"] = "answer"
@@ -182,7 +187,7 @@ class Answer(BaseModel, frozen=True):
 SequenceEvent = Started | PromptProgress | Committed | Finished | Failed
 """Events about one sequence."""
 BackEvent = DraftsDropped | Tune
-"""Events about backs, and what all of them are to hear."""
+"""Events about backs, and messages to all of them."""
 _AnyEvent = Ready | Alive | LoadFailed | Pieces | Answer | SequenceEvent | BackEvent
 Event = Annotated[_AnyEvent, Field(discriminator="type")]
 

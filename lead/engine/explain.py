@@ -8,12 +8,12 @@ from lead.engine.question import EngineQuestion
 
 
 class Explained(BaseModel, frozen=True):
-    """`report`: JSON for people and dashboards."""
+    """The planner's `report`, as JSON for people and dashboards."""
 
     report: dict[str, Any]
 
 
 class Explain(EngineQuestion[Explained], frozen=True):
-    """Asks for the planner's report."""
+    """Ask for the planner's report."""
 
     only_looks = True

@@ -7,14 +7,14 @@ from lead.engine.events import Alive, Event
 
 
 class Heartbeat(threading.Thread):
-    """Sends `Alive` while the engine is idle, is loading its model or makes progress.
+    """A thread that sends `Alive` while the engine is idle, loads its model or makes progress.
 
-    The thread also runs while the engine is in native code. It stops with the process (SIGSTOP), and sends
-    nothing while a step makes no progress, as in a driver that hangs.
+    The thread also runs while the engine is in native code. It stops with the process (SIGSTOP). It sends
+    nothing while a step makes no progress, as when a driver hangs.
     """
 
     def __init__(self, seconds: float, send: Callable[[Event], None]) -> None:
-        """One each `seconds`."""
+        """Send `Alive` with `send` every `seconds`."""
         super().__init__(name="heartbeat", daemon=True)
         self._seconds = seconds
         self._send = send
@@ -22,7 +22,7 @@ class Heartbeat(threading.Thread):
         self._ended = threading.Event()
 
     def watch(self, has_proceeded: Callable[[], bool]) -> None:
-        """From now on call `has_proceeded` to learn whether there was progress since the last call."""
+        """Send only if `has_proceeded`, called before each `Alive`, returns True."""
         self._has_proceeded = has_proceeded
 
     def end(self) -> None:

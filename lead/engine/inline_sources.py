@@ -1,6 +1,6 @@
-"""Sources that draft inside the engine and take its time: a draft model, or one of a ring.
+"""Draft sources that run inside the engine and take its time: a draft model, or the source of a ring.
 
-A ring plugs in at the seam `inline_source`, a module with a function `plan_source`.
+A ring plugs in at the seam `inline_source`: a module with a function `plan_source`.
 """
 
 import time
@@ -20,7 +20,7 @@ from shared.step_cost import StepCost
 
 _REPEATS = 5
 _BATCH_SIZES = (1, 2, 4, 8, 32, 128)
-"""Tokens in the steps that are timed: drafting, and reading what it has not seen yet."""
+"""The batch sizes to time: small ones for drafting, large ones for reading text that it missed."""
 _MAX_SECONDS = 3.0
 
 
@@ -29,24 +29,24 @@ class InlineSource(Protocol):
 
     @property
     def source(self) -> str:
-        """The name of the source, as in its drafts."""
+        """The source's name, which its draft tokens carry."""
 
     @property
     def title(self) -> str:
-        """A description for people."""
+        """The source's description for people."""
 
     @property
     def reads_target(self) -> bool:
-        """Whether the target's passes have to compute and record additional outputs for it."""
+        """True if the target's passes must compute and record additional outputs for this source."""
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> InlineDrafter[Any]:
-        """The drafter, for as many sequences as there are slots."""
+        """Make the drafter, with room for the sequences of all slots."""
 
     def calibrate(self, cost: StepCost, clock: Callable[[], float] = time.monotonic) -> None:
-        """Measure a first T(n) of the source before it is used; its slot 0 is empty, and stays so."""
+        """Measure a first T(n) of the source, for `cost`; slot 0 is empty, and is left empty."""
 
     def describe(self, token_seconds: float) -> str:
-        """The log line for the start. `token_seconds`: the time of a draft token."""
+        """Return the log line for the start. token_seconds: the time to draft a token."""
 
 
 class PlannedSource(Protocol):
@@ -60,16 +60,19 @@ class PlannedSource(Protocol):
     is_draft_model: bool
 
     def attach(self, target: Model) -> None:
-        """Make the loaded target, which has decoded nothing yet, record what the source reads."""
+        """Make the loaded target record the outputs that the source reads.
+
+        The target has decoded nothing yet.
+        """
 
     def open(self, target: Model) -> InlineSource:
         """Open the source; call after `attach`. Raises ModelLoadError."""
 
 
 def planned_source(load: Load) -> PlannedSource | None:
-    """The first ring's source for this load; None if there is none.
+    """Return the source of the first ring that plans one for this load; None: no ring does.
 
-    Raises ModelLoadError if one is required (`--mtp on`) and impossible.
+    Raises ModelLoadError if a source is required (`--mtp on`) and impossible.
     """
     rings = list(plugged(RINGS, "inline_source"))
     if load.mtp == "on" and not rings:
@@ -78,6 +81,6 @@ def planned_source(load: Load) -> PlannedSource | None:
 
 
 def calibrate(timer: StepTimer, cost: StepCost, n_batch: int) -> None:
-    """Measure T(n) of a drafter's decodes, of up to `n_batch` tokens."""
+    """Measure T(n) of a drafter's decodes of up to `n_batch` tokens, for `cost`."""
     batch_sizes = [size for size in (*[1] * _REPEATS, *_BATCH_SIZES) if size <= n_batch]
     timer.calibrate(cost, batch_sizes=batch_sizes, n_repeats=1, max_seconds=_MAX_SECONDS)

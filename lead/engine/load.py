@@ -1,4 +1,4 @@
-"""What an engine process loads: the first line that it reads; commands follow (`lead.engine.commands`)."""
+"""The first line that an engine process reads: what to load. Commands follow (`lead.engine.commands`)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,9 +16,9 @@ MtpMode = Literal["auto", "on", "off"]
 
 
 class LoadDraft(BaseModel, frozen=True):
-    """A draft model to load with the target; it drafts at most `n_max` tokens for a step.
+    """A draft model to load with the target, which drafts at most `n_max` tokens per step.
 
-    Without `fixed_threads`, the faster of one thread and the threads of `options` is used.
+    Without `fixed_threads`, the engine uses the faster of one thread and `options.threads`.
     """
 
     model: Path
@@ -76,14 +76,14 @@ class DiskCacheOptions(OptionGroup):
 
 
 class Load(EngineOptions, DiskCacheOptions):
-    """The first line to an engine process: what to run.
+    """The first line to an engine process: the model to run, and how.
 
-    `exactness` is as an earlier process said in `Ready`, so that this one computes the same bits; None: it
-    measures them. `mtp`: draft with the heads of the model, at most `max_mtp` tokens for a step;
-    not with a draft model. `rpc`: machines that have layers of it (host:port), waited for at most
-    `rpc_timeout` seconds. `taken`: bytes that others, as the draft model, will need of devices and the CPU.
-    `max_threads`: what may be used instead of `options.threads`, if that is faster; 0: nothing else.
-    `images`: where the embeddings of images are; None: requests have none.
+    exactness: from the `Ready` of an earlier process, so that this process computes the same bits; None:
+    measure it. mtp: draft with the model's own heads, at most `max_mtp` tokens per step; not with a draft
+    model. rpc: addresses (host:port) of machines that hold layers; `rpc_timeout`: seconds to wait for these
+    machines. taken: bytes to leave free on devices and the CPU, for example for the draft model. max_threads:
+    a number of threads to use instead of `options.threads` if it is faster; 0: none. images: shared memory
+    with the embeddings of images; None: requests have no images.
     """
 
     model: Path

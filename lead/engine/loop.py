@@ -1,4 +1,4 @@
-"""Drives the engine: commands from the front, steps of the model, events to the front."""
+"""Drives the engine: takes commands from the front, runs steps of the model, sends events to the front."""
 
 import logging
 import math
@@ -20,65 +20,67 @@ from shared.protocol import Draft
 log = logging.getLogger("engine")
 
 _DRAFT_SECONDS = 0.001
-"""Drafting goes on for so long before commands, among them drafts of backs, are looked at."""
+"""Seconds of drafting after which commands, among them drafts of backs, are looked at."""
 _CHECK_EVERY_S = 1.0
-"""The records are checked when the engine becomes idle, but not more often than this."""
+"""The shortest time between two checks of the records, which are made when the engine becomes idle."""
 
 STALL_SECONDS = 29.0
-"""A wait for drafts ends after a second, a grammar takes three: whoever waits for longer waits for ever."""
+"""No progress for longer is a deadlock: a wait for drafts ends after 1 s, and a grammar takes 3 s."""
 _MAX_SECONDS_COUNTED = 5.0
-"""Between two looks: the process may have been stopped for any time (Ctrl-Z), or a step may take long."""
+"""The most seconds counted between two checks, as the process may have been stopped (Ctrl-Z)."""
 
 
 class ProgressWatch:
     """Detects an engine that makes no progress although sequences wait.
 
-    It adds up the time in which there are sequences, and none is decoded, admitted or ended.
+    It sums up the time since a token was last decoded, or a sequence admitted or ended, while there are
+    sequences.
     """
 
     def __init__(self, now: float) -> None:
-        """`now`: in seconds, as in `has_stalled`."""
+        """`now` is in seconds of the clock of `has_stalled`."""
         self._now = now
         self._seconds = 0.0
 
-    def made(self) -> None:
-        """Record progress: something was decoded (also by a draft model), admitted or ended, or nothing
+    def reset(self) -> None:
+        """Record progress: tokens were decoded (also by a drafter), a sequence started or ended, or none
         waits.
         """
         self._seconds = 0.0
 
     def has_stalled(self, now: float) -> bool:
-        """Whether there was no progress for too long; to be called before each step."""
+        """Return whether there was no progress for STALL_SECONDS; call it before each step."""
         self._seconds += min(now - self._now, _MAX_SECONDS_COUNTED)
         self._now = now
         return self._seconds >= STALL_SECONDS
 
 
 class Pipe(Protocol):
-    """The channel of commands and events. `open` turns False when the front has closed it."""
+    """The channel of commands and events. open: False after the front has closed the pipe."""
 
     open: bool
 
     def send(self, *events: Event) -> None:
-        """Send events to the front together, so that it wakes up once."""
+        """Send events together, so that the front wakes up once."""
 
     def drain(self, wait: float | None) -> list[Command]:
-        """All commands that have arrived; if none has, wait for one (or for the front to close the pipe).
+        """Return all commands that have arrived; if there are none, wait until one arrives or the pipe is
+        closed.
 
-        `wait`: maximal seconds; None: for ever.
+        wait: maximal seconds; None: without limit.
         """
 
 
 class Chore(Protocol):
-    """Work beside the steps: texts to disk and back, saving of slots, measuring T(n) again."""
+    """Work between steps: moving texts to and from disk, saving slots, measuring T(n) again."""
 
-    def turn(self, now: float, *, idle: bool) -> float:
-        """Do what is due, between two steps; returns the seconds until the next call, 0: after the
+    def run_due(self, now: float, *, idle: bool) -> float:
+        """Do what is due, between two steps; return the seconds until the next call, 0: after the
         next step.
         """
 
-    def wait(self, now: float) -> float | None:
-        """Seconds until there is something to do while the engine is idle; None: nothing."""
+    def seconds_until_due(self, now: float) -> float | None:
+        """Return the seconds until there is work in an idle engine; None: there is none."""
 
 
 def execute(
@@ -88,10 +90,10 @@ def execute(
     clock: Callable[[], float],
     meanwhile: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Perform the action, and report its result to `engine`; returns whether anything was decoded.
+    """Perform the action, and report its result to `engine`; return whether anything was decoded.
 
-    meanwhile: is called while a step is computed, if `target` computes on a device and leaves this thread
-    free. Raises DecodeFatalError: `target` is then unusable.
+    meanwhile: called while a step is computed, if `target` computes on a device and leaves this thread free.
+    Raises DecodeFatalError, after which `target` is unusable.
     """
     if edits := engine.pop_edits():
         began = clock()
@@ -125,7 +127,9 @@ def _decode(
 
 
 def _draft(order: DraftOrder, engine: Engine, clock: Callable[[], float]) -> bool:
-    """At least one round; more as long as commands need not be looked at."""
+    """Run at least one round, and more until commands must be looked at; return whether anything
+    was decoded.
+    """
     rest: DraftOrder | None = order
     began = clock()
     end = began + _DRAFT_SECONDS
@@ -154,10 +158,10 @@ class Loop:
         on_ask: Callable[[Ask], None] | None = None,
         before: Callable[[Sequence[Event]], Iterable[Event]] = lambda _: (),
     ) -> None:
-        """`clock` gives seconds; it must be the one that drafts were stamped with, and that of `chores`.
+        """`clock` gives seconds; drafts were stamped with the same clock, and `chores` use it.
 
-        on_backs: is told which backs are connected. on_ask: begins what one of `chores` goes on with.
-        before: what has to be sent before some events.
+        on_backs: called when the connected backs change. on_ask: called with each question, which a chore
+        answers. before: returns the events that must be sent before the given events.
         """
         self._target = target
         self._engine = engine
@@ -176,8 +180,8 @@ class Loop:
     def run(self) -> None:
         """Run until the front closes the pipe.
 
-        After DecodeFatalError and IntegrityError the process has to end. IntegrityError is also raised if
-        sequences wait without progress for half a minute.
+        After DecodeFatalError or IntegrityError the process must end. IntegrityError is also raised if
+        sequences make no progress for STALL_SECONDS.
         """
         while self._pipe.open:
             self.step()
@@ -188,9 +192,10 @@ class Loop:
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
             self._fail(f"for {STALL_SECONDS:g} s nothing was decoded, admitted or ended")
-        awaited = [seconds for chore in self._chores if (seconds := chore.turn(now, idle=self._engine.idle))]
+        idle = self._engine.idle
+        awaited = [seconds for chore in self._chores if (seconds := chore.run_due(now, idle=idle))]
         if awaited:
-            self._progress.made()
+            self._progress.reset()
         action = self._engine.next(now)
         # With a prompt in it the front has to know whose step this is, should the process die of it.
         can_send_later = isinstance(action, StepPlan) and not action.n_prompt
@@ -198,17 +203,18 @@ class Loop:
         if not overlaps:
             self._send(at_once=not can_send_later)
         if execute(action, self._engine, self._target, self._clock, self._use_time_of_step):
-            self._progress.made()
+            self._progress.reset()
         if not overlaps or self._engine.idle:
             self._send(at_once=self._engine.idle)
         if isinstance(action, Wait):
             self._wait = action.seconds or min(awaited, default=0.0)  # nothing runs: it may wait for a chore
         elif action is None:
-            self._progress.made()
+            self._progress.reset()
 
     def _take_commands(self) -> None:
-        """Take the commands that have arrived; waits for some if there is nothing to do, or if the engine
-        said so.
+        """Apply the commands that have arrived.
+
+        Wait for commands if the engine is idle, or has asked to wait.
         """
         wait = self._idle_wait(self._clock()) if self._engine.idle else self._wait
         self._wait = 0.0
@@ -229,10 +235,10 @@ class Loop:
                 self._on_backs(command)
 
     def _use_time_of_step(self) -> None:
-        """While a device computes, do what the next step would have to wait for.
+        """Send events and apply drafts while a device computes.
 
-        Drafts change nothing of the step under way; other commands could end one of its sequences. Those stay
-        in order: a draft may be for a sequence, or from a back, of which a command before it tells.
+        Drafts do not affect the step in progress; other commands could end one of its sequences. From the
+        first other command on, commands are kept in order, because a draft may depend on a command before it.
         """
         self._send()
         for command in self._pipe.drain(0.0):
@@ -249,16 +255,18 @@ class Loop:
         for event in events:
             match event:
                 case Finished() | Failed() | Started(again=False):
-                    self._progress.made()
+                    self._progress.reset()
         return events
 
     def _idle_wait(self, now: float) -> float | None:
-        """Seconds until there is something to do without a command; None: never."""
-        waits = [self._check_when_idle(now), *(chore.wait(now) for chore in self._chores)]
+        """Return the seconds until there is work without a command; None: there is none."""
+        waits = [self._check_when_idle(now), *(chore.seconds_until_due(now) for chore in self._chores)]
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _check_when_idle(self, now: float) -> float | None:
-        """Check the records, or return the seconds until that is due; None: wait for commands only."""
+        """Check the records if that is due; return the seconds until it is due, or None: only after a
+        command.
+        """
         if not self._unchecked:
             return None
         if (seconds := self._checked_at + _CHECK_EVERY_S - now) > 0:

@@ -1,4 +1,4 @@
-"""The bytes of tokens that the front needs before it reads an event, each sent once."""
+"""The bytes of tokens, which the front needs before it reads an event; each token's bytes are sent once."""
 
 from collections.abc import Iterable
 
@@ -6,21 +6,21 @@ from lead.engine.events import Committed, Event, Pieces
 from shared.llama.vocabulary import Vocabulary
 
 _N_TOGETHER = 256
-"""Tokens with neighbouring ids are told together: frequent ones are, so few events come between others."""
+"""The pieces of this many neighboring ids are sent together, because frequent tokens have neighboring ids."""
 
 
 class NewPieces:
-    """Tracks the tokens whose bytes the front already has."""
+    """Tracks which tokens' bytes the front already has."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._told: set[int] = set()  # numbers of blocks of _N_TOGETHER tokens
+        self._sent: set[int] = set()  # numbers of blocks of _N_TOGETHER tokens
 
     def of(self, events: Iterable[Event]) -> list[Event]:
-        """The `Pieces` events to send before these events."""
+        """Return the `Pieces` events to send before these events."""
         named = (token for event in events if isinstance(event, Committed) for token in _named(event))
-        new = {token // _N_TOGETHER for token in named} - self._told
-        self._told |= new
+        new = {token // _N_TOGETHER for token in named} - self._sent
+        self._sent |= new
         return [self._block(number) for number in sorted(new)]
 
     def _block(self, number: int) -> Pieces:
@@ -33,6 +33,6 @@ class NewPieces:
 
 
 def _named(event: Committed) -> set[int]:
-    """All tokens that the front may want to show."""
+    """Return all tokens that the front may show."""
     tops = (token for each in event.probabilities for token, _ in each.top)
     return {*event.tokens, *event.rejected, *tops}

@@ -1,7 +1,7 @@
 """The engine's end of the socket pair to the front process: commands in, events out.
 
-Bounded by the kernel's socket buffers: the front holds back drafts that do not fit, and `send` blocks until
-the front reads.
+The kernel's socket buffers bound it: the front holds back drafts that do not fit, and `send` blocks until the
+front reads.
 """
 
 import select
@@ -14,10 +14,11 @@ from lead.engine.events import Event, encode_line
 
 
 def low_numbered(descriptor: int) -> socket.socket:
-    """The socket of an inherited descriptor, moved to the lowest free number (below 10 in a new process).
+    """Return the socket of an inherited descriptor, moved to the lowest free number (below 10 in a new
+    process).
 
-    Drafts are waited for by less than a millisecond, which only select() can do (poll and epoll round up to
-    one), and select() fails for descriptors from 1,024 on. The front may have more than that open.
+    The engine waits for drafts for less than a millisecond, which only select() can do: poll and epoll round
+    up to one. But select() fails for descriptors from 1,024 on, and the front may have that many open.
     """
     inherited = socket.socket(fileno=descriptor)
     with inherited:
@@ -25,10 +26,12 @@ def low_numbered(descriptor: int) -> socket.socket:
 
 
 class EnginePipe:
-    """The pipe: blocking writes, blocking or non-blocking reads. Any thread may send; only one reads."""
+    """The pipe, with blocking writes and blocking or non-blocking reads. Any thread may send; only
+    one reads.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
-        """`connection` needs a descriptor below 1,024: see `low_numbered`."""
+        """`connection` must have a descriptor below 1,024: see `low_numbered`."""
         self._socket = connection
         self._poll = select.poll()
         self._poll.register(connection, select.POLLIN)
@@ -46,7 +49,7 @@ class EnginePipe:
             self.open = False
 
     def read_line(self) -> bytes:
-        """The first line, which is not a command; blocks. Empty: the front has closed the pipe."""
+        """Return the first line, which is not a command; blocks. Empty: the front has closed the pipe."""
         while self.open and b"\n" not in self._buffer:
             select.select([self._socket], [], [])
             self._read_available()
@@ -55,11 +58,11 @@ class EnginePipe:
 
     @property
     def readable(self) -> bool:
-        """Whether a command is waiting, or the front has closed the pipe."""
+        """True if a command has arrived, or the front has closed the pipe."""
         return bool(self._poll.poll(0))
 
     def has_been_read(self) -> bool:
-        """Whether commands are being waited for, or were read since the last call."""
+        """Return whether the engine is waiting for commands, or has read since the last call."""
         has = self._is_draining or self._has_drained
         self._has_drained = False
         return has

@@ -1,6 +1,6 @@
-"""Questions from the front to a running engine, apart from its sequences; each gets one reply.
+"""Questions from the front to a running engine that are not about a sequence's tokens; each gets one reply.
 
-`lead.engine_client.engine_client` sends them; the job registered for a question's type in
+`lead.engine_client.engine_client` sends a question. The job that is registered for its type in
 `lead.engine.side_jobs` answers it.
 """
 
@@ -16,7 +16,7 @@ class EngineQuestion(BaseModel, Generic[R], frozen=True):
     """A question to the engine, identified by its type; the type argument is the type of the reply."""
 
     only_looks: ClassVar[bool] = False
-    """Nothing changes by it. Equal questions share a reply, and a sleeping engine is not woken for it."""
+    """True if the question changes nothing. Equal ones share a reply, and do not wake a sleeping engine."""
 
     @classmethod
     def read_reply(cls, reply: Mapping[str, Any]) -> R:

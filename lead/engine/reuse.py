@@ -1,4 +1,7 @@
-"""How much of what is cached serves a sequence, and whether moving it pays; `SlotManager` acts."""
+"""How much of the cached texts a sequence can reuse, and whether moving a text pays.
+
+`SlotManager` acts on it.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,31 +14,30 @@ from shared.slot_cache import SlotCache, StoredText, common_prefix_length, cut_l
 from shared.text_store import MIN_TOKENS, UNLIMITED, PromptCacheSize, TextStore
 
 MIN_TOKENS_SAVED = 32
-"""A sequence waits in the queue while another's prompt is decoded if that saves it this many tokens."""
+"""A sequence waits for the prompt of another one if that saves it at least this many tokens."""
 
 _CELLS_PRICE = 31
-"""Where slots have cells of their own, all of them are copied: as quick as reading this many tokens."""
+"""The price of a copy between slots with cells of their own, of which all are copied, in tokens."""
 
 _MIN_IDLE_STEPS = 4.0
-"""On a CPU an idle text has cost the steps of others about as much by then as storing and loading it."""
+"""Steps after which, on a CPU, an idle text has cost others as much as storing and loading it."""
 _STEP_SHARE = 0.25
-"""How much longer a step may take because of texts, where that is enough for more than a part."""
+"""The share of a step's time that moving texts may add, if it is enough for more than one part."""
 _WEIGHT = 0.3
-"""The weight of the latest move in the average, beside one of as many bytes."""
+"""The weight of the latest move in the average."""
 _MAX_SURPRISE = 10.0
-"""No move counts for more than this many times the usual price: the machine may have slept meanwhile."""
+"""A move counts at most this many times the usual price, as the machine may have slept during it."""
 _MIN_SECONDS = 1e-9
 _MAX_IDLE_STEPS, _MAX_PARTS = 10_000.0, 64
-"""Whatever was measured, a text that nobody uses leaves its slot, and no step waits for gigabytes."""
+"""Limits for any measurements: unused texts must leave their slots, and no step may move gigabytes."""
 _FORGOTTEN = 0.9
-"""What is left of the price when a text was lost because of it."""
+"""The factor for the price when a text was lost because of it."""
 
 
 class Prefix(NamedTuple):
-    """The first `n` tokens of a sequence, and where they are cached: in its own slot, another one, or the
-    prompt cache.
+    """The first `n` tokens of a sequence, cached in its own slot, in another slot or in the prompt cache.
 
-    price: the number of tokens that could be decoded in the time needed to fetch them.
+    price: the cost of fetching them, as the number of tokens that could be decoded in that time.
     """
 
     n: int
@@ -44,12 +46,12 @@ class Prefix(NamedTuple):
 
     @property
     def gain(self) -> int:
-        """The number of tokens that need not be decoded, less the price."""
+        """The number of tokens that need not be decoded, minus the price."""
         return self.n - self.price
 
 
 class Prefixes:
-    """The texts of all slots and of the prompt cache, as prefixes of sequences."""
+    """Finds prefixes of sequences among the texts of all slots and of the prompt cache."""
 
     def __init__(self, slots: Sequence[Slot], stored: TextStore, limits: EngineLimits) -> None:
         self._slots = slots
@@ -63,8 +65,9 @@ class Prefixes:
         self._separates_prompts = limits.batch_sizes is not None and not limits.batch_sizes.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
-        """The prefix with the largest gain for `sequence` in `slot`; a stored text may take `n_cells` cells
-        at most.
+        """Return the prefix with the largest gain for `sequence` in `slot`.
+
+        n_cells: the maximal number of cells that a text from the prompt cache may take.
         """
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)
@@ -74,7 +77,7 @@ class Prefixes:
         return max((own, *others, *stored), key=lambda prefix: prefix.gain)
 
     def is_prefix_being_decoded(self, sequence: EngineSequence) -> bool:
-        """Whether a prompt with the same prefix is being decoded, so that waiting for its cache pays.
+        """Return whether a prompt with the same prefix is being decoded, so that waiting for its cache pays.
 
         Prompts are decoded one after the other anyway, so waiting costs no time.
         """
@@ -91,9 +94,7 @@ class Prefixes:
         return n_coming - n_stored >= MIN_TOKENS_SAVED
 
     def copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
-        """The length that another slot can copy for `sequence` once the prompt in `source` has been
-        decoded.
-        """
+        """Return the length that a slot can copy for `sequence` from `source` once its prompt is decoded."""
         prompt = source.sequence
         assert prompt
         n = self.common(prompt, sequence)
@@ -102,24 +103,25 @@ class Prefixes:
         return cut_length(sequence.context, n, (at for at in prompt.checkpoints if at > len(source.cache)))
 
     def common(self, decoding: EngineSequence, waiting: EngineSequence) -> int:
-        """Length of the common prefix, without the last token of `waiting`: see `useful`."""
+        """Return the length of the common prefix, without the last token of `waiting`: see `useful`."""
         n = common_prefix_length(decoding.context, waiting.context)
         return cut_length(waiting.context, min(n, len(waiting.context) - 1))
 
     def may_share(self, sequence: EngineSequence) -> bool:
-        """Whether slots may copy from each other for `sequence`."""
+        """Return whether a slot may copy from another slot for `sequence`."""
         return self._can_copy and may_reuse(sequence)
 
     def copyable(self, source: Slot, sequence: EngineSequence) -> int:
-        """The length of a slot's cache that another slot can copy for `sequence`."""
+        """Return the length of the cache of `source` that another slot can copy for `sequence`."""
         if not self.may_share(sequence):
             return 0
         n = self.useful(source.cache, sequence)
         return n if self._traits.can_trim else cut_length(sequence.context, n, source.cache.checkpoints)
 
     def loadable(self, sequence: EngineSequence, n_cells: int = UNLIMITED) -> tuple[int, StoredText | None]:
-        """The stored text that a slot can load for `sequence` into at most `n_cells` cells, and its usable
-        length.
+        """Return the length that a slot can load for `sequence` from the best stored text, and that text.
+
+        (0, None) if no text fits into `n_cells` cells.
         """
         if not may_reuse(sequence):
             return 0, None
@@ -133,18 +135,21 @@ class Prefixes:
         return self._stored.best(sequence.context, serves)
 
     def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
-        """Whether `sequence` may wait for `n` tokens of a text on disk, which serves its owner only."""
+        """Return whether `sequence` may wait for `n` tokens of a text on disk, which only its owner
+        may use.
+        """
         if text.owner != sequence.request.keep_for or n < self._n_least_saved:
             return False
         return text.place == "coming" or self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """The number of tokens in its own cache that a slot can keep for `sequence`."""
+        """Return the number of tokens in its own cache that a slot can keep for `sequence`."""
         return slot.cache.reachable(self.useful(slot.cache, sequence)) if may_reuse(sequence) else 0
 
     def useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
-        """Length of the common prefix with `sequence`, without its last token, which is always decoded for
-        its logits.
+        """Return the length of the common prefix of `text` and `sequence`, without the sequence's last token.
+
+        The last token is always decoded, for its logits.
         """
         n = min(common_prefix_length(text.tokens, sequence.context), len(sequence.context) - 1)
         if self._separates_prompts and text.n_prefill != sequence.n_prefill:
@@ -153,40 +158,39 @@ class Prefixes:
 
 
 def may_reuse(sequence: EngineSequence) -> bool:
-    """Whether a sequence may reuse caches. One that was preempted may always reuse what it decoded itself."""
+    """Return whether a sequence may reuse caches. A preempted sequence may always reuse its own tokens."""
     return sequence.request.cache_prompt or sequence.number is not None
 
 
 class MovePrice:
-    """Learned from past moves; initially as on a CPU.
+    """The price of moving a text between a slot and host memory, learned from past moves.
 
-    The estimate follows the seconds and bytes of the moves themselves, most of all the latest ones. If the
-    price stops all moves, `forget` lowers it until there is one again.
+    Recent moves weigh most. If the price stops all moves, `forget` lowers it until a move is tried again.
     """
 
     def __init__(self, size: PromptCacheSize, step_bytes: int) -> None:
-        """step_bytes: weights that a step of one token reads; 0: unknown.
+        """step_bytes: the bytes of weights that a step of one token reads; 0: unknown.
 
-        With the time of that step they tell how fast memory is read, and so what cells of idle texts cost.
+        With the time of such a step it gives the speed of memory, and so the cost of the cells of idle texts.
         """
         self._size = size
         self._step_bytes = step_bytes
         self._bytes = self._seconds = 0.0
         self.idle_steps = _MIN_IDLE_STEPS
-        """After so many steps of others an idle text has cost them as much as storing and loading it."""
+        """Steps of others after which an idle text has cost them as much as storing and loading it."""
         self.n_step = size.n_part or UNLIMITED
-        """Tokens of texts that move in a step beside others: a part, or several where that is quick."""
+        """The number of tokens of texts to move in a step while others run: one part, or more if quick."""
         self.token_seconds: float | None = None
-        """The time in which a token of a prompt is read; None: unknown. Set by the scheduler."""
+        """Seconds to read a token of a prompt; None: unknown. The scheduler sets it."""
 
     def pays(self, n_tokens: int) -> bool:
-        """Whether storing and loading a text of `n_tokens` is quicker than computing it again."""
+        """Return whether storing and loading a text of `n_tokens` is quicker than computing it again."""
         if self.token_seconds is None or not self._bytes:
             return True
         return 2 * self._size.of(n_tokens) * self._seconds / self._bytes < n_tokens * self.token_seconds
 
     def learn(self, moved: Iterable[Snapshot], seconds: float, step_seconds: float) -> None:
-        """Learn that storing or loading `moved` took `seconds`; a step of one token takes `step_seconds`."""
+        """Record that storing or loading `moved` took `seconds`. step_seconds: T(1)."""
         n_bytes = sum(self._size.of(text.end - text.start) for text in moved)
         if not n_bytes:
             return
@@ -205,5 +209,5 @@ class MovePrice:
             self.n_step = n_part * min(max(1, n_parts), _MAX_PARTS)
 
     def forget(self) -> None:
-        """Lower the price after a text was lost because of it: it may have been that of a slow moment."""
+        """Lower the price after it caused the loss of a text: it may have been measured in a slow moment."""
         self._seconds *= _FORGOTTEN

@@ -1,6 +1,6 @@
-"""The scheduler: chooses the tokens of each sequence for the next step, or to draft or wait before it.
+"""The scheduler: chooses the tokens of each sequence for the next step, or drafts or waits before it.
 
-Continuous batching: every step is one decode over all running sequences, prompt chunks with generation.
+Continuous batching: every step is one decode over all running sequences, generating ones and prompt chunks.
 """
 
 import itertools
@@ -20,16 +20,16 @@ from shared.llama.batch_layout import TILE, Layout, layout
 from shared.llama.span import Span
 
 STEP_SECONDS = 0.5
-"""About how long a step may take because of prompts, where that is enough for more than the least chunk."""
+"""About the longest time of a step with a prompt, if it allows more than the smallest chunk."""
 STEP_SECONDS_OF_OWN_CELLS = 2.0
-"""The same where slots have cells of their own: prompts are read a tenth faster than with 0.5 s."""
+"""The same if slots have cells of their own; prompts are read a tenth faster than with 0.5 s."""
 _WEIGHT = 0.3
 """The weight of the latest step in the average."""
 
 
 @dataclass(slots=True)
 class PlanEntry(Span):
-    """The span of a slot (`slot_state`): committed tokens that are not yet in the cache, then the `draft`.
+    """The span of a slot in a step: committed tokens that are not yet in the cache, then the `draft`.
 
     It has logits only if it reaches the end of the committed tokens.
     """
@@ -39,7 +39,9 @@ class PlanEntry(Span):
 
     @classmethod
     def of(cls, slot: Slot, n_fed: int, draft: DraftChain = (), image: ImageSpan | None = None) -> Self:
-        """An entry with the next `n_fed` committed tokens of the slot's sequence, or the rows of `image`."""
+        """Return an entry with the next `n_fed` committed tokens of the slot's sequence, or the rows of
+        `image`.
+        """
         n_cached = len(slot.cache)
         context = slot.sequence.context if slot.sequence else []
         tokens = context[n_cached : n_cached + n_fed]
@@ -50,13 +52,13 @@ class PlanEntry(Span):
 
     @property
     def n_fed(self) -> int:
-        """The number of its tokens that are committed."""
+        """The number of committed tokens in the span."""
         return len(self.tokens) - len(self.draft)
 
 
 @dataclass(slots=True)
 class StepPlan:
-    """A step: decode `layout`, whose spans are the `entries`. n_prompt: prompt tokens among them."""
+    """A step to decode: `layout` has the spans of `entries`. n_prompt: the number of prompt tokens in it."""
 
     entries: Sequence[PlanEntry]
     layout: Layout
@@ -68,9 +70,9 @@ class StepPlan:
         return self.layout.n_tokens
 
     def report(self, now: float, seconds: float, n_committed: int, *, is_usual: bool) -> StepReport:
-        """The report of the step, which ended at `now`, took `seconds` and committed `n_committed` tokens.
+        """Return the report of the step, which ended at `now` and committed `n_committed` tokens.
 
-        is_usual: no choice waits for a grammar.
+        seconds: how long it took. is_usual: no token waits for a grammar.
         """
         depths = [len(entry.draft) for entry in self.entries if entry.n_logits]
         has_expected = is_usual and not self.n_prompt
@@ -80,22 +82,23 @@ class StepPlan:
 
 
 Action = StepPlan | DraftOrder | Wait
-"""What an engine is to do next."""
+"""The next action of the engine."""
 
 
 class PromptChunk:
     """The number of prompt tokens in a step while other sequences are generating.
 
-    A small number, so that those do not stall; but each step with a prompt takes longer, and where slots have
-    cells of their own the prompt is an additional pass over the weights. Therefore quick steps take more: at
-    least `n_min` tokens, at most `n_max`, learned from the times of the steps that decoded prompts.
+    Few tokens keep the generating sequences from stalling. But each step with a prompt takes longer, and if
+    slots have cells of their own, the prompt is an additional pass over the weights. Therefore the number is
+    larger where steps are quick: from `n_min` to `n_max` tokens, learned from the times of steps with
+    prompts.
     """
 
     def __init__(self, n_min: int, n_max: int, step_seconds: float = STEP_SECONDS) -> None:
         self._n_min, self._n_max = min(n_min, n_max), n_max
         self._step_seconds = step_seconds
         self.seconds: float | None = None
-        """For each token of a prompt; None: unknown."""
+        """Seconds per prompt token; None: unknown."""
 
     @property
     def n_tokens(self) -> int:
@@ -106,8 +109,8 @@ class PromptChunk:
         return min(self._n_max, max(self._n_min, n))
 
     def learn(self, n_tokens: int, seconds: float) -> None:
-        """Learn that a step with `n_tokens` prompt tokens took `seconds`; small ones say nothing about large
-        ones.
+        """Record that a step with `n_tokens` prompt tokens took `seconds`; steps below `n_min` tokens are
+        ignored.
         """
         if n_tokens < self._n_min or seconds <= 0:
             return
@@ -125,10 +128,10 @@ class Scheduler:
         step_seconds = STEP_SECONDS_OF_OWN_CELLS if limits.own_cells else STEP_SECONDS
         self._prompt_chunk = PromptChunk(limits.n_prompt_chunk, limits.n_batch, step_seconds)
         self.is_minimal = False
-        """The cache was full: the next step takes as few tokens as it can."""
+        """True if the cache was full: the next step then has as few tokens as possible."""
 
     def plan(self, now: float) -> Action:
-        """The next step, or an order to draft or wait first."""
+        """Return the next step, or an order to draft or wait before it."""
         running = [slot for slot in self._slots.running() if not slot.is_waiting and not slot.cache.loading]
         if not running:
             return Wait(0.0)
@@ -146,9 +149,9 @@ class Scheduler:
         return StepPlan(entries, planned, sum([entry.n_fed for entry in entries[len(generating) :]]))
 
     def _widened(self, entries: Sequence[PlanEntry], planned: Layout) -> Layout:
-        """Padded to the width that speculation has counted on, if there is room.
+        """Return `planned` padded to the width that speculation expects, if there is room.
 
-        Padding has outputs, too: for another number of them, llama.cpp builds another graph.
+        Padding has outputs, too: llama.cpp builds another graph if the number of outputs changes.
         """
         n_draft = sum(len(entry.draft) for entry in entries)
         n_padding = self._speculation.width(planned.n_tokens, n_draft) - planned.n_tokens
@@ -169,7 +172,9 @@ class Scheduler:
             self._slots.learn_reading(self._prompt_chunk.seconds)
 
     def _generating_slots(self, running: list[Slot]) -> list[Slot]:
-        """The slots whose next token is due, as far as all tokens that they replay fit into the step."""
+        """Return the slots whose next token is due, as long as the tokens that they replay fit into
+        the step.
+        """
         n_spare = 0 if self.is_minimal else self._limits.n_batch - len(running)
         slots = []
         for slot in running:
@@ -179,7 +184,7 @@ class Scheduler:
         return slots
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
-        """The maximal number of prompt tokens for the batch."""
+        """Return the maximal number of prompt tokens for the batch."""
         if not prompts:
             return 0
         if image := prompts[0].image:
@@ -190,7 +195,7 @@ class Scheduler:
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
     def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
-        """Lay out the step; without drafts if one could not be rolled back, or their padding has no room."""
+        """Lay out the step. Leaves out all drafts if one could not be rolled back, or padding has no room."""
         planned = layout(entries, self._limits)
         if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned
@@ -233,9 +238,10 @@ class Scheduler:
         return entries + self._prompt_entries(prompts, min(n_spare, n_prompt)) if prompts else entries
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
-        """One prompt after the other: a few tokens of another cost as much attention as a tile of 64.
+        """Return entries for `prompts`, one prompt after the other, with `n_spare` tokens in all.
 
-        An image that is not the first waits for a step of its own.
+        A few tokens of a second prompt would cost as much attention as a tile of 64. An image that is not the
+        first waits for a later step.
         """
         entries = []
         for slot in itertools.takewhile(lambda slot: not slot.image, prompts):

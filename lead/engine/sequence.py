@@ -1,4 +1,4 @@
-"""A completion in progress, in the engine: its text, and the draft under verification."""
+"""A sequence that the engine is generating: its text, and the draft under verification."""
 
 import logging
 import math
@@ -26,7 +26,7 @@ _MIN_LOGPROB = -1e9
 
 
 def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> TokenProbabilities:
-    """Log-probabilities of the model, before any filter: of `token` and of the `n` most likely tokens.
+    """Return the model's log-probabilities, before any filter, of `token` and of the `n` likeliest tokens.
 
     `logits` has shape (n_vocab,) and is not modified.
     """
@@ -39,7 +39,7 @@ def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> Toke
 def filtered_probabilities(
     sampler: Sampler, logits: NDArray[np.float32], position: int, token: int, n: int
 ) -> TokenProbabilities:
-    """Probabilities (not logarithms) among the candidates that the filters leave."""
+    """Return probabilities (not logarithms) of `token` and the `n` likeliest tokens after the filters."""
     ids, weights = sampler.distribution(logits, position)
     order = np.lexsort((ids, -weights))[:n]
     chosen = weights[ids == token]
@@ -57,15 +57,14 @@ def _finite(value: Any) -> float:
 def verify(
     draft: Sequence[int], choose: Callable[[int], int], end_tokens: Container[int], tokens: list[int]
 ) -> int:
-    """Append to `tokens` the target's choices, following `draft` as long as the target agrees.
+    """Append the target's tokens to `tokens`, following `draft` as long as the target agrees with it.
 
-    Returns how many tokens of the draft were accepted. The draft never influences the target's choices.
+    Returns how many draft tokens were accepted. The draft never influences the target's choices. `choose(i)`
+    returns the target's token after the committed ones and draft[:i]. It is called in order i = 0, 1, …, and
+    only while draft[:i] has been accepted. The last token is the recovered one (the target's own token at the
+    first mismatch), or the bonus token after a fully accepted draft. No token follows an end token.
 
-    `choose(i)` is the target's token after the committed ones and draft[:i]; it is called for i = 0, 1, … in
-    order, and only while draft[:i] has been accepted. The last token is the recovered one (the target's own
-    at the first mismatch) or the bonus after a fully accepted draft; nothing follows an end token.
-
-    `tokens` may already hold choices made before `choose` raised an error; verification continues from there.
+    `tokens` may hold tokens chosen before `choose` raised an error; verification continues after them.
     """
     for i in range(len(tokens), len(draft) + 1):
         token = choose(i)
@@ -80,13 +79,15 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """A step's draft compared with the target's choices: `tokens`, which follow the first `start` of a text.
+    """The comparison of a step's draft with the target's tokens, which follow the first `start` of a text.
 
-    Under a grammar a choice may not be ready when the step is over. Until all are chosen, `tokens` are those
-    that the sampler has accepted, and nothing else knows of them. Then tokens[:n_accepted] were in the draft.
+    Under a grammar, a token may not be chosen yet when the step is over. Until all are chosen, `tokens` are
+    those that the sampler has accepted, and no other record has them. Then tokens[:n_accepted] were in the
+    draft.
 
-    It is made an event only while a device computes the next step, as pydantic takes time. is_covered:
-    something was rejected, and a side branch continues after `tokens`.
+    The event is made only while a device computes the next step, because pydantic takes time. rows: the
+    logits of each token. is_covered: a token was rejected, and a draft of a back or of the inline drafter
+    goes on after `tokens`.
     """
 
     drafts: Drafts
@@ -100,17 +101,17 @@ class Verification:
 
     @property
     def has_rejected(self) -> bool:
-        """Whether the target disagreed with the draft."""
+        """True if the target disagreed with the draft."""
         return self.n_accepted < len(self.draft)
 
     def end_draft(self) -> int:
-        """Shorten the draft to the accepted tokens; returns its length."""
+        """Cut the draft to the tokens accepted so far; return its length."""
         n = len(self.tokens)
         self.draft, self.rows = self.draft[:n], self.rows[: n + 1]
         return n
 
     def event(self, n_right: Mapping[str, tuple[int, int]]) -> Committed:
-        """The event of the step. n_right: see `Committed`."""
+        """Return the event of the step. n_right: see `Committed`."""
         return Committed(
             sequence=self.drafts.id,
             start=self.start,
@@ -126,13 +127,12 @@ class Verification:
 class EngineSequence:
     """The engine's record of a sequence. `tokens` only ever grows.
 
-    Only `SlotManager` writes it, except that the engine begins a `verification`.
+    Only `SlotManager` writes it, except that the engine begins a `verification`. `context` is the part that
+    the model sees: `tokens` itself until a shift discards some. Each shift makes another list. Without
+    shifts, the sequence ends when its context has `n_ctx` tokens.
 
-    `context` is the part that the model sees: `tokens` itself, until a `shift` discards some; each shift
-    makes another list. Without shifts the sequence ends when its context of `n_ctx` tokens is full.
-
-    `text` is `tokens` without the rows of images (the same list if there are none). Drafts and choices are
-    counted in it. images_end: the first row after all images.
+    `text` is `tokens` without the rows of images; drafts and samplers count positions in `text`. Without
+    images it is the same list. images_end: the position after the last image row.
     """
 
     drafts: Drafts  # from `SpeculationManager.open` on
@@ -146,8 +146,8 @@ class EngineSequence:
     ) -> None:
         """checkpoints: lengths of the prompt at which a later request may branch off.
 
-        Its sampler is made when it is first needed: that takes time and memory, and many may wait in the
-        queue.
+        The sampler is made when it is first needed: making it takes time and memory, and many sequences may
+        wait.
         """
         self.id = request.sequence
         self.request = request
@@ -172,18 +172,18 @@ class EngineSequence:
 
     @property
     def n_prefill(self) -> int:
-        """The number of tokens that are decoded as a prompt: the prompt, or the tokens left by the last
-        shift.
+        """The number of tokens decoded as a prompt: the prompt, or the tokens left by the last
+        context shift.
         """
         return self.n_prompt if self.shift is None or self.context is self.tokens else self.shift.n_left
 
     @property
     def is_context_full(self) -> bool:
-        """Whether the sequence can go on only with a context shift."""
+        """True if the sequence can go on only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
-        """Discard the oldest tokens of a full context; returns the number of tokens kept at its beginning."""
+        """Discard the oldest tokens of a full context; return the number of tokens kept at its beginning."""
         assert self.shift
         self.context = self.shift.context(self.tokens)
         self.checkpoints = tuple(n for n in self.checkpoints if n <= self.shift.n_keep)
@@ -203,9 +203,9 @@ class EngineSequence:
         return self._sampler
 
     def verify(self, end_tokens: Container[int]) -> Verification | Failed | None:
-        """The completed `verification`, ready for `append`, or the reason why the sequence cannot go on.
+        """Return the completed `verification`, or the reason why the sequence cannot go on.
 
-        None: a choice under a grammar is not ready.
+        None: a token under a grammar is not chosen yet. Does not append the tokens.
         """
         verification = self.verification
         assert verification
@@ -229,7 +229,7 @@ class EngineSequence:
         return verification
 
     def _choose(self, verification: Verification, sampler: Sampler, i: int) -> int:
-        """The target's token after the first `i` of the draft."""
+        """Return the target's token after the first `i` tokens of the draft."""
         position, row = verification.start + i, verification.rows[i]
         token = sampler.choose(row, position)
         if (n_probs := self.request.n_probs) is not None:
@@ -242,7 +242,7 @@ class EngineSequence:
         return token
 
     def drop_verification(self) -> None:
-        """Drop the verification under way: its tokens will be decoded and chosen again."""
+        """Drop the verification under way, if any; its tokens will be decoded and chosen again."""
         if self.verification is not None:
             self.verification = None
             self.sampler.rewind(self.text)
@@ -253,7 +253,7 @@ class EngineSequence:
 
     @property
     def n_left(self) -> int:
-        """The number of tokens until the sequence ends, or its context has to be shifted."""
+        """The number of tokens until the sequence ends, or its context must be shifted."""
         return min(self.n_ctx - len(self.context), self._n_max - len(self.tokens))
 
     @property
@@ -263,12 +263,12 @@ class EngineSequence:
 
     @property
     def n_useful(self) -> int:
-        """The maximal number of draft tokens of a step that can be committed."""
+        """The maximal number of draft tokens of the next step that can be committed."""
         n, n_draft = self.n_left - 1, self.request.n_draft
         return n if n_draft is None else min(n, n_draft)
 
     def describe(self) -> dict[str, Any]:
-        """A description without text, for the log of a failed check."""
+        """Return a description without text, for the log of a failed check."""
         return {
             "sequence": self.id,
             "n_tokens": len(self.tokens),

@@ -1,4 +1,4 @@
-"""Answers the front's questions beside the engine's steps (`lead.engine.question`)."""
+"""Answers the front's questions between the engine's steps (`lead.engine.question`)."""
 
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
@@ -14,53 +14,53 @@ T = TypeVar("T")
 Q = TypeVar("Q", bound=EngineQuestion[Any])
 
 _LOOK_SECONDS = 0.002
-"""How often there is a look whether a job can go on, while the engine is idle."""
-Doing = Generator[None, None, T]
+"""The time between two attempts to continue a job while the engine is idle."""
+SteppedJob = Generator[None, None, T]
 """A job that takes several steps of the engine: it yields after each, and returns the reply."""
 
 
 class SideJobs:
-    """A chore with one job for each type of question. Several questions may be in progress at a time."""
+    """A chore that runs the job registered for each question's type. Several jobs may be in progress."""
 
     def __init__(self, send: Callable[[Answer], None]) -> None:
         self._send = send
         self._jobs: dict[
-            str, tuple[type[EngineQuestion[Any]], Callable[[Any], BaseModel | Doing[BaseModel]]]
+            str, tuple[type[EngineQuestion[Any]], Callable[[Any], BaseModel | SteppedJob[BaseModel]]]
         ] = {}
-        self._doing: dict[int, Doing[BaseModel]] = {}  # by the question's number
+        self._in_progress: dict[int, SteppedJob[BaseModel]] = {}  # by the question's number
 
-    def register(self, question: type[Q], job: Callable[[Q], BaseModel | Doing[BaseModel]]) -> None:
-        """Register the `job` that answers questions of this type, at once or in several steps.
+    def register(self, question: type[Q], job: Callable[[Q], BaseModel | SteppedJob[BaseModel]]) -> None:
+        """Register the `job` that answers questions of this type, at once or over several steps.
 
-        It raises RequestError or UnavailableError to refuse one.
+        A job raises RequestError or UnavailableError to refuse a question.
         """
         self._jobs[question.__name__] = question, job
 
     def begin(self, ask: Ask) -> None:
-        """Queue a question; the next `turn` works on it."""
+        """Begin to answer a question; the next `run_due` works on it."""
         question, job = self._jobs[ask.question]
-        self._doing[ask.number] = _steps(job, question.model_validate(ask.fields))
+        self._in_progress[ask.number] = _steps(job, question.model_validate(ask.fields))
 
-    def turn(self, now: float, *, idle: bool) -> float:  # noqa: ARG002 - whatever is asked goes on
-        for number, doing in list(self._doing.items()):
+    def run_due(self, now: float, *, idle: bool) -> float:  # noqa: ARG002 - whatever is asked goes on
+        for number, doing in list(self._in_progress.items()):
             if answer := _go_on(number, doing):
-                del self._doing[number]
+                del self._in_progress[number]
                 self._send(answer)
         return 0.0
 
-    def wait(self, now: float) -> float | None:  # noqa: ARG002 - it is always due
-        return _LOOK_SECONDS if self._doing else None
+    def seconds_until_due(self, now: float) -> float | None:  # noqa: ARG002 - it is always due
+        return _LOOK_SECONDS if self._in_progress else None
 
 
 def _steps(
-    job: Callable[[Any], BaseModel | Doing[BaseModel]], question: EngineQuestion[Any]
-) -> Doing[BaseModel]:
+    job: Callable[[Any], BaseModel | SteppedJob[BaseModel]], question: EngineQuestion[Any]
+) -> SteppedJob[BaseModel]:
     begun = job(question)
     return (yield from begun) if isinstance(begun, Generator) else begun
 
 
-def _go_on(number: int, doing: Doing[BaseModel]) -> Answer | None:
-    """The answer, once it is known."""
+def _go_on(number: int, doing: SteppedJob[BaseModel]) -> Answer | None:
+    """Continue a job by one step; return the answer, or None if the job is not finished."""
     try:
         next(doing)
     except StopIteration as done:

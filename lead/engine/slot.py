@@ -1,6 +1,4 @@
-"""A slot: one sequence's place in the KV cache, and the cache that is left there when the sequence
-has ended.
-"""
+"""A slot: the place of one sequence in the KV cache. Its cache is kept when the sequence has ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,25 +11,25 @@ from shared.llama.batch_layout import BatchSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
-"""No draft is verified together with more committed tokens: each rejection would lengthen the replay."""
+"""With more committed tokens to decode, no draft is verified: each rejection would lengthen the replay."""
 
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A place for one sequence. Its cache outlives the sequence: a later request may have the same prefix.
+    """A place for one sequence. A later request with the same prefix can reuse its cache.
 
         context of the sequence  [0 ........................ len(context))
         valid in the cache       [0 .......... len(cache))
         to decode next                         [len(cache) .. len(context))
 
-    Written by `SlotManager`.
+    Only `SlotManager` writes it.
     """
 
     cache: SlotCache
     sequence: EngineSequence | None = None
     last_used: int = 0
-    n_steps_idle: int = 0  # of other sequences, since its last one has ended
-    moved: list[int] = field(default_factory=list)  # what it held last, in the prompt cache now
+    n_steps_idle: int = 0  # steps of other sequences since its own ended
+    evicted_tokens: list[int] = field(default_factory=list)  # its last text, now in host memory only
 
     @property
     def index(self) -> int:
@@ -39,52 +37,53 @@ class Slot:
 
     @property
     def n_to_decode(self) -> int:
-        """The number of committed tokens not yet in the cache: one while generating, more while a prompt is
-        processed.
+        """The number of committed tokens that are not yet in the cache: 1 while generating, more during a
+        prompt.
 
-        Also more while accepted tokens are replayed, if the memory could not be cut back precisely, and after
-        the context has been shifted.
+        Also more while accepted tokens are replayed, because the memory could not be cut back precisely, and
+        after a context shift.
         """
         return len(self.sequence.context) - len(self.cache.tokens) if self.sequence else 0
 
     @property
     def is_generating(self) -> bool:
-        """Whether the next step reaches the end of the slot's tokens."""
+        """True if the next step reaches the end of the slot's tokens."""
         n = self.n_to_decode
         return n == 1 or (self.is_replaying and n <= MAX_REPLAY + MAX_DEPTH and self.has_read_images)
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a verification is in progress: its sequence then sits out the next steps."""
+        """True if a verification is in progress; the sequence sits out steps until it is complete."""
         return self.sequence is not None and self.sequence.verification is not None
 
     @property
     def is_replaying(self) -> bool:
-        """Whether generated tokens have to be decoded again."""
+        """True if generated tokens may have to be decoded again, as the memory cannot be cut back
+        precisely.
+        """
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
 
     @property
     def has_read_images(self) -> bool:
-        """Whether only tokens, no images, are left to decode."""
+        """True if only tokens, not image rows, are left to decode."""
         return self.sequence is not None and len(self.cache) >= self.sequence.images_end
 
     @property
     def image(self) -> ImageSpan | None:
-        """The image whose rows are to be decoded next; None: a token is next."""
+        """The image whose rows must be decoded next; None: a token is next."""
         if self.sequence is None or self.has_read_images:
             return None
         return next((image for image in self.sequence.images if image.start == len(self.cache)), None)
 
     @property
     def is_in_prompt(self) -> bool:
-        """Whether the next token to decode belongs to the prompt, or to the tokens left by a
-        context shift.
-        """
+        """True if the next token to decode is part of the prompt, or was left by a context shift."""
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
     def n_useful(self, batch_sizes: BatchSizes | None) -> int:
-        """The maximal number of draft tokens that can be committed; in exact mode, in a span of one of
-        `batch_sizes`.
+        """Return the maximal number of draft tokens that can be committed.
+
+        batch_sizes: in exact mode, the sizes of spans; the draft must fit into one of them.
         """
         if self.sequence is None or self.n_to_decode > MAX_REPLAY:
             return 0
@@ -98,7 +97,7 @@ class Slot:
 
     @property
     def n_required(self) -> int:
-        """The number of tokens that the slot needs in the next step, or all rows of an image."""
+        """The number of tokens that the slot needs in the next step, or all rows of its next image."""
         n = self.n_to_decode
         if n == 1:
             return 1
@@ -108,8 +107,9 @@ class Slot:
 
     @property
     def n_to_next_checkpoint(self) -> int:
-        """The number of committed tokens to decode up to the next checkpoint or image, the prompt's end, or
-        the last token.
+        """The number of tokens to decode up to the next checkpoint, edge of an image, or end of the prompt.
+
+        If there is none, up to the last committed token.
         """
         if self.sequence is None:
             return 0
@@ -122,10 +122,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TrialPlace:
-    """A place for timing in an idle engine: after `n_cached` tokens of a slot, tokens can be decoded and
-    removed.
+    """A place for timing steps in an idle engine: after the first `n_cached` tokens of a slot.
 
-    Apply `edits` to the cache first.
+    Tokens can be decoded there and removed. Apply `edits` to the cache first.
     """
 
     slot: int = 0

@@ -1,4 +1,4 @@
-"""The slots of the KV cache: which sequence runs where, and which is preempted when the cells run out."""
+"""The slots of the KV cache: which sequence runs in which slot, and which is preempted when cells run out."""
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,18 +15,20 @@ from shared.slot_cache import SlotCache, StoredText, least_useful
 from shared.text_store import TextStore
 
 _STEPS_OF_ANSWER = 64
-"""What starts beside an idle text is expected to take at least so many steps."""
+"""The number of steps that a new sequence is expected to take, at least."""
 
 
 class SlotManager:
     """Manages slots that share one pool of `n_ctx` cells. Sequences wait until a slot is free.
 
-    The only writer of slots and their caches, and of the tokens of sequences. A prefix in one slot serves
-    others, too; its cells are then counted once for each, so that there is never less room than the count
-    says. Where memory cannot be cut back to any length, a prefix serves others only up to a checkpoint.
+    It is the only writer of slots, their caches, and the tokens of sequences.
 
-    Texts are kept in a prompt cache in host memory: those that would be lost when a slot gets another text,
-    and in one pool those in idle slots while others run.
+    A prefix in one slot serves other slots, too. Its cells are then counted once per slot, so there is never
+    less room than counted. If the memory cannot be cut back to any length, a prefix serves other slots only
+    up to a checkpoint.
+
+    Texts are stored in a prompt cache in host memory when a slot gets another text. If slots share a pool,
+    texts of idle slots are stored while other slots run.
     """
 
     def __init__(self, limits: EngineLimits) -> None:
@@ -35,23 +37,23 @@ class SlotManager:
         self._n_checkpoints = limits.n_checkpoints
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self.texts = TextStore(limits.n_slots, limits.traits, limits.prompt_cache)
-        """What is in slots, in host memory and on disk."""
+        """The texts in slots, in host memory and on disk."""
         self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
         self._slots = [Slot(cache) for cache in self.texts.caches]
         self._prefixes = Prefixes(self._slots, self.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
-        """All that have not ended, by id, in the order in which those that wait start."""
+        """All sequences that have not ended, by id. Waiting ones start in this order."""
         self._running: list[Slot] = []
         self._n_started = 0  # numbers sequences
         self._n_released = 0  # the clock of `Slot.last_used`
 
     @property
     def n_free(self) -> int:
-        """Cells that hold nothing valid, and are not reserved for a text that is being loaded."""
+        """The number of cells that hold nothing valid, and are not reserved for a text being loaded."""
         return self.n_ctx - self.texts.n_cells
 
     def running(self) -> list[Slot]:
-        """Slots with a sequence, in the order in which those started."""
+        """Return the slots with a sequence, in the order in which the sequences started."""
         return self._running.copy()
 
     def add(self, sequence: EngineSequence) -> None:
@@ -59,16 +61,17 @@ class SlotManager:
         self.sequences[sequence.id] = sequence
 
     def remove(self, sequence: EngineSequence) -> None:
-        """Remove a sequence that has ended; its slot's cache may serve another sequence."""
+        """Remove a sequence that has ended; the cache of its slot may serve another sequence."""
         del self.sequences[sequence.id]
         for slot in self._slots:
             if slot.sequence is sequence:
                 self._release(slot)
 
     def forget_last_image(self, sequence: EngineSequence) -> None:
-        """Forget the image that was read in the last step, as its client may have left meanwhile.
+        """Discard the rows of the image that the last step read for a cancelled sequence.
 
-        The front may then have put other embeddings in its place while it was read.
+        When the client left, the front may have overwritten the image's embeddings while the engine read
+        them.
         """
         for slot in self._running:
             if slot.sequence is sequence:
@@ -77,7 +80,10 @@ class SlotManager:
                 slot.cache.keep(next(starts, n))
 
     def admit(self, *, only_if_idle: bool) -> list[Started]:
-        """Give free slots to waiting sequences; with `only_if_idle` only if no sequence is running."""
+        """Give free slots to waiting sequences; return an event for each.
+
+        only_if_idle: only if no sequence is running.
+        """
         started = []
         self.texts.begin_step(alone=all(slot.cache.loading for slot in self._running))
         while self._any_waits and (idle := self._idle()) and (sequence := self._next(idle)):
@@ -92,7 +98,7 @@ class SlotManager:
                 break
             if n_common - n_reused >= MIN_TOKENS_SAVED:
                 self._add_checkpoint(sequence, n_common)
-            slot.sequence, slot.cache.n_prefill, slot.moved = sequence, sequence.n_prefill, []
+            slot.sequence, slot.cache.n_prefill, slot.evicted_tokens = sequence, sequence.n_prefill, []
             slot.cache.owner, slot.cache.cuts = sequence.request.keep_for, sequence.checkpoints
             started.append(self._started(sequence, n_reused, slot))
             insort(self._running, slot, key=_number)
@@ -102,7 +108,7 @@ class SlotManager:
         return started
 
     def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
-        """Number a sequence that has got its first slot."""
+        """Return the event of a sequence that got a slot; number the sequence if it is its first."""
         again = sequence.n_cached is not None
         if sequence.number is None:
             sequence.number = self._n_started
@@ -114,8 +120,9 @@ class SlotManager:
     def add_decoded(
         self, slot: Slot, tokens: Sequence[int], *, has_draft: bool = False, can_roll_back: bool = True
     ) -> None:
-        """Record that `tokens`, possibly with a draft at their end, were decoded; can_roll_back: see
-        `SlotCache.add`.
+        """Record that `tokens` were decoded, perhaps with a draft at their end.
+
+        can_roll_back: see `SlotCache.add`.
         """
         assert slot.sequence
         slot.cache.add(tokens, can_roll_back=can_roll_back)
@@ -123,18 +130,18 @@ class SlotManager:
             self._store(slot.cache)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
-        """Append `tokens` to the sequence; the part of the draft that conflicts with them is discarded.
+        """Append `tokens` to the sequence; discard the part of the draft that conflicts with them.
 
-        The last committed token is never in the cache: the next step feeds it.
+        The last committed token is never in the cache: the next step decodes it.
         """
         assert slot.sequence
         slot.sequence.append(tokens)
         slot.cache.keep(len(slot.sequence.context) - 1)
 
     def shift_contexts(self) -> None:
-        """Discard the oldest tokens of each context that is full; the rest will be decoded again.
+        """Discard the oldest tokens of each full context; the tokens that stay will be decoded again.
 
-        As decoding again takes the same time in any slot, such a sequence queues behind those that wait: it
+        A shifted sequence queues behind waiting ones: decoding again takes the same time in any slot, and it
         may never end.
         """
         for slot in self.running():
@@ -146,7 +153,7 @@ class SlotManager:
                     self.sequences[sequence.id] = self.sequences.pop(sequence.id)
 
     def discard_draft(self, slot: Slot) -> None:
-        """Keep only the committed tokens of `slot` as valid."""
+        """Discard the draft tokens in the cache of `slot`; keep the committed ones."""
         assert slot.sequence
         slot.cache.keep(len(slot.sequence.context))
 
@@ -161,7 +168,7 @@ class SlotManager:
         slot.last_used = self._n_released
 
     def preempt(self, slot: Slot) -> None:
-        """Take the slot from its sequence, which waits again; the cache can now be evicted.
+        """Take the slot from its sequence, which waits again; its cache can then be evicted.
 
         The sequence will continue with the same tokens: they are a function of seed, position and the tokens
         before.
@@ -171,20 +178,19 @@ class SlotManager:
         self._release(slot)
 
     def empty(self, indices: Iterable[int]) -> None:
-        """Empty slots; sequences in them are decoded again from the beginning."""
+        """Empty slots; their sequences are decoded again from the beginning."""
         for index in indices:
             self._slots[index].cache.keep(0)
 
     def lose(self, indices: Iterable[int]) -> None:
-        """Handle slots that the model has emptied; their sequences are decoded again from the beginning."""
+        """Record that the model has emptied slots; their sequences are decoded again from the beginning."""
         for index in indices:
             self._slots[index].cache.lose()
 
     def evict_idle(self, *, waits: bool = False) -> bool:
-        """Empty the least recently used cache of an idle slot; returns False if all are empty.
+        """Empty the least recently used cache of an idle slot; return False if all are empty.
 
-        waits: store the cache first, over several steps if it is long; also returns False while that is in
-        progress.
+        waits: store the cache first, over several steps if it is long; return False until that is done.
         """
         for slot in self._idle():
             if len(slot.cache):
@@ -196,24 +202,23 @@ class SlotManager:
         return False
 
     def make_room_for_one_token_each(self) -> None:
-        """Evict idle caches first, then preempt the youngest sequences. Replayed tokens need room, too."""
+        """Evict idle caches, then preempt the youngest sequences, until each running slot has its room."""
         while (running := self._running) and self.n_free < sum([slot.n_required for slot in running]):
             if not self.evict_idle():
                 self.preempt(running[-1])
 
     def free_up_to(self, n_wanted: int) -> int:
-        """Evict idle caches until `n_wanted` cells are free, as far as possible; returns the number of free
-        cells.
+        """Evict idle caches until `n_wanted` cells are free, if possible; return the number of free cells.
 
-        More may become free later, when a long text has been stored.
+        More cells may become free later, when a long text has been stored.
         """
         while (n_free := self.n_free) < n_wanted and self.evict_idle(waits=True):
             pass
         return n_free
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """A place where steps of up to `n_tokens` can be timed while nothing is running; None:
-        there is none.
+        """Return a place where steps of up to `n_tokens` can be timed while nothing runs; None: there is
+        none.
         """
         for slot in self._idle():
             n_cached = len(slot.cache)
@@ -223,7 +228,7 @@ class SlotManager:
         return None
 
     def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
-        """The edits that make every native cache agree with its record; decodes: see
+        """Return the edits that make every native cache match its record; decodes: see
         `TextStore.pop_edits`.
         """
         if decodes:
@@ -232,21 +237,22 @@ class SlotManager:
         return self.texts.pop_edits(decodes=decodes)
 
     def _end_draft(self, slot: Slot) -> None:
-        """While the rest of a draft can be taken back, take back what has not been verified yet."""
+        """Discard the unverified part of a slot's draft, while the model can still roll it back."""
         sequence, n_rollback = slot.sequence, self._traits.n_rollback
         if n_rollback and sequence and sequence.verification:
             slot.cache.keep(len(sequence.context) + sequence.verification.end_draft())
 
     def save_before_drafts(self, slots: Iterable[Slot]) -> list[CacheEdit]:
-        """Edits that make it possible to undo rejected drafts of `slots`; apply them after those of
-        `pop_edits`.
+        """Return edits that save states, so that rejected drafts of `slots` can be undone.
+
+        Apply them after the edits of `pop_edits`.
         """
         if not self._traits.replays:
             return []
         return [edit for slot in slots for edit in slot.cache.save()]
 
     def describe(self) -> dict[str, Any]:
-        """Numbers of tokens and ids, without any text, for the log of a failed check."""
+        """Return ids and numbers of tokens, without any text, for the log of a failed check."""
         return {
             "slots": [
                 {"n_cached": len(slot.cache), "n_physical": slot.cache.n_physical}
@@ -277,32 +283,32 @@ class SlotManager:
 
     @property
     def _any_waits(self) -> bool:
-        """Whether a sequence has no slot."""
+        """True if a sequence has no slot."""
         return len(self.sequences) > len(self._running)
 
     def _waiting(self) -> Iterator[EngineSequence]:
-        """Sequences without a slot, in the order in which they start."""
+        """Return the sequences without a slot, in the order in which they start."""
         running = [slot.sequence for slot in self._slots]
         return (sequence for sequence in self.sequences.values() if sequence not in running)
 
     def _idle(self) -> list[Slot]:
-        """Slots without a sequence, the least recently used first."""
+        """Return the slots without a sequence, the least recently used first."""
         return sorted((slot for slot in self._slots if not slot.sequence), key=lambda slot: slot.last_used)
 
     def _next(self, idle: list[Slot]) -> EngineSequence | None:
-        """The first that waits and may run in one of the `idle` slots."""
+        """Return the first waiting sequence that may run in one of the `idle` slots."""
         free = {slot.index for slot in idle}
         return next((s for s in self._waiting() if s.request.slot is None or s.request.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
-        """Whether there is room for its prompt and for the other sequences."""
+        """Return whether there is room for its prompt beside the running sequences."""
         held = [len(slot.sequence.context) + 1 for slot in self._running if slot.sequence]
         if not held:
             return True
         return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self.n_ctx
 
     def _keep_for(self, sequence: EngineSequence) -> None:
-        """Make checkpoints where prompts that are being decoded depart from the waiting `sequence`."""
+        """Add checkpoints where prompts that are being decoded depart from the waiting `sequence`."""
         if self._traits.can_trim or not self._prefixes.may_share(sequence):
             return
         for slot in self._slots:
@@ -314,9 +320,9 @@ class SlotManager:
                     self._add_checkpoint(slot.sequence, n)
 
     def _reuse(self, slot: Slot, sequence: EngineSequence) -> int | None:
-        """Keep in `slot` what serves `sequence`, or copy or load a longer prefix; returns its length.
+        """Keep the reusable part of the cache in `slot`, or copy or load a longer prefix; return its length.
 
-        None: not yet; it is read from disk, or what would be lost is stored, over several steps.
+        None: not yet, because a text is being read from disk, or texts are stored first over several steps.
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self.n_ctx - n_running)
@@ -338,7 +344,7 @@ class SlotManager:
         return n
 
     def _make_way(self, slot: Slot, n_keep: int) -> bool:
-        """Cut the text of an idle slot, and free cells; False: not yet, texts are being stored before."""
+        """Cut the text of an idle slot, and free cells; return False while texts are being stored first."""
         if 2 * n_keep < len(slot.cache) and self.store_before_loss(slot.cache, n_keep):
             return False
         if n_keep:
@@ -348,14 +354,14 @@ class SlotManager:
         return not slot.cache.loading or self.free_up_to(0) >= 0
 
     def store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
-        """Call `TextStore.store`, unless the text can be computed again more quickly."""
+        """Call `TextStore.store`, unless computing the text again is quicker; then return None."""
         if self._price.pays(len(cache)):
             return self.texts.store(cache, n_keep)
         self._price.forget()
         return None
 
     def store_idle(self) -> None:
-        """Store and empty idle slots while others run, before a step: attention reads all cells of
+        """Store and empty idle slots before a step, while other sequences run: attention reads all cells of
         the pool.
         """
         if not self._stores_idle or not self._running:
@@ -368,19 +374,23 @@ class SlotManager:
                 self._move_out(slot, is_stored=True)
 
     def _move_out(self, slot: Slot, *, is_stored: bool) -> None:
-        slot.moved = list(slot.cache.tokens) if is_stored else []
+        slot.evicted_tokens = list(slot.cache.tokens) if is_stored else []
         slot.cache.keep(0)
 
     def store_all(self) -> bool:
-        """Store some of the texts in idle slots, which keep them, to be written to disk; returns whether all
-        are stored.
+        """Store some texts of idle slots, for writing to disk; return whether all are stored.
+
+        Slots keep them.
         """
         self.texts.begin_step()
         left = [self.texts.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
         return not any(left)
 
     def idle_slot(self, index: int) -> Slot:
-        """The slot with this index, which must be idle; raises RequestError, UnavailableError."""
+        """Return the slot with this index.
+
+        Raises RequestError if it does not exist, UnavailableError if busy.
+        """
         if not 0 <= index < len(self._slots):
             raise RequestError("Invalid slot ID", "id_slot")
         if self._slots[index].sequence:
@@ -388,9 +398,7 @@ class SlotManager:
         return self._slots[index]
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
-        """Learn the seconds that storing or loading `texts` took; a step of one token takes
-        `step_seconds`.
-        """
+        """Record that storing or loading `texts` took `seconds`. step_seconds: T(1)."""
         self._price.learn(texts, seconds, step_seconds)
         self.texts.n_step = self._price.n_step
 
@@ -398,7 +406,7 @@ class SlotManager:
         self._price.token_seconds = token_seconds
 
     def _store(self, cache: SlotCache) -> None:
-        """Make a checkpoint; if there are too many, one goes."""
+        """Add a checkpoint, and drop the least useful one if there are too many."""
         if self._n_checkpoints == 0:
             return
         self.texts.checkpoint(cache)
@@ -406,15 +414,15 @@ class SlotManager:
             cache.drop(least_useful(cache.checkpoints, cache.cuts))
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
-        """Add a checkpoint at the end of a prefix of two texts, as others may share it (instructions to
-        agents, for example).
+        """Add a checkpoint at the end of the prefix of two texts, as others may share it (instructions to
+        agents).
         """
         if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 
 
 def _best_slot(idle: list[Slot], sequence: EngineSequence) -> Slot:
-    """The requested one; otherwise the one whose cache serves it best."""
+    """Return the requested slot; otherwise the idle slot whose cache serves the sequence best."""
     if sequence.request.slot is not None:
         return next(slot for slot in idle if slot.index == sequence.request.slot)
     if not sequence.request.cache_prompt:

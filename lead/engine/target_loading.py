@@ -1,4 +1,4 @@
-"""Loads the target, so that the planned inline sources can read it.
+"""Loads the target so that the planned inline sources can read it.
 
 A ring plugs in at the seam `target_loader`: it loads the target so that a stronger guarantee holds
 (`--exact`).
@@ -21,14 +21,17 @@ from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 
 class OpenTarget(Protocol):
-    """A function that loads the target; may be called again after the model was closed."""
+    """A function that loads the target. It may be called again after the model was closed."""
 
     def __call__(self, options: ModelOptions, n_reserve: int = 0) -> Model:
-        """n_reserve: as for `plan_memory`. Raises ModelLoadError."""
+        """Load the target with these options; n_reserve: see `plan_memory`. Raises ModelLoadError."""
 
 
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
-    """Load the target; raises ModelLoadError, also if --exact is required and impossible."""
+    """Load the target; return it and its guarantee.
+
+    Raises ModelLoadError, also if a required --exact is impossible.
+    """
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
         model = Model(plan_target(load, planned, options, n_reserve), load.images)
@@ -47,7 +50,9 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
 def plan_target(
     load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
 ) -> MemoryPlan:
-    """The memory plan of the target with these options instead of the `load`'s; raises ModelLoadError."""
+    """Return the target's memory plan with these options instead of those of `load`. Raises
+    ModelLoadError.
+    """
     return plan_memory(
         load.model,
         options,
@@ -59,9 +64,9 @@ def plan_target(
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """(options, n_reserve) to load the target with; with --exact auto, those of the first attempt.
+    """Return (options, n_reserve) with which the target is loaded; with --exact auto, of the first attempt.
 
-    n_reserve: bytes. Raises ModelLoadError.
+    n_reserve: see `plan_memory`. Raises ModelLoadError.
     """
     if loader := next(plugged(RINGS, "target_loader"), None):
         used: tuple[ModelOptions, int] = loader.options_of_target(options)
@@ -78,7 +83,7 @@ def _refuse_exact(options: ModelOptions) -> None:
 def limits_of(
     model: Model, n_checkpoints: int = 0, prompt_cache: PromptCacheSize = NO_PROMPT_CACHE
 ) -> EngineLimits:
-    """The limits of a target, for the scheduler; n_checkpoints: stored states of each slot."""
+    """Return the limits of a target, for the scheduler. n_checkpoints: stored states per slot."""
     n_reserve = model.batch_sizes.n_reserve if model.batch_sizes else 0
     return EngineLimits(
         n_slots=model.n_slots,

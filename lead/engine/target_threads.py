@@ -1,7 +1,7 @@
 """Chooses the target's number of threads if no option does: all cores, as in llama-server, or all but one.
 
-With all cores a step is shorter, as long as nothing else computes. A back on the same cores would make
-everything several times as slow: at the end of each operation all threads wait for the last one.
+With all cores a step is shorter, as long as nothing else computes. A back on the same cores would make steps
+several times as slow: at the end of each operation, all threads wait for the last one.
 """
 
 import logging
@@ -12,16 +12,16 @@ from statistics import median
 log = logging.getLogger("engine")
 
 _N_TIMED = 3
-"""Steps with each number, in turns."""
+"""Timed steps with each number of threads, alternating."""
 _MAX_SECONDS = 6.0
-"""After that it is decided by what has been timed."""
+"""The most seconds to measure; then the steps timed so far decide."""
 _MARGIN = 0.95
-"""All cores are too many only if a step with fewer takes less than this part of the other's."""
+"""`few` threads are used only if their step takes less than this part of the other."""
 
 
 class TargetThreads:
-    """Uses `many` threads unless they were measured not to be faster, or backs compute on the same cores:
-    then `few`.
+    """Uses `many` threads, or `few` if these were measured to be faster or backs compute on the
+    same cores.
     """
 
     def __init__(
@@ -31,20 +31,19 @@ class TargetThreads:
         many: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`use` sets the number of threads; `few` are set already. With equal numbers there is no choice."""
+        """`use` sets the number of threads; `few` are already set. Equal numbers leave no choice."""
         self._use = use
         self._few, self._many = few, max(few, many)
         self._clock = clock
         self._are_faster: bool | None = None  # not measured
         self.are_shared = False
-        """Whether backs compute on the same cores."""
+        """True if backs compute on the same cores."""
         self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Measure whether `many` threads are faster, while nothing else computes; repeat the call if it was
-        `interrupted`.
+        """Measure whether `many` threads are faster, while nothing else computes.
 
-        `step` decodes one token and returns the seconds that it took.
+        Call again if `interrupted`. step: decodes one token and returns its time in seconds.
         """
         if self._few == self._many or self._are_faster or self.are_shared:
             return
@@ -64,7 +63,7 @@ class TargetThreads:
         self._apply()
 
     def choose(self, n: int) -> None:
-        """Use the number of threads that an earlier process has chosen; 0: unknown."""
+        """Use the number of threads that an earlier process chose; 0: unknown."""
         self._are_faster = {self._few: False, self._many: True}.get(n)
         self._apply()
 

@@ -1,4 +1,4 @@
-"""The engine process; `lead.engine.__main__` is its entry point."""
+"""The engine process. `lead.engine.__main__` is its entry point."""
 
 import logging
 import socket
@@ -48,17 +48,17 @@ from shared.step_cost import StepCost
 log = logging.getLogger("engine")
 
 _MAX_STEP_SECONDS = 0.3
-"""Where a step takes longer, no further ones are timed: a request would have to wait for them."""
+"""After a longer step, no more steps are timed, as a request would have to wait for them."""
 _NGRAM_BITS = 14
-"""A quarter of a megabyte per request, running or waiting; repetitions further back are forgotten."""
+"""The index then takes a quarter of a megabyte per request; it forgets older repetitions."""
 _VERSION = 1
-"""Raise this when step times mean something else."""
+"""Raise this when the meaning of stored step times changes."""
 _MAX_AGE = 86_400.0
-"""Seconds. T(n) is measured anew each day: what was found on a busy machine does not stay."""
+"""Seconds. T(n) is measured anew each day, as the machine may have been busy."""
 
 
 def main() -> None:
-    """Load the model named by the first line from the front, then serve until the front closes the pipe."""
+    """Load the model that the front's first line names, and serve until the front closes the pipe."""
     descriptor, grammars, level = sys.argv[1:4]
     configure_logging(level, as_json="json" in sys.argv[4:])  # type: ignore[arg-type]  # the front passes on its own valid level
     pipe = EnginePipe(low_numbered(int(descriptor)))
@@ -173,7 +173,7 @@ def _log_what_is_loaded(model: Model, load: Load) -> None:
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:
-    """A key of all that T(n) depends on, except the length of texts and the load of the machine."""
+    """Return a key of all inputs of T(n), except the length of texts and the load of the machine."""
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,
@@ -188,7 +188,9 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
 
 
 def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
-    """With --exact there is no choice: another number might compute other bits."""
+    """Return the choice of threads. There is none with --exact, as another number might compute
+    other bits.
+    """
     n = load.options.threads
     return TargetThreads(
         model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.max_threads
@@ -204,7 +206,7 @@ def _calibrate(
     *,
     pipe: EnginePipe,
 ) -> list[Chore]:
-    """Have T(n) learned until a command arrives; returns who measures it again, if it was not known."""
+    """Measure T(n) until a command arrives; return the chores that measure it again, if it was not stored."""
     cost = engine.speculation.cost
     if _has_recalled(stored, cost, threads, timer):
         return []
@@ -216,7 +218,7 @@ def _calibrate(
 def _has_recalled(
     stored: Remembered[StepTimes], cost: StepCost, threads: TargetThreads, timer: StepTimer
 ) -> bool:
-    """Whether T(n) is as an earlier start has measured it, and `cost` knows it now."""
+    """Teach `cost` a stored T(n); return False if there is none, or it no longer fits."""
     known = stored.recall(max_age=_MAX_AGE)
     if known is None:
         return False
@@ -230,7 +232,7 @@ def _has_recalled(
 def _measuring(
     model: Model, cost: StepCost, threads: TargetThreads, pipe: EnginePipe, stored: Remembered[StepTimes]
 ) -> Callable[[TrialPlace], bool]:
-    """The function that performs a `Recalibration`."""
+    """Return the function that makes the measurements of a `Recalibration`."""
 
     def time_steps(place: TrialPlace) -> bool:
         return recalibrate(

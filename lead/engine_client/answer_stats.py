@@ -1,4 +1,4 @@
-"""Statistics of generation: numbers of tokens and seconds, of one answer and of one HTTP request."""
+"""Statistics of generation, in tokens and seconds: of one answer, and of one HTTP request."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from lead.engine_client.sequences import LiveSequence
 
 
 class VerifiedDraft(NamedTuple):
-    """The numbers of verified and of accepted tokens of one draft."""
+    """The numbers of verified and accepted tokens of one draft."""
 
     n_drafted: int
     n_accepted: int
 
 
 class SourceStats(NamedTuple):
-    """The numbers of verified and of accepted draft tokens of one source."""
+    """The numbers of verified and accepted draft tokens of one source."""
 
     source: str
     n_drafted: int
@@ -26,9 +26,10 @@ class SourceStats(NamedTuple):
 class AnswerStats:
     """The statistics of one answer, so far or complete.
 
-    n_cached: prompt tokens found in the KV cache. n_generated: tokens the client received, n_first of them
-    from the first step. prompt_seconds: from getting a slot to the end of that step. generation_seconds: from
-    there to the last token. sources: of draft tokens, by name.
+    n_cached: prompt tokens found in the KV cache. n_generated: tokens that the client received, of which the
+    first step gave `n_first`. prompt_seconds: from getting a slot to the end of the first step.
+    generation_seconds: from there to the last token. sources: statistics of each draft source, sorted by
+    name.
     """
 
     n_prompt: int
@@ -43,7 +44,10 @@ class AnswerStats:
 
     @classmethod
     def of(cls, sequence: LiveSequence, n_generated: int) -> "AnswerStats":
-        """The statistics of a sequence so far; tokens accepted after a stop string do not count."""
+        """Return the statistics of a sequence so far, for the `n_generated` tokens that the client received.
+
+        Draft tokens accepted after a stop string do not count as accepted.
+        """
         return cls(
             n_prompt=sequence.n_prompt,
             n_cached=sequence.n_cached,
@@ -61,7 +65,7 @@ class AnswerStats:
 
     @property
     def n_after_first(self) -> int:
-        """The number of tokens after the first step, which were generated within generation_seconds."""
+        """The number of tokens after the first step, which took `generation_seconds`."""
         return self.n_generated - self.n_first
 
     @property
@@ -72,7 +76,7 @@ class AnswerStats:
 
 
 def seconds_between(start: float | None, end: float | None) -> float:
-    """Seconds from `start` to `end`; 0 if either is None."""
+    """Return the seconds from `start` to `end`; 0 if either is None."""
     return 0.0 if start is None or end is None else end - start
 
 
@@ -95,7 +99,7 @@ class RequestStats:
     first_ms: int | None = None
 
     def add(self, sequence: LiveSequence) -> None:
-        """Add a sequence from which nothing more is read."""
+        """Add a sequence from which no more is read."""
         self.n_sequences += 1
         self.n_prompt += sequence.n_prompt
         self.n_cached += sequence.n_cached
@@ -109,7 +113,7 @@ class RequestStats:
             self.tokens_per_second = min(rate, self.tokens_per_second or rate)
 
     def __str__(self) -> str:
-        """Empty if nothing was generated."""
+        """Return the end of the request's log line; empty if nothing was generated."""
         if not self.n_sequences:
             return ""
         text = f", prompt {self.n_prompt} tokens ({self.n_cached} cached), generated {self.n_generated}"

@@ -1,4 +1,4 @@
-"""Turns committed tokens into a client's text: whole characters only, and no part of a stop string."""
+"""Turns committed tokens into text for a client: whole characters only, and no part of a stop string."""
 
 import codecs
 from collections.abc import Callable, Sequence
@@ -9,7 +9,7 @@ from lead.engine.events import Committed, TokenProbabilities
 
 @dataclass(frozen=True, slots=True)
 class TextToken:
-    """The text that a token added, and the source of its draft (None: it was not drafted)."""
+    """The text that a token added. source: the source of its draft; None: it was not drafted."""
 
     token: int
     text: str
@@ -18,7 +18,9 @@ class TextToken:
 
 
 class Assembler:
-    """Holds text back until it is certain: part of a character, a possible beginning of a stop string."""
+    """Holds back text that is not certain yet: part of a character, or a possible beginning of a
+    stop string.
+    """
 
     def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str]) -> None:
         self._piece = piece
@@ -26,13 +28,13 @@ class Assembler:
         self._finder = StopFinder(stops)
         self._held: list[TextToken] = []
         self.n_tokens = 0
-        """Tokens that the text is made of; those after a stop string do not count."""
+        """The number of tokens in the text; tokens after a stop string do not count."""
         self.has_new_line = False
         self.stop: str | None = None
         """The stop string that ended the text."""
 
     def push(self, step: Committed) -> list[TextToken]:
-        """Add a step's tokens; returns those whose text is certain now, none after a stop string."""
+        """Add a step's tokens; return the tokens whose text is certain now, none after a stop string."""
         released: list[TextToken] = []
         for i, token in enumerate(step.tokens):
             if self.stop is not None:
@@ -43,7 +45,7 @@ class Assembler:
         return released
 
     def finish(self) -> list[TextToken]:
-        """End the sequence; returns the tokens held back, unless they are a stop string."""
+        """End the sequence; return the tokens held back, unless they are part of a stop string."""
         if self.stop is None and (rest := self._utf8.decode(b"", final=True)):
             self._held.append(TextToken(-1, rest, None))
         held, self._held = self._held, []
@@ -63,7 +65,7 @@ class Assembler:
         return self._release(n_uncertain)
 
     def _cut(self, n: int) -> None:
-        """Remove the last `n` characters; tokens without text of their own belong to what follows them."""
+        """Remove the last `n` characters. A token without text of its own belongs to the token after it."""
         n_left = sum(len(held.text) for held in self._held) - n
         kept = []
         for held in self._held:
@@ -74,7 +76,7 @@ class Assembler:
         self._held = kept
 
     def _release(self, n_uncertain: int) -> list[TextToken]:
-        """Remove whole tokens from the front, as long as none of their text is uncertain."""
+        """Remove tokens from the front, as long as all their text is certain, and return them."""
         n_left = sum(len(held.text) for held in self._held)
         n = 0
         for held in self._held:
@@ -87,21 +89,20 @@ class Assembler:
 
 
 class StopFinder:
-    """Finds the earliest of several stop strings in a growing text, and holds back a possible beginning of
-    one.
-    """
+    """Finds the earliest of several stop strings in a growing text; tells how much text may begin one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
         self._beginnings = [_Beginning(stop) for stop in self._stops]
         self._longest = max(map(len, self._stops), default=0)
-        self._tail = ""  # the last characters of the text, as many as a stop string can still reach back to
+        self._tail = ""  # the last characters of the text, with which a stop string may have begun
 
     def push(self, text: str) -> tuple[int, str | None]:
-        """Add `text`. Returns (n_held, stop).
+        """Add `text`; return (n_held, stop).
 
-        Without a stop, the last `n_held` characters of all text so far may begin one: do not show them yet.
-        With one, n_held counts the characters from the stop string's start to the end of the text.
+        stop None: no stop string was found. The last `n_held` characters of the text may begin one, so do not
+        show them yet. Otherwise n_held counts the characters from the beginning of the stop string to the end
+        of the text.
         """
         window = self._tail + text
         found = [(at, stop) for stop in self._stops if (at := window.find(stop)) >= 0]
@@ -114,18 +115,20 @@ class StopFinder:
 
 
 class _Beginning:
-    """How much of a stop string the end of a growing text is, in constant time per character.
+    """Tracks the longest beginning of a stop string at the end of a text, in constant time per character.
 
     The algorithm of Knuth, Morris and Pratt (SIAM J. Comput. 6, 1977); its table is filled as far as needed.
     """
 
     def __init__(self, stop: str) -> None:
         self._stop = stop
-        self._shorter = [0]  # by length of a beginning of `stop`: of its longest end that begins `stop`, too
+        self._shorter = [0]  # by length n: that of the longest end of stop[:n] that also begins it
         self._n = 0
 
     def push(self, text: str) -> int:
-        """Add `text`, which does not complete the stop string; the length of its beginning at the end."""
+        """Add `text`, which must not complete the stop string; return the length of the beginning
+        at the end.
+        """
         for character in text:
             self._n = self._next(self._n, character)
             if self._n == len(self._shorter):

@@ -36,19 +36,19 @@ from shared.supervisor import MAX_DEATHS, MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("lead")
 
 _MAX_UNSENT_BYTES = 1 << 16
-"""While the engine has more than this to read, drafts are withheld, and only the newest are sent later."""
+"""While the engine has more bytes to read, drafts are held back, and only the newest are sent later."""
 _BEATS = 10
-"""How often the engine gives a sign of life within --engine-timeout."""
+"""The number of signs of life that the engine sends within --engine-timeout."""
 _LOOK_SECONDS = 10.0
-"""The engine replies between two steps; with a long prompt on a slow machine a step may take this long."""
+"""The time limit for a reply, which comes between two steps; a step of a slow machine may take as long."""
 _N_SPARE = 8
-"""Descriptors held back for starting an engine: the pipe to it, and what starting a process takes."""
+"""Descriptors reserved for starting an engine: those of its pipe, and of starting a process."""
 
 
 class DraftReports(Protocol):
-    """Receives what the engine says about backs' drafts: how long they should be, and which came too late.
+    """Receives what the engine reports on drafts of backs (`lead.backs.registry.Backs`).
 
-    See `lead.backs.registry.Backs`.
+    tune: new limits for drafts. count_stale: the number of a back's drafts that came too late.
     """
 
     def tune(self, tune: Tune) -> None: ...
@@ -57,7 +57,9 @@ class DraftReports(Protocol):
 
 
 class EngineClient:
-    """`run` supervises the engine until `stop`; the other methods may be called at any time from the same
+    """Supervises the engine process and sends it commands.
+
+    `run` keeps an engine running until `stop`. The other methods may be called at any time, from the same
     event loop.
     """
 
@@ -75,11 +77,12 @@ class EngineClient:
         on_sleep: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """At most `max_queue` sequences wait for a slot; None: any number.
+        """max_queue: the maximal number of sequences that wait for a slot; None: any number.
 
-        The engine is killed after `timeout` seconds without a sign of life; 0: never. After `sleep_seconds`
-        with no sequence it ends, until there is one again; 0 or less: never. on_sleep: is called then.
-        `share_grammars` is `TokenizerPool.share`. `clock` returns seconds; those of events are its.
+        timeout: seconds without a sign of life after which the engine is killed; 0: never. sleep_seconds:
+        seconds without sequences after which the engine is ended, until one comes; 0 or less: never.
+        on_sleep: called when it has ended. share_grammars: `TokenizerPool.share`. clock: returns seconds;
+        events are timed with it.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences, self._share_grammars = sequences, share_grammars
@@ -98,7 +101,7 @@ class EngineClient:
         self._questions = OpenQuestions(self._send)
         self._spare = SpareDescriptors(_N_SPARE)  # for starting a process when connections use all others
         self.pieces = KnownPieces()
-        """The bytes of tokens, for the front's vocabulary."""
+        """The bytes of tokens that the engine has sent, for the front's vocabulary."""
         self.ready: Ready | None = None
         """The engine's last `Ready`."""
         self.has_been_ready = asyncio.Event()
@@ -113,11 +116,11 @@ class EngineClient:
         return self.state is EngineState.STOPPED
 
     async def run(self, backs: "asyncio.Future[DraftReports]") -> None:
-        """Keep an engine running and pass its events to the listeners.
+        """Keep an engine running and process its events until `stop`.
 
-        `backs` are awaited while the first engine loads the model; their exceptions propagate. Raises
-        ModelLoadError if no engine ever becomes ready; EngineError if none will be started again, or if the
-        first one lacks something that it needs.
+        backs: awaited while the first engine loads the model; its exceptions propagate. Raises ModelLoadError
+        if no engine becomes ready. Raises EngineError if no engine will be started again, or if the first
+        lacks something.
         """
         with contextlib.closing(self._spare):
             await self._keeper.run(self._start, lambda process: self._talk(process, backs))
@@ -125,7 +128,7 @@ class EngineClient:
             self._fail()
 
     def stop(self) -> None:
-        """Make `run` return: it lets the engine finish its step and exit, and kills it if that takes too
+        """Make `run` return after the engine has finished its step and exited; it is killed if that takes too
         long.
         """
         self._keeper.stop()
@@ -133,9 +136,9 @@ class EngineClient:
     def submit(
         self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
     ) -> LiveSequence:
-        """Submit a prompt to be continued as soon as an engine is ready.
+        """Submit a prompt, which is continued when an engine is ready. Parameters as in `Sequences.create`.
 
-        Raises NotServingError, QueueFullError. Parameters as in `Sequences.create`.
+        Raises NotServingError, QueueFullError.
         """
         self.wake()
         if not self.state.takes_requests:
@@ -146,18 +149,18 @@ class EngineClient:
         return sequence
 
     def wake(self) -> None:
-        """Load the model again if the engine sleeps, ahead of a sequence that is about to come."""
+        """Start an engine that sleeps, before a sequence is submitted."""
         self._keeper.use()
 
     def cancel(self, sequence: LiveSequence) -> None:
-        """Stop a sequence within a step; does nothing if it has ended."""
+        """Stop a sequence within one step; does nothing if it has ended."""
         if not sequence.ended:
             self._sequences.discard(sequence)
             if self.state is EngineState.READY:
                 self._send(Cancel(sequence=sequence.id))
 
     def post_draft(self, draft: Draft) -> None:
-        """Send a draft; while the engine cannot read it, the next draft of the same source replaces it."""
+        """Send a draft. While the engine does not read, only the newest draft of each source is kept."""
         if self.state is not EngineState.READY or self._keeper.child is None:
             return
         if self._keeper.child.n_unsent_bytes > _MAX_UNSENT_BYTES:
@@ -168,24 +171,25 @@ class EngineClient:
             self._send(draft)
 
     def connect(self, backs: SetBacks) -> None:
-        """Set the connected backs, also for a restarted engine."""
+        """Set the connected backs, also for engines started later."""
         self._connected = backs
         if self.state is EngineState.READY:
             self._send(self._connected)
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Set the policy for the depth of drafts, also for a restarted engine."""
+        """Set the policy for the depth of drafts, also for engines started later."""
         self._load = self._load.model_copy(update={"policy": policy, "depth": depth})
         if self.state is EngineState.READY:
             self._send(SetPolicy(policy=policy, depth=depth))
 
     async def ask(self, question: EngineQuestion[R]) -> R:
-        """The engine's reply to a question, given between two steps.
+        """Return the engine's reply to a question, which it answers between two steps.
 
-        A sleeping engine is woken, and one that is being restarted is waited for, except for a question that
-        only looks: that one is answered soon, or not at all. Raises NotServingError: there is no engine;
-        UnavailableError: it has ended, is overloaded, or reports a temporary failure; RequestError: it
-        refuses the question.
+        Wakes a sleeping engine, and waits for one that is being restarted. A question that `only_looks` does
+        neither, and fails after 10 seconds.
+
+        Raises NotServingError if there is no engine. Raises UnavailableError if the engine has ended, is
+        overloaded or reports a temporary failure. Raises RequestError if the engine refuses the question.
         """
         if not question.only_looks:
             await self._wait_until_ready()
@@ -201,7 +205,7 @@ class EngineClient:
         return question.read_reply(answer.reply)
 
     async def _wait_until_ready(self) -> None:
-        """Raises NotServingError if it will not be."""
+        """Wait until an engine is ready; raises NotServingError if none will be."""
         self.wake()
         while self.state is not EngineState.READY:
             if not self.state.takes_requests:
@@ -217,7 +221,7 @@ class EngineClient:
             )
 
     async def _talk(self, process: EngineProcess, backs: "asyncio.Future[DraftReports]") -> None:
-        """Process the events of a process until it stops replying."""
+        """Process the events of an engine process until it stops replying."""
         if not self._stopped:  # while it was being started
             self._send(self._load)
         try:
@@ -290,7 +294,7 @@ class EngineClient:
             self._feed()
 
     def _check_queue(self) -> None:
-        """Count all that have not ended, running or not: one just submitted is as good as in its slot."""
+        """Raise QueueFullError if too many sequences wait. A submitted one counts as if it had its slot."""
         assert self.ready
         n_waiting = len(self._sequences) - self.ready.n_slots
         if self._max_queue is not None and n_waiting >= self._max_queue:
@@ -299,7 +303,7 @@ class EngineClient:
             )
 
     def _feed(self) -> None:
-        """Start the sequences that wait for it, if it is ready."""
+        """Send the sequences that are due, if the engine is ready."""
         if self.state is EngineState.READY:
             for submission in self._sequences.take_due():
                 self._send(submission)

@@ -1,4 +1,4 @@
-"""An engine process, seen from the front: started, connected by a pipe, ended."""
+"""The front's handle on an engine process."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -12,18 +12,18 @@ from shared.python_child import child_command, child_environment
 from shared.sandbox import without_secrets
 
 _STOP_SECONDS = 10.0
-"""How long the engine may take for its last step before it is killed."""
+"""The time for the engine's last step, after which it is killed."""
 
 
 class EngineProcess(ConnectedChild):
-    """A running process. Exists from `start` to `end`."""
+    """A running engine process, connected by a pipe. It exists from `start` to `end`."""
 
     @classmethod
     async def start(cls, grammars: int, log_options: Sequence[str], shared: Sequence[int] = ()) -> Self:
-        """Start one; raises OSError.
+        """Start an engine process; raises OSError.
 
-        grammars: a descriptor over which it has grammars followed (`shared.sandbox.Sandbox.share`). shared:
-        others, which its `Load` names.
+        grammars: a descriptor for asking about grammars (`shared.sandbox.Sandbox.share`). shared: further
+        descriptors to inherit, which `Load` names.
         """
         return await cls.connected(
             lambda socket: child_command("lead.engine", str(socket), str(grammars), *log_options),
@@ -34,7 +34,7 @@ class EngineProcess(ConnectedChild):
 
     @property
     def n_unsent_bytes(self) -> int:
-        """The size of the commands that the pipe has not taken yet."""
+        """The number of bytes of commands that the pipe has not taken yet."""
         return self._writer.transport.get_write_buffer_size()
 
     def send(self, command: Command | Load) -> None:
@@ -54,7 +54,7 @@ class EngineProcess(ConnectedChild):
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
-    """The next line, however long: an event with probabilities or an explanation may take megabytes."""
+    """Return the next line, however long: an event with probabilities or a report may take megabytes."""
     parts: list[bytes] = []
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The states of the engine process, seen from the front, and whether requests are accepted in each."""
+"""The states of the engine process as the front sees them, and whether requests are accepted."""
 
 import enum
 
@@ -6,7 +6,7 @@ from shared.errors import NotServingError
 
 
 class EngineState(enum.Enum):
-    """A `shared.supervisor.ChildState` with a description."""
+    """A `shared.supervisor.ChildState`; the value is a description for people."""
 
     STARTING = "the model is being loaded"
     READY = "ready"
@@ -18,9 +18,9 @@ class EngineState(enum.Enum):
 
     @property
     def takes_requests(self) -> bool:
-        """Whether requests are accepted; they may have to wait."""
+        """True if requests are accepted; they may have to wait."""
         return self not in {EngineState.STARTING, EngineState.FAILED, EngineState.STOPPED}
 
     def refusal(self) -> NotServingError:
-        """The error that says why a request is refused."""
+        """Return the error for a refused request."""
         return NotServingError(f"{self.value}: try again in a moment")

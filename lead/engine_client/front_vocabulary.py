@@ -1,7 +1,7 @@
-"""The vocabulary in the front process, without llama.cpp and without the memory that a vocabulary takes.
+"""The vocabulary in the front process, without llama.cpp and the memory of a vocabulary.
 
-A tokenizer process describes the model. The engine sends the pieces of tokens before the first event that
-contains them.
+A tokenizer process describes the model. The engine sends the bytes of tokens before the first event with
+these tokens.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ class KnownPieces:
         self._control: set[int] = set()
 
     def learn(self, event: Pieces) -> None:
-        """Store the bytes of tokens; they are the same in every engine process."""
+        """Store the bytes of tokens, which are the same in every engine process."""
         self._pieces.update(enumerate(map(bytes.fromhex, event.pieces), event.first))
         self._control.update(event.control)
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of a token; control tokens are empty unless `special`."""
+        """Return the bytes of a token; empty for control tokens unless `special`."""
         return b"" if token in self._control and not special else self._pieces[token]
 
 
 class FrontVocabulary:
-    """The model's vocabulary, as far as the front needs it."""
+    """The parts of the model's vocabulary that the front needs."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class FrontVocabulary:
         pieces: KnownPieces,
         identify: Callable[[], Awaitable[VocabularyId]],
     ) -> None:
-        """`identify` asks a tokenizer process."""
+        """`identify` asks a tokenizer process for the id of the vocabulary."""
         self.model = model
         self.info = model.info
         self.n_tokens = model.info.n_vocab
@@ -50,7 +50,7 @@ class FrontVocabulary:
         self._id: VocabularyId | None = None
 
     async def identify(self) -> VocabularyId:
-        """The id of the vocabulary that backs must have; raises UnavailableError."""
+        """Return the id of the vocabulary that backs must have; raises UnavailableError."""
         async with self._identifying:
             if self._id is None:
                 try:

@@ -9,9 +9,7 @@ from lead.engine_client.sequences import Sequences
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """Numbers of running and waiting requests, and of their tokens so far; `n_ctx`: the number of
-    KV cells.
-    """
+    """The numbers of running and waiting requests, and of their tokens. n_ctx: the number of KV cells."""
 
     n_running: int
     n_waiting: int
@@ -22,7 +20,9 @@ class Occupancy:
 
     @classmethod
     def of(cls, sequences: Sequences, ready: Ready) -> Self:
-        """The present load of the engine. Caches of idle slots do not count, as they can be evicted."""
+        """Return the present load of the engine. Caches of idle slots do not count, as they can be
+        evicted.
+        """
         running: list[int] = []
         waiting: list[int] = []
         for sequence in sequences:
@@ -35,5 +35,5 @@ class Occupancy:
 
     @property
     def kv_usage(self) -> float:
-        """The share of the KV cache that running requests use; tokens that they share count for each."""
+        """The share of the KV cache that running requests use; shared tokens count once per request."""
         return min(1.0, self.n_used_tokens / self.n_ctx)

@@ -11,7 +11,7 @@ from lead.engine.question import EngineQuestion
 from shared.errors import UnavailableError
 
 _MAX_OPEN = 64
-"""So that no client can fill the pipe; the engine replies between two steps."""
+"""The most open questions, so that no client can fill the pipe."""
 
 
 class OpenQuestions:
@@ -26,19 +26,20 @@ class OpenQuestions:
         return len(self._open)
 
     async def ask(self, question: EngineQuestion[Any]) -> Answer:
-        """Send a question and wait for the engine's answer, or a failed answer if it ends; raises
-        UnavailableError if too many are open.
+        """Send a question and wait for the answer, which is a failed one if the engine ends.
+
+        Raises UnavailableError if too many questions are open.
         """
         answer = self._shared(question) if question.only_looks else None
         return await asyncio.shield(answer or self._begin(question))
 
     def close(self, answer: Answer) -> None:
-        """Hand the engine's answer to the caller that waits for it."""
+        """Pass the engine's answer to the waiting caller."""
         _, waiting = self._open.pop(answer.number)
         waiting.set_result(answer)
 
     def close_all(self, reason: str) -> None:
-        """Fail all open questions, as the engine has ended."""
+        """Answer all open questions with a failure, because the engine has ended."""
         for number in list(self._open):
             self.close(Answer(number=number, reason=reason, may_recover=True))
 

@@ -13,7 +13,7 @@ from lead.engine_client.sequences import LiveSequence
 from lead.engine_client.terminal_writer import TerminalWriter
 from lead.settings.choices import Print
 from shared.diagnostics.findings import count
-from shared.terminal import one_line, sanitize, wants_colour
+from shared.terminal import one_line, sanitize, wants_color
 
 ACCEPTED = "\x1b[32m"
 _REJECTED = "\x1b[31m"
@@ -49,7 +49,7 @@ class Printer:
     def __init__(self, vocabulary: FrontVocabulary, mode: Print, writer: TerminalWriter) -> None:
         self._vocabulary = vocabulary
         self._mode = mode
-        self._colour = wants_colour(writer.out, os.environ)
+        self._colour = wants_color(writer.out, os.environ)
         self._writer = writer
         self._answers: dict[str, _PrintedAnswer] = {}
         """By sequence, the one that is shown first."""

@@ -1,15 +1,15 @@
-"""The sequences in progress: one record for each, the only one in the front process.
+"""The sequences in progress, with the front's only record of each.
 
-Connections to backs read the committed tokens with cursors of their own, so a slow or late back costs no
-memory. Further data of a step is dropped once the client's stream has taken it: an answer may go on for days,
-and keeps four bytes for each token. Tokens are append-only.
+Connections to backs read the committed tokens with cursors of their own, so a slow back costs no memory.
+Other data of a step is dropped once the client's stream has taken it: an answer may go on for days, and costs
+four bytes per token. Tokens are append-only.
 
-A sequence needs nothing of the engine process in which it ran: its tokens are a function of seed, position
-and the tokens before. So when the process dies, the next one gets it with all its tokens, and continues the
-same text.
+A sequence does not depend on the engine process that ran it: its tokens are a function of seed, position and
+the tokens before. When the process dies, the next process gets the sequence with all its tokens, and
+continues the same text.
 
-A sequence may kill every process that gets it; it must not take the others with it. It kills each process at
-the same token, so a death is counted against the sequences that had generated almost nothing in that process.
+A sequence may kill every process that gets it, but must not take others with it. It kills each process at the
+same token, so a death is counted against sequences that had generated almost nothing in that process.
 Sequences with two counted deaths are given to the next process one at a time, before all others.
 """
 
@@ -40,20 +40,20 @@ log = logging.getLogger("lead")
 
 _SUSPECT_DEATHS = 2
 _SETTLED_TOKENS = 16
-"""After this many tokens in an engine process, a sequence is past what may have killed the last one."""
+"""A sequence with this many tokens in an engine process is past the token that may have killed the last."""
 
 
 class Broadcast:
     """Wakes all tasks that wait for a change.
 
-    Call `next_change()`, then look at the state, then wait for the event: no change is missed.
+    To miss no change, call `next_change()`, then look at the state, then wait for the event.
     """
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
 
     def next_change(self) -> asyncio.Event:
-        """An event that the next `notify` sets."""
+        """Return an event that the next `notify` sets."""
         return self._event
 
     def notify(self) -> None:
@@ -63,11 +63,11 @@ class Broadcast:
 
 @dataclass(slots=True)
 class LiveSequence:
-    """A completion in progress: the request, and the tokens so far.
+    """A sequence in progress, as the front knows it: the request, and the tokens so far.
 
-    tokens: the text so far, without the rows of images; drafts and events are counted in it. n_prompt also
-    counts those rows. Times are in seconds of one clock. The sequence waits for its first slot until
-    `started_at`, and ends with either a `finish_reason` or a `failure`.
+    tokens: prompt and answer without the rows of images, as drafts and events count positions. n_prompt
+    includes these rows. Times are in seconds of one clock. The sequence waits for its first slot until
+    `started_at`. It ends with either a `finish_reason` or a `failure`.
     """
 
     request: Submit
@@ -82,7 +82,7 @@ class LiveSequence:
     n_accepted: int = 0
     drafted_by: Counter[str] = field(default_factory=Counter)  # tokens, by source
     accepted_by: Counter[str] = field(default_factory=Counter)
-    slot: int | None = None  # where it runs; after giving way, where it last ran
+    slot: int | None = None  # where it runs, or last ran before it was preempted
     in_slot_since: float = 0.0
     created_at: float = 0.0
     started_at: float | None = None
@@ -90,7 +90,7 @@ class LiveSequence:
     last_token_at: float | None = None
     step_seconds: float | None = None  # of the last step; None before the second one
     n_first: int = 0  # tokens of the first step, which ended at first_token_at
-    n_submitted: int | None = None  # its tokens when the present engine process got it; None: it has not
+    n_submitted: int | None = None  # length when this engine process got it; None: it has not
     n_deaths: int = 0  # of engine processes, counted against it
     held_drafts: dict[str, Draft] = field(default_factory=dict)  # that wait for the engine, by source
     changed: Broadcast = field(default_factory=Broadcast)
@@ -117,12 +117,12 @@ class LiveSequence:
 
     @property
     def n_tokens(self) -> int:
-        """The length of the whole text including the rows of images, as it counts for a context."""
+        """The length of the whole text including the rows of images, as it counts for the context."""
         return self.n_prompt + self.n_generated
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the sequence has never had a slot."""
+        """True if the sequence has not had a slot yet."""
         return self.started_at is None
 
     @property
@@ -131,18 +131,18 @@ class LiveSequence:
 
     @property
     def has_settled(self) -> bool:
-        """Whether it has generated so much in the present engine process that it cannot be what kills it."""
+        """True if it has generated so many tokens in the present engine process that it will not kill it."""
         return self.n_submitted is not None and len(self.tokens) - self.n_submitted >= _SETTLED_TOKENS
 
     @property
     def age(self) -> tuple[bool, float]:
-        """A sort key: started sequences first, in the order of their starts, then the others by their
-        creation.
+        """A sort key: started sequences first, by the time of their start, then the others by
+        creation time.
         """
         return self.is_waiting, self.created_at if self.started_at is None else self.started_at
 
     def submission(self) -> Submit:
-        """The command with which an engine process begins or continues the sequence."""
+        """Return the command with which an engine process begins or continues the sequence."""
         return self.request.model_copy(
             update={
                 "tokens": [*self.request.tokens, *self.generated],
@@ -152,15 +152,13 @@ class LiveSequence:
         )
 
     def start(self, event: Started, now: float) -> None:
-        """Record that the sequence got a slot; only the first one counts for its statistics."""
+        """Record that the sequence got a slot; only the first slot counts for the statistics."""
         self.slot, self.in_slot_since = event.slot, now
         if not event.again:
             self.started_at, self.n_cached = now, event.n_cached
 
     def report(self, progress: PromptProgress, now: float) -> None:
-        """Record the progress of reading the prompt; progress already reported before a restart is not
-        reported again.
-        """
+        """Record how much of the prompt has been read, unless it was reported before a restart."""
         if not self.progress or progress.n_processed > self.progress[-1].n_processed:
             started_at = now if self.started_at is None else self.started_at
             seconds = now - started_at if progress.n_processed > progress.n_cached else 0.0
@@ -183,33 +181,33 @@ class LiveSequence:
             self.first_token_at, self.n_first = now, len(step.tokens)
 
     def take_steps(self) -> list[Committed]:
-        """The steps since the last call, in order; only for the sequence's stream."""
+        """Return the steps since the last call, in order; only for the sequence's stream."""
         steps, self.steps = self.steps, []
         return steps
 
 
 class Observer(Protocol):
-    """Is called for changes of sequences, in order."""
+    """Called for changes of sequences, in order."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        """Called when tokens were committed."""
+        """Handle committed tokens."""
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """Called when a sequence has finished or failed."""
+        """Handle the end of a sequence, finished or failed."""
 
 
 class Sequences:
     """All sequences that have not ended, and which of them the engine process has."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, max_restarts: int = 0) -> None:
-        """`clock` gives seconds; the times given to `apply` must be of the same clock.
+        """`clock` returns seconds; times given to `apply` must be of this clock.
 
         A sequence fails when more than `max_restarts` deaths of engine processes are counted against it.
         """
         self.n_deaths = 0
-        """Engine processes that have died."""
+        """The number of engine processes that have died."""
         self.n_resumed = 0
-        """How often a sequence that had begun to run was given to another engine process."""
+        """The number of times that a started sequence was given to another engine process."""
         self._max_restarts = max_restarts
         self._suspect: LiveSequence | None = None  # submitted last, alone
         self._clock = clock
@@ -221,7 +219,7 @@ class Sequences:
         return len(self._live)
 
     def __iter__(self) -> Iterator[LiveSequence]:
-        """The sequences in progress, the oldest first."""
+        """Iterate over the sequences in progress, the oldest first."""
         return iter(self._live.values())
 
     def observe(self, observer: Observer) -> None:
@@ -236,10 +234,9 @@ class Sequences:
     def create(
         self, request: Submit, *, private: bool = False, changed: Broadcast | None = None
     ) -> LiveSequence:
-        """Make a sequence for `request`, with an unguessable id that is never used again.
+        """Create a sequence for `request`, with an unguessable id that is never used again.
 
-        Private sequences are not sent to backs. `changed` is notified of its changes: several sequences may
-        share one.
+        private: do not send it to backs. changed: notified of its changes; several sequences may share one.
         """
         request = request.model_copy(update={"sequence": secrets.token_hex(16)})
         sequence = LiveSequence(request, private, created_at=self._clock(), changed=changed or Broadcast())
@@ -249,7 +246,7 @@ class Sequences:
         return sequence
 
     def apply(self, event: SequenceEvent, now: float) -> None:
-        """Process an event of the engine; events of sequences that were cancelled meanwhile are ignored."""
+        """Process an event of the engine; events of sequences cancelled meanwhile are ignored."""
         sequence = self._live.get(event.sequence)
         if sequence is None:
             return
@@ -271,7 +268,7 @@ class Sequences:
         sequence.changed.notify()
 
     def discard(self, sequence: LiveSequence) -> None:
-        """Forget a sequence that nothing reads any more. Does nothing if it has ended."""
+        """Forget a sequence that no stream reads any longer; does nothing if it has ended."""
         if sequence.id in self._live:
             sequence.finish_reason = "stop"
             self._end(sequence)
@@ -288,22 +285,18 @@ class Sequences:
 
     @property
     def holds_back(self) -> bool:
-        """Whether sequences are held back until it is clear that another one does not kill the engine
-        process.
-        """
+        """True if sequences are held back until another one has proved not to kill the engine process."""
         return self._suspect is not None
 
     def take_due(self) -> list[Submit]:
-        """The submissions to send to the engine process now; call again whenever there may be more."""
+        """Return the submissions to send to the engine process now; call again whenever there may be more."""
         due = self._due()
         for sequence in due:
             sequence.n_submitted = len(sequence.tokens)
         return [sequence.submission() for sequence in due]
 
     def on_death(self) -> bool:
-        """Handle the death of the engine process, and of its slots; returns whether a sequence was
-        in a slot.
-        """
+        """Handle the death of the engine process; return whether a sequence was in a slot."""
         submitted = [each for each in self if each.n_submitted is not None]
         running = [each for each in submitted if each.slot is not None]
         self.n_deaths += 1
@@ -343,5 +336,5 @@ def _error(event: Failed) -> DuoError:
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
-    """The sequences that had just begun to run; if none, all that ran; if none, all."""
+    """Return the sequences that had just begun to run; if there are none, all running ones; then all."""
     return [each for each in running if not each.has_settled] or running or submitted

@@ -13,8 +13,8 @@ _ENOUGH_DRAFT = 8
 class ExactMode(BaseModel, frozen=True):
     """The state of exact mode, which is on if `batch_sizes` are in force.
 
-    `cost`: the factor by which they make, or would make, a step of one token longer; None: not measured, for
-    the `reason`. key: of the start that has measured it (`shared.llama.start_key`).
+    cost: T(1) in exact mode over T(1) without it; None: not measured, for the `reason`. key: of the start
+    that measured it (`shared.llama.start_key`).
     """
 
     batch_sizes: InvariantSizes | None = None
@@ -47,11 +47,11 @@ class ExactMode(BaseModel, frozen=True):
         return words
 
     def exactness(self) -> Exactness:
-        """The event for the front, which it also gives the next engine process."""
+        """Return the event for the front, which it also gives the next engine process."""
         found = self.model_dump(mode="json")
         return Exactness(is_on=self.is_on, cost=self.cost, guarantee=self.guarantee, found=found)
 
     @classmethod
     def of(cls, exactness: Exactness | None) -> "ExactMode | None":
-        """The state that an earlier process has reported; None if there is none."""
+        """Return the state that an earlier process has reported; None: there is none."""
         return cls.model_validate(exactness.found) if exactness else None

@@ -1,8 +1,8 @@
-"""Loads the target so that it keeps the guarantee for its texts, and measures what that costs.
+"""Loads the target so that it keeps the guarantee for its texts, and measures the cost.
 
-With --exact each slot has cells of its own, in which keys lie in the order of their positions, and the model
+With --exact, each slot has its own cells, in which keys are in the order of their positions. The model
 decodes in batch sizes that agree on this machine (`shared.exact.batch_invariance`). The measurement is
-cached, so that the next start takes no longer than without (`shared.llama.remembered`).
+cached, so that the next start takes no longer than without --exact (`shared.llama.remembered`).
 """
 
 import logging
@@ -73,7 +73,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """The cached measurement of such a start; None if there is none that can be read."""
+    """Return the cached measurement of such a start; None if there is none that can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)
@@ -88,7 +88,10 @@ def _stored(load: Load, files: str, *, with_heads: bool) -> Remembered[ExactMode
 
 
 def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tuple[Model, ExactMode]:
-    """Raises ModelLoadError where exact mode is required and cannot be had."""
+    """Load the target and measure exact mode, or load it without.
+
+    Raises ModelLoadError if exact mode is required but impossible.
+    """
     model = open_target(*options_of_target(options))
     mode = enable_exact_mode(model)
     if options.exact == "on" and not mode.is_on:
@@ -100,7 +103,9 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """(options, n_reserve) to load the target with; with `exact` auto, those of the first attempt."""
+    """Return (options, n_reserve) with which the target is loaded; with `exact` auto, of the first
+    attempt.
+    """
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
@@ -120,9 +125,7 @@ def enable_exact_mode(model: Model) -> ExactMode:
 
 
 def _price(model: Model) -> ExactMode:
-    """Exact mode that is not in force, with its estimated cost as a factor, or the reason why there
-    is none.
-    """
+    """Return the estimated cost of exact mode, which stays off; or the reason why it is impossible."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = estimate_sizes(model, _MAX_SECONDS)
@@ -139,7 +142,7 @@ _NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
 
 
 def _why_never(model: Model) -> str:
-    """Why a model has no exact mode, whatever is measured; empty: it may have one."""
+    """Return why a model cannot have exact mode, without measuring; empty: it may have it."""
     if model.traits.equal_lengths:
         return "a recurrent state depends on how a text was divided into batches"
     if model.is_offloaded:

@@ -1,4 +1,4 @@
-"""The settings of `lead generate`: those of the lead, and the text to continue."""
+"""The settings of `lead generate`: the lead's, and the text to continue."""
 
 import dataclasses
 import sys
@@ -57,7 +57,7 @@ class GenerateSettings(LeadSettings):
         return self
 
     def read_prompt(self) -> str:
-        """The text to continue; raises ConfigError."""
+        """Return the text to continue; raises ConfigError."""
         if str(self.file or self.prompt) == _STDIN:
             return _decoded(sys.stdin.buffer.read(_MAX_PROMPT_BYTES), "standard input")
         if self.file is None:

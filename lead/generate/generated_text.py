@@ -10,37 +10,37 @@ from lead.engine_client.answer_stats import AnswerStats
 from lead.engine_client.assembler import TextToken
 from lead.engine_client.printer import ACCEPTED, RESET
 from shared.diagnostics.findings import count
-from shared.terminal import sanitize, wants_colour
+from shared.terminal import sanitize, wants_color
 
 _N_SHOWN = 30
 
 
 class TextOutput:
-    """Writes the text, in colour if the terminal supports it. Calls may block, and raise OSError."""
+    """Writes the text, in color if the terminal supports it. Calls may block, and raise OSError."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
-        self._colour = wants_colour(out, os.environ)
+        self._color = wants_color(out, os.environ)
 
     def write(self, text: str) -> None:
-        """Write without colour.
+        """Write without color.
 
         On a terminal control characters are made visible; a pipe gets them unchanged.
         """
         self._put(text, "")
 
     def write_tokens(self, tokens: Iterable[TextToken]) -> None:
-        """Write the text of each token, in colour if a drafter predicted it."""
+        """Write the text of each token, in color if a drafter predicted it."""
         for token in tokens:
-            self._put(token.text, ACCEPTED if token.source and self._colour else "")
+            self._put(token.text, ACCEPTED if token.source and self._color else "")
         self._out.flush()
 
-    def _put(self, text: str, colour: str) -> None:
+    def _put(self, text: str, color: str) -> None:
         shown = sanitize(text) if self._out.isatty() else text
         encoding = self._out.encoding or "utf-8"
         shown = shown.encode(encoding, "replace").decode(encoding)
         if shown:
-            self._out.write(f"{colour}{shown}{RESET}" if colour else shown)
+            self._out.write(f"{color}{shown}{RESET}" if color else shown)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ async def _generate(settings: GenerateSettings, prompt: str, services: Services)
 
 
 async def _request(settings: GenerateSettings, prompt: str, services: Services) -> GenerationRequest:
-    """The request, with a seed even if none is set, so that the text can be generated again; raises
+    """Return the request, with a seed even if none is set, so that the text can be generated again; raises
     RequestError.
     """
     prompts = [_beginning(services, prompt)]
@@ -125,14 +125,14 @@ async def _request(settings: GenerateSettings, prompt: str, services: Services) 
 
 
 def _without_drafts(request: GenerationRequest) -> GenerationRequest:
-    """Backs do not see it, and compute nothing meanwhile; nothing is remembered of it."""
+    """Return the request without drafts from backs, which do not see it; its text is not kept."""
     changes = {"n_draft": 0, "owner": None, "keep_for": None}
     submissions = [each.model_copy(update=changes) for each in request.submissions]
     return dataclasses.replace(request, private=True, submissions=submissions)
 
 
 def _warm_up(request: GenerationRequest) -> GenerationRequest:
-    """Some tokens, so that the first of two texts is not the one for which all memory is touched first."""
+    """Return a request for a few tokens, which touches all memory before the first measured text."""
     request = _without_drafts(request)
     submissions = [
         each.model_copy(update={"tokens": each.tokens[:_N_WARM_UP], "max_tokens": _N_WARM_UP})
@@ -156,7 +156,7 @@ async def _continue(
 
 
 def _beginning(services: Services, prompt: str) -> Prompt:
-    """The prompt, or the token before a text, if that is all there is."""
+    """Return the prompt, or the token before a text, if that is all there is."""
     vocabulary = services.vocabulary
     if not prompt and vocabulary.bos is not None and not vocabulary.adds_bos:
         return [vocabulary.bos]

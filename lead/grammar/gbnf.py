@@ -1,8 +1,7 @@
 """Converts GBNF, llama.cpp's notation of grammars, to llguidance's Lark.
 
 GBNF works on characters, whereas Lark first splits a text into tokens as long as possible. Here every
-character is a token of its own, so that both accept the same texts. Parentheses become rules, as in
-llama.cpp.
+character is a token, so that both accept the same texts. Parentheses become rules, as in llama.cpp.
 """
 
 import re
@@ -124,7 +123,9 @@ class _Converter:
         return " | ".join(alternatives)
 
     def _sequence(self, depth: int) -> str:
-        """Up to what cannot belong to it; inside parentheses a new line does not end it."""
+        """Parse a sequence, up to text that cannot belong to it; a new line ends it only outside
+        parentheses.
+        """
         items: list[str] = []
         while True:
             if depth:
@@ -169,7 +170,7 @@ class _Converter:
         return self._group(body, always=True)
 
     def _group(self, body: str, *, always: bool = False) -> str:
-        """One symbol that matches the same as `body`."""
+        """Return one symbol that matches the same as `body`."""
         if not always and " " not in body and not body.endswith(("*", "+", "?", "}")):
             return body
         name = f"g{len(self._bodies)}"
@@ -214,7 +215,9 @@ class _Converter:
 
 
 def _class(value: str) -> str:
-    """A character class as a regular expression: in llama.cpp `-` stands for a range only between two."""
+    """Return a character class as a regular expression: in llama.cpp `-` stands for a range only
+    between two.
+    """
     inside = value[1:-1]
     negates = inside.startswith("^")
     units = _UNIT.findall(inside.removeprefix("^"))

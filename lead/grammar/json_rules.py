@@ -48,7 +48,7 @@ _MIN_STEP = 1e-9
 
 
 def json_grammar(schema: Mapping[str, Any]) -> str:
-    """The grammar of the documents of a checked schema."""
+    """Return the grammar of the documents of a checked schema."""
     rules: list[str] = []
     start = JsonRules(rules).of(schema)
     return lark_grammar([f"start: {start}", *rules])
@@ -67,7 +67,7 @@ class JsonRules:
         self._n_optional = 0
 
     def of(self, schema: Mapping[str, Any]) -> str:
-        """The name of the rule for a checked schema."""
+        """Return the name of the rule for a checked schema."""
         self._definitions = schema.get("$defs", {})
         self._references, self._n_optional = {}, 0
         self._with_numbers = _definitions_with_numbers(self._definitions)
@@ -88,7 +88,7 @@ class JsonRules:
         return self._rule(body) if body else self._leaf(_with_short_numbers(schema))
 
     def _body(self, schema: Schema) -> str:
-        """The body of a rule for the schema; empty if it cannot be written here."""
+        """Return the body of a rule for the schema; empty if it cannot be written here."""
         if ways := _ways(schema):
             return " | ".join(map(self._value, ways))
         if _is_plain(schema, "object"):
@@ -119,7 +119,7 @@ class JsonRules:
         return f'"{{" {self._in_order(items)} "}}"'
 
     def _in_order(self, items: Sequence[tuple[str, bool]]) -> str:
-        """Items with commas between; those that are not required (False) may be missing."""
+        """Return items with commas between; those that are not required (False) may be missing."""
         ways: list[str] = []
         rest = ""  # what may follow an item, each part with a comma before
         for item, is_required in reversed(items):
@@ -161,7 +161,7 @@ class JsonRules:
         return self._names["any"]
 
     def _key(self, names: Sequence[str]) -> str:
-        """A key that is none of `names`."""
+        """Return a key that is none of `names`."""
         if not names:
             return self._terminal(_STRING)
         return self._terminal(f"{_STRING} & ~({' | '.join(map(_quoted, names))})")
@@ -198,7 +198,7 @@ def _quoted(name: str) -> str:
 
 
 def _ways(schema: Schema) -> list[Any]:
-    """The alternatives that a schema consists of."""
+    """Return the alternatives that a schema consists of."""
     types = schema.get("type")
     if isinstance(types, list):
         return [_of_type(schema, each) for each in types]
@@ -207,13 +207,13 @@ def _ways(schema: Schema) -> list[Any]:
 
 
 def _of_type(schema: Schema, name: str) -> Schema:
-    """The schema for one of its types."""
+    """Return the schema for one of its types."""
     about = schema.keys() & _BOUNDS if name == "number" else schema.keys()
     return {**{keyword: schema[keyword] for keyword in schema if keyword in about}, "type": name}
 
 
 def _is_plain(schema: Schema, form: str) -> bool:
-    """Whether a schema says no more than what can be written here."""
+    """Return whether a schema says no more than what can be written here."""
     counts = (schema.get(keyword, 0) for keyword in ("minItems", "maxItems"))
     required = schema.get("required", [])
     return (
@@ -226,7 +226,7 @@ def _is_plain(schema: Schema, form: str) -> bool:
 
 
 def _has_numbers(schema: Any, with_numbers: Container[str]) -> bool:
-    """Whether documents of a schema may have numbers that are no integers, and not of a few values."""
+    """Return whether documents of a schema may have numbers that are no integers, and not of a few values."""
     if not isinstance(schema, dict):
         return schema is not False
     if schema.keys() & {"const", "enum"}:
@@ -241,7 +241,7 @@ def _has_numbers(schema: Any, with_numbers: Container[str]) -> bool:
 
 
 def _is_open(schema: Schema, types: set[str]) -> bool:
-    """Whether a schema allows any value, or any value inside."""
+    """Return whether a schema allows any value, or any value inside."""
     if schema.keys() & {"$ref", "allOf", *ALTERNATIVES}:
         return False
     has_any_items = "array" in types and not schema.keys() & {"items", "prefixItems"}
@@ -262,7 +262,7 @@ def _name(reference: str) -> str:
 
 
 def _needed(schema: Any, definitions: Mapping[str, Schema]) -> list[str]:
-    """The definitions that a schema refers to, and those that they do."""
+    """Return the definitions that a schema refers to, and those that they do."""
     found: dict[str, None] = {}
     todo = [schema]
     while todo:
@@ -279,7 +279,9 @@ def _needed(schema: Any, definitions: Mapping[str, Schema]) -> list[str]:
 
 
 def _number(schema: Schema) -> str:
-    """An expression for the numbers of a schema; empty if there are none, or its bounds are unusual."""
+    """Return an expression for the numbers of a schema; empty if there are none, or its bounds are
+    unusual.
+    """
     bounds = {keyword: _bound(schema[keyword]) for keyword in _BOUNDS & schema.keys()}
     given = [(keyword, bound) for keyword, bound in bounds.items() if bound is not None]
     if len(given) < len(bounds):
@@ -297,7 +299,7 @@ def _bound(value: object) -> Decimal | None:
 
 
 def _with_short_numbers(schema: Schema) -> Schema:
-    """A copy in which numbers have bounds, and steps that llguidance can count."""
+    """Return a copy in which numbers have bounds, and steps that llguidance can count."""
     return schema if "multipleOf" in json.dumps(schema) else _shorten(schema)
 
 

@@ -1,11 +1,12 @@
 """Checks a client's JSON schema and converts it for llguidance.
 
-Its meaning is that of JSON Schema except for three things, which are as in llama.cpp. An object has only the
-properties that its schema names, unless the schema says something about others. A schema without a type gets
-the type that its keywords apply to. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`,
-`contains`) are ignored; keywords that a grammar expresses only in part (look-around in a `pattern`,
-`propertyNames`, `$dynamicRef`) are refused unless they are within that part. Annotations are dropped, and so
-are definitions without references. The sizes that llguidance recurses into or multiplies are bounded here.
+Its meaning is that of JSON Schema, with three exceptions as in llama.cpp. An object has only the properties
+that its schema names, unless the schema mentions others. A schema without a type gets the type to which its
+keywords apply. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`, `contains`) are ignored.
+
+Keywords that a grammar expresses only in part (look-around in a `pattern`, `propertyNames`, `$dynamicRef`)
+are refused unless they are within that part. Annotations are dropped, and so are definitions without
+references. The sizes that llguidance recurses into or multiplies are bounded here.
 """
 
 import json
@@ -115,7 +116,7 @@ class _SchemaReader:
         is_part: bool = False,
         closes: bool = False,
     ) -> object:
-        """A copy that allows only its own properties and `names`; a part of another schema stays open.
+        """Return a copy that allows only its own properties and `names`; a part of another schema stays open.
 
         closes: it allows only these even if it has none.
         """
@@ -153,7 +154,7 @@ class _SchemaReader:
         return copy
 
     def _checked(self, schema: object, path: str) -> Schema | bool:
-        """A schema that is counted, and whose keywords are supported; raises SchemaError."""
+        """Return a schema that is counted, and whose keywords are supported; raises SchemaError."""
         self._n_visited += 1
         if self._n_visited > _MAX_SCHEMAS:
             raise SchemaError(f"more than {_MAX_SCHEMAS} schemas in all")
@@ -167,7 +168,9 @@ class _SchemaReader:
     def _copy_value(
         self, schema: Schema, keyword: str, path: str, names: frozenset[str], *, is_part: bool, closes: bool
     ) -> object:
-        """The value of a keyword, with the schemas inside it copied. names, closes: for alternatives."""
+        """Return the value of a keyword, with the schemas inside it copied. names, closes: for
+        alternatives.
+        """
         value, path = schema[keyword], below(path, keyword)
         if keyword == "$ref":
             return f"#/$defs/{self._references.name(self._references.resolve(value)[0])}"
@@ -189,7 +192,7 @@ class _SchemaReader:
     def _alternatives(
         self, values: list[Any], path: str, names: frozenset[str], *, is_part: bool, closes: bool
     ) -> list[object]:
-        """The alternatives that a grammar can express; there must be at least one."""
+        """Return the alternatives that a grammar can express; there must be at least one."""
         copies, problem = [], None
         for i, value in enumerate(values):
             try:
@@ -201,7 +204,7 @@ class _SchemaReader:
         return copies
 
     def _readable(self, schema: Schema, path: str) -> Schema:
-        """The keywords that say something about values; others in place of `propertyNames`."""
+        """Return the keywords that say something about values; others in place of `propertyNames`."""
         schema = {keyword: value for keyword, value in schema.items() if keyword in READ}
         names = schema.get("propertyNames", True)
         if names is False:
@@ -211,7 +214,7 @@ class _SchemaReader:
         return with_named_properties(schema, counted, path) if "propertyNames" in schema else schema
 
     def _last_items(self, schema: Schema, path: str) -> Schema:
-        """The keywords that mean the same as `unevaluatedItems`."""
+        """Return the keywords that mean the same as `unevaluatedItems`."""
         last = schema.get("unevaluatedItems", True)
         if last is True or "items" in schema:
             return {}
@@ -221,7 +224,9 @@ class _SchemaReader:
 
     @staticmethod
     def _is_closed(parts: list[Schema], path: str, *, closes: bool, names_some: bool) -> bool:
-        """Whether the first of `parts`, with the others, is to allow only the properties that are named."""
+        """Return whether the first of `parts`, with the others, is to allow only the properties that are
+        named.
+        """
         schema, *others = parts
         further = schema.get("unevaluatedProperties")
         if "additionalProperties" in schema or further is True or further == {}:
@@ -237,7 +242,7 @@ class _SchemaReader:
         return further is not None or closes or names_some
 
     def _closed(self, copy: Schema, names: frozenset[str], further: object, path: str) -> Schema:
-        """The keywords that allow `names`, and others by the schema `further`."""
+        """Return the keywords that allow `names`, and others by the schema `further`."""
         properties = copy.get("properties", {})
         added = names - properties.keys()
         self._n_added += len(added)
@@ -253,7 +258,7 @@ class _SchemaReader:
 
 
 def _names(parts: list[Schema]) -> frozenset[str]:
-    """The properties that any of the parts names."""
+    """Return the properties that any of the parts names."""
     given = [part.get(keyword) for part in parts for keyword in ("properties", "required")]
     return frozenset(
         name for value in given if isinstance(value, dict | list) for name in value if isinstance(name, str)
@@ -261,7 +266,9 @@ def _names(parts: list[Schema]) -> frozenset[str]:
 
 
 def _type(schema: Schema) -> Schema:
-    """The `type` of a schema: each once, as it is compiled once for each; without one what it is about."""
+    """Return the `type` of a schema: each once, as it is compiled once for each; without one what it is
+    about.
+    """
     types = schema.get("type")
     if isinstance(types, list) and all(isinstance(each, str) for each in types):
         return {"type": list(dict.fromkeys(types))}
@@ -308,19 +315,19 @@ def _add_patterns(copy: Schema, path: str) -> None:
 
 
 def _counts(schema: Schema) -> Schema:
-    """Counts that are written as 1.0."""
+    """Return the counts that are written as 1.0, as integers."""
     given = {keyword: schema[keyword] for keyword in _COUNTS if isinstance(schema.get(keyword), float)}
     return {keyword: int(value) for keyword, value in given.items() if value.is_integer()}
 
 
 def _length(schema: Schema) -> Schema:
-    """A bound for a format that has none."""
+    """Return a bound for a format that has none."""
     longest = _LONGEST_FORMATS.get(str(schema.get("format")))
     return {"maxLength": longest} if longest and "maxLength" not in schema else {}
 
 
 def _bounds(schema: Schema, path: str) -> Schema:
-    """Bounds that are no number of 53 bits made tighter, and bounds for integers and multiples."""
+    """Return bounds that 53 bits cannot hold, made tighter, and bounds for integers and multiples."""
     types = schema.get("type")
     multiple = decimal_of(schema.get("multipleOf"))
     if multiple is not None:
@@ -348,7 +355,9 @@ def _check_multiple(multiple: Decimal, path: str) -> None:
 
 
 def _is_too_large(bound: object, keyword: str, sign: int, path: str) -> bool:
-    """Whether a bound (sign 1: a lower one) excludes nothing; SchemaError if it excludes everything."""
+    """Return whether a bound (sign 1: a lower one) excludes nothing; SchemaError if it excludes
+    everything.
+    """
     if not isinstance(bound, int | float):
         return False
     excluded = sign * bound

@@ -25,7 +25,7 @@ of 450 KB with their descriptions take 0.1 to 0.2 s with 152,000 tokens."""
 
 
 def lark_grammar(rules: Iterable[str]) -> str:
-    """A complete grammar; one of the rules must be `start`."""
+    """Return a complete grammar; one of the rules must be `start`."""
     return "\n".join([_HEADER, *rules]) + "\n"
 
 
@@ -34,7 +34,7 @@ def literal(text: str) -> str:
 
 
 def spelled(text: str, special_tokens: Mapping[str, int]) -> str:
-    """An expression for `text`; parts that are the text of a special token match that token, too."""
+    """Return an expression for `text`; parts that are the text of a special token match that token, too."""
     marks = sorted((mark for mark in special_tokens if mark in text), key=len, reverse=True)
     if not marks:
         return literal(text)
@@ -47,7 +47,7 @@ def spelled(text: str, special_tokens: Mapping[str, int]) -> str:
 
 
 def text_up_to(mark: str, name: str, rules: list[str], special_tokens: Mapping[str, int]) -> str:
-    """An expression for any text up to and including the first `mark`; adds a rule called `name` to
+    """Return an expression for any text up to and including the first `mark`; adds a rule called `name` to
     `rules`.
     """
     rules.append(f"{name}[suffix={literal(mark)}]: /(?s:.*)/")
@@ -85,6 +85,6 @@ def check_grammar(text: str, vocabulary: "Vocabulary", param: str) -> None:
 
 
 def _take_a_step(matcher: "GrammarMatcher") -> None:
-    """The limits are those of a step, and many grammars are widest at their beginning."""
+    """Accept one allowed token, to test the limits of a step: many grammars are widest at their beginning."""
     if len(allowed := matcher.allowed()) and matcher.accept(int(allowed[0])):
         matcher.allowed()

@@ -13,17 +13,17 @@ ANY_NUMBER = rf"-?{_WHOLE}{_PART}([eE][+-]?[0-9]{{1,2}})?"
 
 
 def decimal_of(value: object) -> Decimal | None:
-    """A finite number with exactly the digits of `value`; None if it is no number."""
+    """Return a finite number with exactly the digits of `value`; None if it is not a number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     number = Decimal(str(value)) if is_number else None
     return number if number is not None and number.is_finite() else None
 
 
 def number_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """A Lark expression for the numbers from `lower` to `upper` (None: no bound); empty if there are none.
+    """Return a Lark expression for the numbers from `lower` to `upper`; empty if there are none.
 
-    over, under: `lower` and `upper` themselves are excluded, as by JSON Schema's exclusiveMinimum and
-    exclusiveMaximum. Numbers may have an exponent only if there is no bound at all.
+    None: no bound. over, under: exclude `lower` and `upper` themselves, as JSON Schema's exclusiveMinimum and
+    exclusiveMaximum do. Numbers may have an exponent only without any bound.
     """
     if lower is None and upper is None:
         return f"/{ANY_NUMBER}/"
@@ -41,7 +41,7 @@ def _negated(bound: Decimal | None) -> Decimal | None:
 
 
 def _size_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, under: bool) -> str:
-    """An expression for numbers without a sign."""
+    """Return an expression for numbers without a sign."""
     if upper is not None and (upper < 0 or (under and upper == 0)):
         return ""
     parts = [f"/{_WHOLE}{_PART}/"]
@@ -53,7 +53,7 @@ def _size_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, u
 
 
 def _parts(bound: Decimal) -> tuple[str, str]:
-    """The digits before and after the point, the latter without zeros at their end."""
+    """Return the digits before and after the point, the latter without zeros at their end."""
     whole, _, part = f"{bound:f}".partition(".")
     return whole, part.rstrip("0")
 
@@ -84,7 +84,7 @@ def _at_most(bound: Decimal, *, under: bool) -> str:
 
 
 def _first_difference(digits: str, differs: Callable[[str], str], rest: Callable[[int], str]) -> list[str]:
-    """Expressions for digits that first differ from `digits` at each of its places."""
+    """Return expressions for digits that first differ from `digits` at each of its places."""
     ways = [(digits[:i], differs(digit), rest(len(digits) - i - 1)) for i, digit in enumerate(digits)]
     return ["".join(way) for way in ways if way[1]]
 
@@ -94,7 +94,7 @@ def _rest(n: int) -> str:
 
 
 def _more(digit: str) -> str:
-    """A class of the digits above one; empty if there are none."""
+    """Return a class of the digits above one; empty if there are none."""
     return "" if digit == "9" else f"[{int(digit) + 1}-9]"
 
 

@@ -21,7 +21,7 @@ class NotRegularError(SchemaError):
 
 
 def plain_patterns(pattern: str, path: str) -> list[str]:
-    """Patterns without look-around: a text matches `pattern` if and only if it matches all of them.
+    """Return patterns without look-around: a text matches `pattern` if and only if it matches all of them.
 
     Raises NotRegularError naming `path` if there are none.
     """
@@ -40,12 +40,12 @@ def plain_patterns(pattern: str, path: str) -> list[str]:
 
 
 def _beginning(text: str) -> str:
-    """A pattern that a text matches if `text` matches its beginning."""
+    """Return a pattern that a text matches if `text` matches its beginning."""
     return f"^(?:{text[:-1]})$" if text.endswith("$") and not text.endswith(r"\$") else f"^(?:{text})"
 
 
 def _without(text: str, path: str) -> str:
-    """A pattern that a text matches if `text` does not match its beginning."""
+    """Return a pattern that a text matches if `text` does not match its beginning."""
     if same := _ALL_OF_A_KIND.fullmatch(text):
         other = _complement(same["kind"])
         return other if same["times"] == "*" else rf"^(?:|[\s\S]*{other}[\s\S]*)$"
@@ -58,7 +58,7 @@ def _without(text: str, path: str) -> str:
 
 
 def _complement(kind: str) -> str:
-    """The class of all characters that `kind`, a class or a character, does not have."""
+    """Return the class of all characters that `kind`, a class or a character, does not have."""
     if kind.startswith("[^"):
         return f"[{kind[2:]}"
     if kind.startswith("["):

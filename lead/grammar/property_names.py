@@ -13,9 +13,10 @@ _FORMATS = {
 
 
 def with_named_properties(schema: Schema, names: list[Schema], path: str) -> Schema:
-    """`schema` with other keywords in place of its `propertyNames`.
+    """Return `schema` with other keywords in place of its `propertyNames`.
 
-    names: the schemas for a name, all of which apply. Raises SchemaError naming `path` if that is impossible.
+    names: the schemas for a name, all of which apply. Raises SchemaError, which names `path`, if that is
+    impossible.
     """
     rest = {keyword: value for keyword, value in schema.items() if keyword != "propertyNames"}
     said = [
@@ -44,7 +45,7 @@ def _choices(said: Schema) -> Any:
 
 
 def _pattern(said: Schema) -> str:
-    """A pattern for the names; empty if there is none."""
+    """Return a pattern for the names; empty if there is none."""
     if said.keys() <= _LENGTHS:
         return rf"^[\s\S]{{{int(said.get('minLength', 0))},{said.get('maxLength', '')}}}$"
     if said.keys() == {"format"}:

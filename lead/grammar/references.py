@@ -53,7 +53,7 @@ class SchemaError(ValueError):
 
 
 class Addresses:
-    """Resolves `$ref`s, only within one schema."""
+    """Resolves `$ref`s within one schema."""
 
     def __init__(self, root: object) -> None:
         self._root = root
@@ -63,7 +63,7 @@ class Addresses:
         return _addresses(self._root)
 
     def resolve(self, reference: object) -> tuple[str, object]:
-        """The JSON pointer in canonical form, and the value there; raises SchemaError."""
+        """Return the JSON pointer in canonical form, and the value there; raises SchemaError."""
         address, fragment = urldefrag(reference) if isinstance(reference, str) else ("?", "")
         own, anchors, _ = self._known
         fragment = anchors.get(fragment, fragment)
@@ -84,9 +84,9 @@ class Addresses:
 
 
 class References(Addresses):
-    """The `$ref`s of a schema, within that schema.
+    """The `$ref`s of a schema to definitions within it.
 
-    merged: JSON pointers of definitions that describe a value together with another schema. targets: the
+    merged: JSON pointers of definitions that apply to a value together with another schema. targets: the
     referenced values, by JSON pointer.
     """
 
@@ -110,7 +110,7 @@ class References(Addresses):
             )
 
     def name(self, pointer: str) -> str:
-        """A unique name for the definition at `pointer`, without characters that need escapes."""
+        """Return a unique name for the definition at `pointer`, without characters that need escapes."""
         if pointer not in self._names:
             last = pointer.rpartition("/")[2]
             is_free = _PLAIN_NAME.fullmatch(last) and last not in self._names.values()
@@ -167,7 +167,7 @@ class References(Addresses):
 
     @staticmethod
     def _is_part(schema: Schema, keyword: str, *, is_part: bool) -> bool:
-        """Whether the schemas under `keyword` apply to a value together with other schemas."""
+        """Return whether the schemas under `keyword` apply to a value together with other schemas."""
         if is_wrapper(schema):
             return is_part
         if keyword in ALTERNATIVES:
@@ -176,7 +176,7 @@ class References(Addresses):
 
 
 def is_wrapper(schema: Schema) -> bool:
-    """Whether a schema means the same as the only schema in its `allOf`."""
+    """Return whether a schema means the same as the only schema in its `allOf`."""
     parts = schema.get("allOf")
     return schema.keys() & READ == {"allOf"} and isinstance(parts, list) and len(parts) == 1
 
@@ -193,7 +193,9 @@ def inner_schemas(schema: Schema) -> Iterator[tuple[str, object]]:
 
 
 def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
-    """The schema's address, the JSON pointers of its anchors, and of a schema in it with another address."""
+    """Return the schema's address, the JSON pointers of its anchors, and of a schema in it with another
+    address.
+    """
     address, anchors, other = "", {}, ""
     todo: list[tuple[str, object]] = [("", root)]
     while todo:
@@ -217,7 +219,7 @@ def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
 
 
 def depth(value: object, limit: int) -> int:
-    """The number of nested levels of a JSON value, counted up to `limit` + 1."""
+    """Return the number of nested levels of a JSON value, counted up to `limit` + 1."""
     level, n = [value], 0
     while level and n <= limit:
         n += 1

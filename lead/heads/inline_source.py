@@ -47,7 +47,7 @@ class InlineMtp:
         return self.heads.title
 
     def drafter(self, grammars: GrammarServer, budget: GrammarBudget) -> MtpDrafter:
-        """The drafter with these heads, for drafts of up to `n_max` tokens."""
+        """Return the drafter with these heads, for drafts of up to `n_max` tokens."""
         vocabulary = self.model.vocabulary
         make_sampler = functools.partial(drafting_sampler, vocabulary, grammars)
         return MtpDrafter(
@@ -78,7 +78,7 @@ class InlineMtp:
 
 
 class PlannedMtp:
-    """MTP heads in the target's file, or in one of their own (`path`)."""
+    """MTP heads in the target's file, or in their own file `path`."""
 
     def __init__(self, load: Load, path: Path | None = None) -> None:
         self.load_mtp = has_heads(load.model)
@@ -105,7 +105,7 @@ class PlannedEagle:
         self._load, self._path = load, path
 
     def attach(self, _target: Model) -> None:
-        """Do nothing: the layers to record are named in the drafter's file, which is opened together with the
+        """Do nothing: the drafter's file names the layers to record, and is opened with the
         target's weights.
         """
 
@@ -115,7 +115,9 @@ class PlannedEagle:
 
 
 def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:
-    """The planned heads, or None; raises ModelLoadError if the model's heads are required and it has none."""
+    """Return the planned heads, or None; raises ModelLoadError if the model's heads are required and it has
+    none.
+    """
     if load.draft:
         path = load.draft.model
         if is_eagle_file(path):

@@ -1,10 +1,10 @@
 """An inline drafter with heads of the target: its own MTP heads, or an EAGLE-3 drafter.
 
-The input of a head for committed tokens comes from the target, whose hidden states are kept in host memory
-(`shared.heads.hidden_states`) until the head is asked to draft. For drafted tokens the head reads its own
-states, and reads these tokens again from the target's states once they are known. Where the hidden states of
-a text's beginning are no longer kept, the head's cache begins later; any window is correct, because the
-target verifies.
+For committed tokens, a head reads the target's hidden states, which are kept in host memory
+(`shared.heads.hidden_states`) until the head is asked to draft. For drafted tokens, the head reads its own
+states, and reads the tokens again with the target's states once these are known. If the hidden states of a
+text's beginning are no longer kept, the head's cache begins later; any window is correct, because the target
+verifies.
 """
 
 import logging
@@ -47,9 +47,10 @@ class Heads(Protocol):
 
 @dataclass(slots=True)
 class _MtpCache:
-    """What the head has read in one slot: tokens at positions first, first + 1, …
+    """The consecutive tokens that the head has read in one slot, from position `first` on.
 
-    `n_own`: the last of them, which were read with the head's own states. `is_idle`: its sequence has left.
+    n_own: the number of last tokens that were read with the head's own states. is_idle: its sequence has
+    left.
     """
 
     is_idle: bool = False
@@ -127,7 +128,7 @@ class MtpDraft(InlineDraft):
         return True
 
     def text(self, start: int, end: int) -> list[int]:
-        """Tokens start … end - 1 of the context, followed by the draft."""
+        """Return tokens start … end - 1 of the context, followed by the draft."""
         return [*self.context[start : self.base], *self.drafted[max(0, start - self.base) :]][: end - start]
 
 
@@ -163,7 +164,7 @@ class MtpDrafter:
         return MtpDraft(self, sampling, tokens)
 
     def leave(self, slot: int) -> None:
-        """Free the slot of a sequence; the tokens read there stay cached for the next one."""
+        """Free the slot of a sequence; its tokens stay cached for the next sequence."""
         if slot in self._caches:
             self._caches[slot].is_idle = True
 
@@ -171,7 +172,7 @@ class MtpDrafter:
         return True
 
     def n_pending(self, draft: MtpDraft) -> int | None:
-        """The number of tokens to read before the next token of the draft can be chosen; None: the draft
+        """Return the number of tokens to read before the draft's next token can be chosen; None: the draft
         cannot grow.
         """
         if draft.slot is None or draft.failed:
@@ -225,7 +226,7 @@ class MtpDrafter:
             self._heads.trim(slot, cache.end if n_keep else 0)
 
     def _start(self, draft: MtpDraft, slot: int) -> int | None:
-        """The position of the first token that the head has not read; None if it cannot read on."""
+        """Return the position of the first token that the head has not read; None if it cannot read on."""
         first_state = self._states.first(slot, draft.context)  # the target's states are kept from here on
         if first_state >= len(draft.context) - 1:
             return None
@@ -247,7 +248,7 @@ class MtpDrafter:
         return MtpSpan(slot, start, tokens, states)
 
     def _state(self, draft: MtpDraft, slot: int, position: int) -> NDArray[np.float32]:
-        """The hidden state behind the token before `position`."""
+        """Return the hidden state behind the token before `position`."""
         if position >= draft.base:
             return draft.own_states[position - draft.base]
         return self._states.state(slot, position - 1) if position else self._states.nothing
@@ -259,7 +260,7 @@ class MtpDrafter:
         return {span.slot: output for span, output in zip(spans, outputs, strict=True)}
 
     def _forget_idle(self) -> None:
-        """The cache is full: empty the slots without a sequence, or all."""
+        """Empty the slots without a sequence, or all slots, because the cache is full."""
         idle = [slot for slot, cache in self._caches.items() if cache.is_idle and cache.tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)

@@ -1,4 +1,4 @@
-"""The answers to one request, as one stream of updates for every API."""
+"""The answers to one request, as a stream of updates that every API renders."""
 
 import functools
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -16,12 +16,12 @@ from lead.http.generation_request import GenerationRequest
 from lead.http.services import Services
 
 EndReason = Literal["stop", "length", "tool_calls"]
-"""OpenAI's."""
+"""OpenAI's finish_reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """The end of an answer. `drafts`: those of its steps, in order, without steps that had none."""
+    """The end of an answer. drafts: the verified drafts of its steps, in order."""
 
     reason: EndReason
     seed: int
@@ -35,9 +35,9 @@ class AnswerEnd:
 class AnswerUpdate:
     """An update of one answer: text that became certain, its end, or the progress of reading its prompt.
 
-    index: of the prompt that is answered. deltas: the parsed text. n_drafted, n_accepted: of the steps that
-    the tokens came from. n_cached: tokens of the prompt found in the KV cache, once there are tokens or the
-    end. stats: so far, if requested.
+    index: of the submission. deltas: the parsed text. n_drafted, n_accepted: of the steps that the tokens
+    came from. n_cached: prompt tokens found in the KV cache, once there are tokens or the end. stats: so far,
+    if requested.
     """
 
     index: int
@@ -81,10 +81,10 @@ class WholeAnswer:
 
 
 async def answer_updates(request: GenerationRequest, services: Services) -> AsyncGenerator[AnswerUpdate]:
-    """Yield updates of all answers; the last update of each has an `end`.
+    """Yield updates of all answers; the last update of each answer has an `end`.
 
-    Closing the generator early cancels all answers. Nothing is submitted to the engine before it is first
-    advanced. Raises RequestError, UnavailableError, QueueFullError if a sequence cannot begin or go on.
+    Nothing is submitted before the generator is first advanced. Closing it early cancels all answers. Raises
+    RequestError, UnavailableError or QueueFullError if a sequence cannot begin or continue.
     """
     engine, stats, changed = services.engine, current_request.get(), Broadcast()
     readers: list[_AnswerReader] = []
@@ -111,7 +111,7 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
 
 
 async def whole_answers(request: GenerationRequest, services: Services) -> list[WholeAnswer]:
-    """All answers, once they have ended; raises the errors of `answer_updates`."""
+    """Return all answers when they have ended; raises the errors of `answer_updates`."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
     async for update in answer_updates(request, services):
@@ -122,7 +122,7 @@ async def whole_answers(request: GenerationRequest, services: Services) -> list[
 
 
 class _AnswerReader:
-    """Reads one sequence: its committed tokens become text, and the text deltas."""
+    """Reads one sequence: turns its committed tokens into text, and the text into deltas."""
 
     def __init__(
         self, index: int, sequence: LiveSequence, request: GenerationRequest, vocabulary: FrontVocabulary
@@ -142,7 +142,7 @@ class _AnswerReader:
         self._n_progress = 0
 
     def read(self) -> Iterator[AnswerUpdate]:
-        """The new part of the answer. Raises the error with which the sequence failed."""
+        """Yield the new part of the answer. Raises the error with which the sequence failed."""
         while not self.finished:
             for progress in self.sequence.progress[self._n_progress :]:
                 self._n_progress += 1
@@ -160,7 +160,7 @@ class _AnswerReader:
 
     @property
     def _is_late(self) -> bool:
-        """Llama-server's `t_max_predict_ms` is over, and there is a line break by then."""
+        """True if llama-server's `t_max_predict_ms` is over and the text has a line break."""
         limit, sequence = self._request.max_seconds, self.sequence
         if limit is None or not self._assembler.has_new_line:
             return False
@@ -210,5 +210,5 @@ class _AnswerReader:
 
 @functools.cache
 def _verified(n_drafted: int, n_accepted: int) -> VerifiedDraft:
-    """One object for all drafts that went alike: an endless answer has millions."""
+    """Return the same object for equal drafts, because an endless answer has millions."""
     return VerifiedDraft(n_drafted, n_accepted)

@@ -1,4 +1,4 @@
-"""Assembles an HTTP application: routes, and the middleware and error handling around them."""
+"""Assembles an HTTP application: routes, middleware and error handling."""
 
 import sys
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not r
 class HttpOptions(TypedDict, total=False):
     """Options of the HTTP server.
 
-    Without keys, hosts and origins everything is allowed to any client, as on a loopback address.
+    Without keys, hosts and origins, any client may use everything, as on a loopback address.
     """
 
     keys: Keyring | None
@@ -39,7 +39,7 @@ class HttpOptions(TypedDict, total=False):
 
 
 def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
-    """The options of the HTTP server on the command line."""
+    """Return the options of the HTTP server from the command line."""
     return {
         "keys": keys,
         "limits": settings.request_limits,
@@ -56,9 +56,7 @@ def shows_answers(settings: LeadSettings) -> bool:
 
 
 def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) -> FastAPI:
-    """An application with these routers; routes of earlier ones, and of the page before them, take
-    precedence.
-    """
+    """Return an application with these routers. The page, then earlier routers, take precedence."""
     keys, origins = options.get("keys") or Keyring(), options.get("origins") or AllowedOrigins()
     hosts, with_page = options.get("hosts"), options.get("with_page", True)
     public = public_routes(with_page=with_page)
@@ -92,8 +90,8 @@ def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) ->
 class HeadMiddleware:
     """Answers HEAD wherever GET is answered, with the same authorization.
 
-    FastAPI's routes answer only the methods that they name. uvicorn sends no body, as it sees the method that
-    the client has sent.
+    FastAPI's routes answer only the methods that they name. uvicorn sends no body, because it sees the
+    client's method.
     """
 
     def __init__(self, app: ASGIApp) -> None:

@@ -1,4 +1,4 @@
-"""Cancels work for a client that leaves before it is done."""
+"""Cancels work for a client that leaves before the work is done."""
 
 import asyncio
 import contextlib

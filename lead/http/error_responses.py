@@ -1,8 +1,7 @@
-"""Errors in the form that clients expect: an HTTP status and OpenAI's `{"error": {message, type, param,
-code}}`.
+"""Errors in the form that clients expect: an HTTP status, and OpenAI's body.
 
-At the paths of Anthropic's API the body is `{"type": "error", "error": {type, message}}`, and at those of
-Ollama's `{"error": message}`.
+The body is `{"error": {message, type, param, code}}`. At the paths of Anthropic's API it is `{"type":
+"error", "error": {type, message}}`, and at those of Ollama's `{"error": message}`.
 """
 
 import re
@@ -33,7 +32,7 @@ _MAX_MESSAGE_CHARACTERS = 2000
 _RETRY_AFTER_SECONDS = 5
 _INSTANCE = re.compile(r" or instance of \w+")
 _NEVER = {"x-should-retry": "false"}
-"""Tells the clients of OpenAI and Anthropic, which retry every 5xx, not to."""
+"""The header that keeps clients of OpenAI and Anthropic from retrying; they retry every 5xx otherwise."""
 _HTTP_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 _ANTHROPICS_PATH = "/v1/messages"
 _OLLAMAS_PATHS = "/api/"
@@ -41,7 +40,7 @@ _ANTHROPICS_TYPES = _HTTP_TYPES | {413: "request_too_large", 503: "overloaded_er
 
 
 class ErrorResponse(JSONResponse):
-    """An error response of a route or of a middleware, whose body format depends on the path."""
+    """An error response of a route or middleware; the format of its body depends on the path."""
 
     def __init__(self, body: dict[str, Any], status: int, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(body, status, headers)
@@ -80,7 +79,7 @@ def install(app: FastAPI) -> None:
 
 
 def error_response(error: Exception, **fields: str) -> ErrorResponse:
-    """The response to a request that failed with `error`; `fields` are added to the body."""
+    """Return the response to a request that failed with `error`; `fields` are added to the body."""
     headers = None
     if isinstance(error, UnavailableError):
         headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)}
@@ -94,12 +93,12 @@ def error_response(error: Exception, **fields: str) -> ErrorResponse:
 def http_error(
     status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> ErrorResponse:
-    """A response for an error of HTTP itself, in the same format."""
+    """Return a response for an HTTP error, in the same format."""
     return ErrorResponse(_body(message, kind, code=code), status, headers)
 
 
 def error_body(error: Exception) -> dict[str, Any]:
-    """The body of an error, as the last event of a stream that has begun."""
+    """Return the body of an error, also for the last event of a stream."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return _body("the server failed; see its log", kind)
@@ -110,20 +109,20 @@ def error_body(error: Exception) -> dict[str, Any]:
 
 
 def body_at(path: str, error: Exception) -> dict[str, Any]:
-    """The body of an error in the format of the API at `path`."""
+    """Return the body of an error in the format of the API at `path`."""
     body = error_body(error)
     return _other_shape(path, _status_and_type(error)[0], body["error"]) or body
 
 
 def _other_shape(path: str, status: int, error: Mapping[str, Any]) -> dict[str, Any] | None:
-    """An error as Anthropic or Ollama have it, at their paths."""
+    """Return an error in the format of Anthropic or Ollama, at their paths; else None."""
     if f"{path}/".startswith(f"{_ANTHROPICS_PATH}/"):
         return _anthropics_body(status, error)
     return {"error": error["message"]} if path.startswith(_OLLAMAS_PATHS) else None
 
 
 def _allowed(request: Request) -> Iterator[str]:
-    """The methods of all routes at a path: Starlette names those of the first one."""
+    """Yield the methods of all routes at a path; Starlette names only those of the first route."""
     for method in _METHODS:
         scope = {**request.scope, "method": method}
         if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):
@@ -149,7 +148,7 @@ def _body(message: str, kind: str, param: str | None = None, code: str | None = 
 
 
 def _anthropics_body(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
-    """Clients know a prompt that is too long by its sentence, and make it shorter."""
+    """Return an error in Anthropic's format. Clients recognize a too long prompt by this sentence."""
     message = error["message"]
     if error["code"] == ContextExceededError.CODE:
         message = f"prompt is too long: {error['n_prompt_tokens']} tokens > {error['n_ctx'] - 1} maximum"
@@ -159,7 +158,7 @@ def _anthropics_body(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    """Messages quote what a client has sent, which may be megabytes."""
+    """Return `text` without its middle if it is long, because messages quote clients' texts."""
     if len(text) <= _MAX_MESSAGE_CHARACTERS:
         return text
     half = _MAX_MESSAGE_CHARACTERS // 2
@@ -167,9 +166,9 @@ def _cut(text: str) -> str:
 
 
 def first_invalid(error: ValidationError, value: object) -> RequestError:
-    """A RequestError about the first invalid field of `value`.
+    """Return a RequestError about the first invalid field of `value`.
 
-    For a union pydantic reports an error of each member. The client probably meant the member whose error is
+    For a union, pydantic reports an error of each member. The client probably meant the member whose error is
     deepest inside the field.
     """
     items = error.errors(include_url=False, include_context=False, include_input=False)
@@ -183,7 +182,7 @@ def first_invalid(error: ValidationError, value: object) -> RequestError:
 
 
 def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> tuple[str, ...]:
-    """The path of a field, without the members of unions that pydantic inserts."""
+    """Return the path of a field, without the members of unions that pydantic inserts."""
     path: list[str] = []
     for part in location:
         is_index = isinstance(value, list) and isinstance(part, int)
@@ -194,7 +193,7 @@ def _path(location: tuple[int | str, ...], value: Any, *, is_missing: bool) -> t
 
 
 def _either(reasons: list[str]) -> str:
-    """Each once: "Input should be a valid string or a valid list"."""
+    """Return the distinct reasons as one: "Input should be a valid string or a valid list"."""
     first, *others = dict.fromkeys(_INSTANCE.sub("", reason) for reason in reasons)
     return " or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
 

@@ -9,15 +9,15 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 
 
 class FairLock:
-    """A lock whose next holder is the waiting client that has held it least recently."""
+    """A lock whose next holder is the waiting client that held it least recently."""
 
     def __init__(self) -> None:
         self._queue: FairQueue[asyncio.Future[None]] = FairQueue(sys.maxsize, sys.maxsize)
         self._is_taken = False
 
     @contextlib.asynccontextmanager
-    async def turn(self, client: Client) -> AsyncIterator[None]:
-        """Hold the lock for `client` within this context; waits for the client's turn."""
+    async def hold(self, client: Client) -> AsyncIterator[None]:
+        """Hold the lock for `client` within this context; waits until it is granted."""
         await self._take(client)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Converts a request for generation, of any API, to submissions to the engine."""
+"""Converts a generation request of any API to submissions to the engine."""
 
 import functools
 import logging
@@ -39,7 +39,7 @@ from shared.sampling.parameters import MAX_SEED, SamplingParameters
 log = logging.getLogger("lead")
 
 _MIN_SHIFTED = 4
-"""The least tokens of the context that are not kept: at each shift half of them go (as in llama-server)."""
+"""The fewest tokens of the context that a shift may discard half of (as in llama-server)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,9 +51,9 @@ class GenerationRequest:
     """Submissions for each of the `n` answers to each prompt, and options for presenting the answers.
 
     The answers to a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client sent
-    it. n_keep: the client's, else that of --keep; -1: the whole prompt. private: not sent to backs. `parser`
-    is None if all text is content. `prompt_texts`: the texts to show, one for each prompt, if requested.
-    remember: a function to call with the tokens of each answer. images: those of the prompt, kept until
+    it. n_keep: the client's, else that of --keep; -1: the whole prompt. private: do not send it to backs.
+    parser: None if all text is content. prompt_texts: one text for each prompt to show, if requested.
+    remember: called with the tokens of each answer. images: the images of the prompt, which must exist until
     generation ends.
     """
 
@@ -77,7 +77,7 @@ class GenerationRequest:
         return self.submissions[0]
 
     def prompt_text(self, index: int) -> str:
-        """The text of a submission's prompt."""
+        """Return the text of a submission's prompt."""
         return self.prompt_texts[index // self.n]
 
 
@@ -88,10 +88,7 @@ def generation_request(
     sender: Principal = ANYONE,
     images: Sequence[EncodedImage] = (),
 ) -> GenerationRequest:
-    """Make a request from `fields` and their tokenized texts `prepared`.
-
-    Raises RequestError naming the field.
-    """
+    """Return the request for `fields` and their tokenized texts `prepared`; raises RequestError."""
     settings, limits = services.settings, services.settings.limits
     n, stops, max_seconds = fields.n_answers(limits.max_n), fields.stops(limits), fields.time_limit()
     _check_lengths(prepared, services)
@@ -134,7 +131,7 @@ def _common_submit(
     services: Services,
     sampling: SamplingParameters,
 ) -> Submit:
-    """A submission of a request, but for its prompt and images, seed, and sender."""
+    """Return a submission without prompt, images, seed and sender."""
     settings, limits = services.settings, services.settings.limits
     return Submit(
         tokens=[],
@@ -159,7 +156,7 @@ def _log_request(prepared: PreparedRequest, *, with_texts: bool) -> None:
 
 
 def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services: Services) -> Submit:
-    """For the answer `i` to a prompt."""
+    """Return the submission for answer `i` to a prompt."""
     changes: dict[str, int] = {"seed": (common.sampling.seed + i) & MAX_SEED}
     if common.sampling.is_constrained:
         changes["grammar_start"] = len(without_images(prompt))
@@ -173,9 +170,7 @@ def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services
 
 
 def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
-    """The number of tokens kept at a context shift: `n_keep` tokens of the prompt (-1: all of it),
-    after BOS.
-    """
+    """Return the number of tokens kept at a context shift: BOS and `n_keep` tokens of the prompt; -1: all."""
     vocabulary = services.vocabulary
     n_bos = int(vocabulary.adds_bos and prompt[:1] == [vocabulary.bos])
     n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
@@ -188,7 +183,7 @@ async def read_text_request(
     http_request: Request,
     services: Services,
 ) -> GenerationRequest:
-    """Make a request to continue `prompts`; raises RequestError naming the field at fault."""
+    """Return the request to continue `prompts`; raises RequestError, which names the field at fault."""
     texts = _checked(fields, len(prompts), services)
     model = services.vocabulary.model
     if (
@@ -225,7 +220,7 @@ def _sender(http_request: Request) -> Principal:
 
 
 def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> FieldTexts:
-    """The texts of `fields`; raises RequestError."""
+    """Return the texts of `fields`; raises RequestError."""
     settings, limits = services.settings, services.settings.limits
     texts = fields.texts(limits)
     fields.check()
@@ -242,7 +237,7 @@ def _say_that_control_texts_are_read() -> None:
 
 
 def _first_text(prompt: Prompt | MadePrompt) -> str:
-    """The text with which a prompt begins; empty if it begins with tokens."""
+    """Return the text with which a prompt begins; empty if it begins with tokens."""
     if isinstance(prompt, MadePrompt):
         return ""
     first = prompt if isinstance(prompt, str) else next(iter(prompt), "")
@@ -272,7 +267,7 @@ def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
 
 
 def _check_lengths(prepared: PreparedRequest, services: Services) -> None:
-    """Raises RequestError for a prompt that is empty, too long, or leaves no room for an answer."""
+    """Raise RequestError for a prompt that is empty, too long, or leaves no room for an answer."""
     maximum = services.settings.limits.max_prompt_tokens
     for prompt in prepared.prompts:
         if maximum and len(prompt) > maximum:
@@ -293,7 +288,7 @@ class ChatRequest(GenerationFields, ConversationFields):
 async def read_chat_request(
     body: ChatRequest, http_request: Request, services: Services
 ) -> GenerationRequest:
-    """Make a request to continue a conversation; raises RequestError naming the field at fault."""
+    """Return the request to continue a conversation; raises RequestError, which names the field at fault."""
     check_tools(body, services)
     texts = replace(_checked(body, 1, services), grammar=None, json_schema=None)  # the conversation has them
     services.engine.wake()
@@ -330,14 +325,14 @@ def check_tools(body: ConversationFields, services: Services) -> None:
 
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:
-    """The number of tokens in the prompt of a conversation; raises RequestError."""
+    """Return the number of tokens in a conversation's prompt; raises RequestError."""
     body, images = await with_markers(body, http_request, services)
     conversation = write_conversation(body)
     return await prepare(http_request, services, TokenizerJobs.count_prompt, conversation, rows_of(images))
 
 
 def rows_of(images: Sequence[EncodedImage]) -> Sequence[ImageRows]:
-    """The data about images that a tokenizer process needs."""
+    """Return the data about images that a tokenizer process needs."""
     return [ImageRows(image.marker, image.tokens) for image in images]
 
 
@@ -348,7 +343,7 @@ async def prepare(
     *arguments: P.args,
     **options: P.kwargs,
 ) -> R:
-    """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
+    """Call `method` of `TokenizerJobs` in a tokenizer process, and return its result.
 
     Raises RequestError, UnavailableError, and ClientGoneError if the client leaves, which stops the job.
     """

@@ -1,7 +1,7 @@
-"""Images in requests: each becomes a marker in the text of its message, and rows in the tokens of the prompt.
+"""Images in requests: each becomes a marker in its message's text, and rows among the prompt's tokens.
 
-The image itself goes no further: tokenizers, logs and other programs get the marker, a word that no client
-can guess. The engine gets the embeddings that `ImageReader` has made of it.
+Tokenizers, logs and other programs get only the marker, a word that no client can guess. The engine gets the
+embeddings that an `ImageReader` has computed.
 """
 
 import asyncio
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 B = TypeVar("B", bound=ConversationFields)
 
 SHOWN = "<__media__>"
-"""What stands for an image where the text of a prompt is shown, as in llama-server."""
+"""The text shown for an image where a prompt is displayed, as in llama-server."""
 _DATA = "data:"
 _BASE64 = ";base64"
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedImage:
-    """The input that the model reads for an image.
+    """The model's input for an image; its embeddings keep their place as long as this object exists.
 
-    While this object exists, the embeddings stay in their place. marker: stands for the image in texts.
-    tokens: those around it, and its identities. spans: the positions of the rows in `tokens`.
+    marker: replaces the image in texts. tokens: the tokens around it, and its identities. spans: the
+    positions of the rows in `tokens`.
     """
 
     marker: str
@@ -46,30 +46,32 @@ class EncodedImage:
     spans: tuple[ImageSpan, ...]
 
     def spans_at(self, start: int) -> Iterator[ImageSpan]:
-        """The `spans`, shifted to where `tokens` begin at `start`."""
+        """Yield the `spans`, shifted for `tokens` that begin at position `start`."""
         for span in self.spans:
             yield span.model_copy(update={"start": start + span.start})
 
 
 class ImageReader(Protocol):
-    """Encodes images for the model (`--mmproj`). max_images: in a request."""
+    """Encodes images for the model (`--mmproj`). max_images: the most images in a request."""
 
     max_images: int
 
     async def memory(self) -> ImageMemory:
-        """The memory for embeddings, as soon as it exists; raises ModelLoadError."""
+        """Return the memory for embeddings, as soon as it exists; raises ModelLoadError."""
 
     async def read(self, client: Client, data: bytes) -> EncodedImage:
         """Encode the image file `data`; raises RequestError, UnavailableError, UnsupportedError."""
 
     async def run(self) -> None:
-        """Keep the encoder process running, until cancelled."""
+        """Keep the encoder process running until cancelled."""
 
 
 async def with_markers(
     body: B, http_request: Request, services: "Services"
 ) -> tuple[B, Sequence[EncodedImage]]:
-    """The conversation with markers in place of its images, and the encoded images; raises RequestError."""
+    """Return the conversation with markers in place of images, and the encoded images; raises
+    RequestError.
+    """
     urls = [(n, part.image_url.url) for n, part in _image_parts(body.messages) if part.image_url]
     if not urls:
         return body, ()
@@ -92,7 +94,7 @@ async def with_markers(
 
 
 def without_markers(text: bytes, images: Sequence[EncodedImage]) -> bytes:
-    """The text of a prompt for display, without the markers of images."""
+    """Return a prompt's text for display, without the markers of images."""
     for image in images:
         text = text.replace(image.marker.encode(), SHOWN.encode())
     return text
@@ -110,7 +112,9 @@ def _with_content(body: B, messages: list[ChatMessage]) -> B:
 
 
 def _unseen(n: int, message: ChatMessage) -> ChatMessage:
-    """For a model that reads text only; raises RequestError unless the images are a tool's."""
+    """Return the message for a model that reads only text; raises RequestError unless the images are a
+    tool's.
+    """
     if not any(_image_parts([message])):
         return message
     if message.role != "tool":
@@ -124,7 +128,10 @@ def _unseen(n: int, message: ChatMessage) -> ChatMessage:
 
 
 def _marked(message: ChatMessage, markers: Iterator[str]) -> ChatMessage:
-    """With one text: no line break beside an image, as llama.cpp joins the parts (common/chat.cpp)."""
+    """Return the message with its parts as one text, joined as in llama.cpp (common/chat.cpp).
+
+    There is no line break beside an image.
+    """
     if not any(_image_parts([message])):
         return message
     assert isinstance(message.content, list)
@@ -139,7 +146,7 @@ def _marked(message: ChatMessage, markers: Iterator[str]) -> ChatMessage:
 
 
 def _decoded(n: int, url: str) -> bytes:
-    """The bytes that a data: URL has; raises RequestError."""
+    """Return the bytes in a data: URL; raises RequestError."""
     header, comma, data = url.partition(",")
     if not url.startswith(_DATA) or not comma or not header.endswith(_BASE64):
         raise RequestError(

@@ -1,9 +1,9 @@
-"""Routes that take JSON: content type, size, nesting, encoding and validation of a body, and their costs.
+"""Routes that take JSON: check content type, size, nesting and encoding of a body, and validate it.
 
-FastAPI's own way parses and validates on the event loop, and collects all errors. Here a large body is parsed
-and validated in a thread, one at a time and with clients in turn, after its objects and arrays have been
-counted; FastAPI receives the finished model. There is a limit on all bodies together. The body of a request
-to an unknown path is not read.
+FastAPI parses and validates on the event loop, and collects all errors. Here a large body is parsed and
+validated in a thread, one at a time with clients in turn, after its objects and arrays have been counted.
+FastAPI gets the finished model. All bodies together are limited. The body of a request to an unknown path is
+not read.
 """
 
 import asyncio
@@ -41,18 +41,18 @@ T = TypeVar("T", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _UNMARKED = {"", "application/x-www-form-urlencoded"}
-"""What clients send that name no type: many none, curl that of forms."""
+"""The content types of clients that set none; curl sends that of forms."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-"""Possessive, and it may be unclosed: linear in the size of any bytes."""
+"""A JSON string, perhaps unclosed. Possessive quantifiers make matching linear."""
 _MAX_INLINE_BYTES = 64 << 10
-"""Smaller bodies take less time than changing threads would save others."""
+"""The largest body to parse on the event loop; changing threads would take longer."""
 _MAX_BYTES = 64 << 20
-"""The size of all bodies together that arrive or wait to be parsed. If they are larger, the newest of whoever
-has the most is refused (see `Client`)."""
+"""The most bytes of all bodies that arrive or wait. Beyond it, the newest body of the client with
+the most bytes is refused (see `Client`)."""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
 _MAX_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
-"""Instead of --max-body-bytes; to join needs no key."""
+"""Limits instead of --max-body-bytes, by path. Joining needs no key."""
 
 
 class _ArrivingBody:
@@ -86,11 +86,11 @@ class BodyReader:
         self._thread = ThreadPoolExecutor(1, "json")
 
     async def read(self, request: Request, model: type[T]) -> tuple[bytes, T | None]:
-        """The whole body, and its value as a `model`; None if there is no body.
+        """Return the whole body, and its value as a `model`; the value is None if there is no body.
 
         Raises HTTPException (408, 413, 415), RequestError with the first reason why it is not a `model`,
-        QueueFullError, ClientGoneError. Only JSON is accepted. The connection discards the rest of a refused
-        body, for as long as a body may take to arrive.
+        QueueFullError and ClientGoneError. Only JSON is accepted. The connection discards the rest of a
+        refused body, for as long as a body may take to arrive.
         """
         if not has_body(request):
             return b"", None
@@ -112,14 +112,14 @@ class BodyReader:
             return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
-        """Run `work` on data from a body of `n_bytes`, in a thread if that is large; returns its result."""
+        """Run `work` on data from a body of `n_bytes`, in a thread if that is large; return its result."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
-        async with self._fair_lock.turn(client):
+        async with self._fair_lock.hold(client):
             return await self._in_thread(work)
 
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
-        """The whole body; if it is large, its turn has come, which lasts as long as `turn`."""
+        """Return the whole body. If it is large, it holds the lock for parsing until `turn` is closed."""
         max_bytes = _MAX_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
         client, seconds = client_of(request), self._limits.body_seconds
         arriving = _ArrivingBody(seconds)
@@ -134,7 +134,7 @@ class BodyReader:
                 body = await _collect(request, max_bytes, count)
                 arriving.has_arrived()
                 if len(body) > _MAX_INLINE_BYTES:
-                    await turn.enter_async_context(self._fair_lock.turn(client))
+                    await turn.enter_async_context(self._fair_lock.hold(client))
         except TimeoutError:
             if not arriving.is_refused:
                 raise HTTPException(408, f"the body did not arrive within {seconds:g} seconds") from None
@@ -156,7 +156,7 @@ class BodyReader:
 
 
 class JsonRoute(APIRoute):
-    """A route whose body, if it has one, is read by the application's BodyReader (`app.state.bodies`)."""
+    """A route whose body is read by the application's BodyReader (`app.state.bodies`)."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -246,7 +246,7 @@ class _TypedRequest(_ReadRequest):
 
 
 def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:
-    """Name the field of the API that was asked, without the path inside it: it may be another one there."""
+    """Replace the field's name by its name in the API that was used, without the path inside the field."""
     if (name := own_names.get(error.param or "")) is None:
         return
     path, colon, reason = str(error).partition(": ")
@@ -256,38 +256,38 @@ def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:
 
 
 async def convert(request: Request, work: Callable[[], R]) -> R:
-    """Run `work` on the body of `request`, in a thread if that is large; returns its result."""
+    """Run `work` on the body of `request`, in a thread if that is large; return its result."""
     bodies: BodyReader = request.app.state.bodies
     return await bodies.run(client_of(request), len(await request.body()), work)
 
 
 def client_of(request: Request) -> Client:
-    """The client to which a request is attributed where clients take turns: its key and its address."""
+    """Return the client to which a request counts where clients take turns: its key and its address."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 
 
 def _is_of_page(request: Request) -> bool:
-    """Whether a web page may have sent it: browsers say so for any that has a body.
+    """Return whether a web page may have sent the request, which browsers mark if there is a body.
 
-    Without permission (CORS) pages of other origins can send forms and texts, but no JSON.
+    Without permission (CORS), pages of other origins can send forms and texts, but not JSON.
     """
     return "origin" in request.headers or "sec-fetch-site" in request.headers
 
 
 def has_body(request: Request) -> bool:
-    """Whether a request has a body of at least one byte, according to its headers."""
+    """Return whether a request has a body of at least one byte, according to its headers."""
     return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 
 def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
-    """Parse `body`. Raises RequestError unless it is JSON in UTF-8 within both bounds.
+    """Parse `body`; raises RequestError unless it is JSON in UTF-8 within both bounds.
 
-    max_nesting: of containers (arrays and objects) in each other. max_containers: of all; each takes much
+    max_nesting: the depth of containers (arrays and objects). max_containers: their number; each takes much
     more memory than its two bytes of text.
 
-    Python's own parser also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer could not repeat,
-    and any depth, which would exhaust the stack of code that walks the values.
+    Python's own parser also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer could not repeat.
+    It accepts any depth, which would exhaust the stack of code that walks the values.
     """
     if _exceeds(body, max_containers):
         raise RequestError(f"the body has more than {max_containers} objects and arrays")
@@ -309,7 +309,7 @@ def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
 
 
 def _exceeds(body: bytes, max_containers: int) -> bool:
-    """Whether more than `max_containers` begin in `body`, not counting those in its strings."""
+    """Return whether more than `max_containers` containers begin in `body`, outside its strings."""
     if _n_brackets(body) <= max_containers:
         return False
     return _n_brackets(_STRING.sub(b"", body)) > max_containers
@@ -324,7 +324,7 @@ def _containers(values: Iterable[object]) -> list[dict[str, object] | list[objec
 
 
 async def _collect(request: Request, max_bytes: int, count: Callable[[int], None]) -> bytes:
-    """The body. Raises ClientGoneError; HTTPException as soon as more than `max_bytes` are certain."""
+    """Return the body. Raises ClientGoneError, and HTTPException as soon as it has more than `max_bytes`."""
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > max_bytes:
         raise _too_large(max_bytes)

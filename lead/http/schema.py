@@ -1,4 +1,4 @@
-"""The request fields that chat and text completions share, and their conversion to sampling parameters."""
+"""The fields that chat and text requests share, and their conversion to sampling parameters."""
 
 import re
 import secrets
@@ -37,7 +37,7 @@ class TextPart(BaseModel, strict=True):
 
 
 class PredictedText(BaseModel, strict=True):
-    """OpenAI's `prediction`: most of the text that the client expects as the answer."""
+    """OpenAI's `prediction`: text that the client expects the answer to resemble."""
 
     type: Literal["content"]
     content: str | Annotated[list[TextPart], AtMost(MAX_MESSAGES)]
@@ -56,7 +56,10 @@ class SpeculativeFields(BaseModel, strict=True):
 
 
 class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
-    """Absent or null fields take the default; unknown ones are refused; types are not converted."""
+    """The fields of a generation request. Absent or null fields take the default.
+
+    Unknown fields are refused. Types are not converted.
+    """
 
     unused: ClassVar = OPENAI
 
@@ -103,7 +106,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
-        """The number of most likely tokens to report; 0: only the chosen one; None: no probabilities."""
+        """Return the number of likely tokens to report; 0: only the chosen one; None: no probabilities."""
         maximum = limits.max_top_logprobs
         n_top = _within("top_logprobs", self.top_logprobs, maximum)
         if n_top and self.logprobs is not True:
@@ -115,7 +118,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return _within("logprobs", self.logprobs, maximum)
 
     def n_draft(self) -> int | None:
-        """The maximal number of draft tokens to verify per step; None: the planner decides."""
+        """Return the maximal number of draft tokens to verify per step; None: the planner decides."""
         value = self.speculative_n_max
         if value is None and self.speculative is not None:
             value = self.speculative.n_max
@@ -139,7 +142,9 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
-        """The maximal number of tokens to generate; None: no limit of its own; 0: only read the prompt."""
+        """Return the maximal number of tokens to generate; None: no limit of its own; 0: only read the
+        prompt.
+        """
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
             if value is None or value in {-1, -2}:
@@ -150,14 +155,14 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return None if defaults.n_predict < 0 else defaults.n_predict
 
     def time_limit(self) -> float | None:
-        """Seconds that generation may take; None: no limit."""
+        """Return the seconds that generation may take; None: no limit."""
         value = self.t_max_predict_ms
         return None if value is None or value < 0 else value / 1000
 
     def biases(self) -> Iterator[tuple[Any, Any]]:
-        """The entries of `logit_bias`: a token or text, and its bias; raises RequestError.
+        """Yield the entries of `logit_bias`: a token or text, and its bias; raises RequestError.
 
-        In a list, a number that is not a token id is a text; in an object, OpenAI's form, it is an error.
+        In a list, a number that is not a token id is a text. In an object, OpenAI's form, it is an error.
         """
         if isinstance(self.logit_bias, dict):
             for key in self.logit_bias:
@@ -171,11 +176,11 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
             yield pair[0], pair[1]
 
     def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
-        """Whether the answer contains the prompt's text."""
+        """Return whether the response contains the prompt's text."""
         return False
 
     def texts(self, limits: RequestLimits) -> FieldTexts:
-        """The texts in these fields that have to be tokenized; raises RequestError."""
+        """Return the texts in these fields that must be tokenized; raises RequestError."""
         if len(self.logit_bias or ()) > limits.max_logit_bias:
             raise RequestError(
                 f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
@@ -193,7 +198,7 @@ def _is_id(key: str) -> bool:
 
 
 def _within(name: str, value: int | None, maximum: int) -> int:
-    """`value`, or 0 for None; raises RequestError unless it is between 0 and `maximum`."""
+    """Return `value`, or 0 for None; raises RequestError unless it is between 0 and `maximum`."""
     value = value or 0
     if not 0 <= value <= maximum:
         raise RequestError(f"{name}: {value} is not between 0 and {maximum}", name)
@@ -207,7 +212,10 @@ _SEED_BITS = 32
 def sampling_parameters(
     fields: GenerationFields, services: Services, prepared: PreparedRequest
 ) -> SamplingParameters:
-    """The sampling parameters, with a random seed if none is given. Raises RequestError naming the field."""
+    """Return the sampling parameters, with a random seed if none is given.
+
+    Raises RequestError, which names the field at fault.
+    """
     vocabulary, defaults = services.vocabulary, services.settings.sampling
     asked = fields.sampling()
     if asked.get("dry_base", 1) < 1:  # llama-server uses the default then
@@ -233,20 +241,22 @@ def sampling_parameters(
 
 
 def _seed(given: int) -> int:
-    """-1 draws one, small enough for any client's integers; others below 0 become one, as in llama-server."""
+    """Return the seed. -1 draws a random one of 32 bits; other negative seeds are converted as in
+    llama-server.
+    """
     if given == -1:
         return secrets.randbits(_SEED_BITS)
     return given & ((1 << _SEED_BITS) - 1) if -MAX_SEED - 1 <= given < 0 else given
 
 
 def _shown(value: object) -> str:
-    """A value for an error message: a number may have thousands of digits."""
+    """Return a value for an error message, cut because a number may have thousands of digits."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
 
 
 def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
-    """llama-server's `samplers`: names, or one letter each."""
+    """Return llama-server's `samplers`, given as names or as one letter each; raises RequestError."""
     try:
         return by_letters(given) if isinstance(given, str) else by_names(given)
     except ValueError as error:
@@ -274,7 +284,9 @@ def _biases(
 
 
 def _biased_tokens(key: object, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]]) -> list[int]:
-    """A token id, as a number or as text ("123", OpenAI's form), or the tokens of a text (llama-server's)."""
+    """Return a token id, as a number or as text ("123", OpenAI's form), or the tokens of a text
+    (llama-server's).
+    """
     if isinstance(key, str) and key in biased:
         return biased[key]
     if isinstance(key, bool) or not isinstance(key, int | str):

@@ -35,12 +35,12 @@ class Services:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The names of the model, at least one; requests may use any other name as well."""
+        """The names of the model, at least one; requests may also use any other name."""
         return self.settings.aliases(self.vocabulary.info.name)
 
     @property
     def alias(self) -> str:
-        """The name of the model in answers: the first in alphabetical order, as in llama-server."""
+        """The model's name in responses: the first in alphabetical order, as in llama-server."""
         return self.aliases[0]
 
     @property
@@ -49,20 +49,22 @@ class Services:
 
     @property
     def n_ctx(self) -> int:
-        """The size of one sequence's context, in tokens; raises NotServingError while that is not known."""
+        """The size of one sequence's context in tokens; raises NotServingError while it is unknown."""
         if self.engine.ready is None:
             raise self.engine.state.refusal()
         return self.engine.ready.n_ctx_sequence
 
     async def explain(self) -> dict[str, Any] | None:
-        """The planner's report; None if there is no engine, or it does not reply in time."""
+        """Return the planner's report; None if there is no engine, or it does not reply in time."""
         with contextlib.suppress(UnavailableError):
             return (await self.engine.ask(Explain())).report
         return None
 
 
 def get_services(request: Request) -> Services:
-    """The dependency of handlers that need the vocabulary; raises NotServingError while it is being read."""
+    """Return the services for a handler that needs the vocabulary; raises NotServingError until it
+    is read.
+    """
     services: Services | None = request.app.state.services
     if services is None:
         raise NotServingError("Loading model")
@@ -70,7 +72,8 @@ def get_services(request: Request) -> Services:
 
 
 def get_ready_services(request: Request) -> Services:
-    """The dependency of handlers that need the engine; raises NotServingError before the first one is ready.
+    """Return the services for a handler that needs the engine; raises NotServingError until it was ready
+    once.
 
     While the engine is restarted or woken, requests wait for it.
     """

@@ -1,4 +1,4 @@
-"""Models that a lead serves beside the one that continues texts, as its routes show them."""
+"""The models that a lead serves beside the one that continues texts, as its routes show them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from shared.llama.model_info import ModelInfo
 
 @dataclass(frozen=True, slots=True)
 class SideWork:
-    """What a model has computed so far, in texts, tokens and seconds, and how many texts wait for it."""
+    """The work of a model so far, in texts, tokens and seconds, and the number of texts that wait."""
 
     n_texts: int
     n_tokens: int
@@ -21,9 +21,10 @@ class SideWork:
 
 @dataclass(frozen=True, slots=True)
 class SideModel:
-    """One that has been ready. n_ctx: tokens of a text. n_out: numbers that it makes of one.
+    """A model beside the one that continues texts, which has been ready.
 
-    is_other: not the one that continues texts, once more.
+    n_ctx: the maximal number of tokens of a text. n_out: the number of values computed for a text. is_other:
+    False if it is the model that continues texts, in another role.
     """
 
     name: str
@@ -37,7 +38,7 @@ class SideModel:
 
 
 def show_side_models(app: FastAPI, find: Callable[[], Sequence[SideModel]]) -> None:
-    """What `side_models` returns from now on."""
+    """Set the function whose result `side_models` returns."""
     app.state.find_side_models = find
 
 
@@ -47,12 +48,12 @@ def side_models(app: FastAPI) -> Sequence[SideModel]:
 
 
 def other_models(app: FastAPI) -> list[SideModel]:
-    """Those with a name of their own."""
+    """Return the models with a name of their own."""
     return [model for model in side_models(app) if model.is_other]
 
 
 def side_record(model: SideModel, tags: Sequence[str], created_at: int) -> dict[str, Any]:
-    """As in OpenAI's list of models, with llama-server's `meta`. created_at: Unix time."""
+    """Return a record as in OpenAI's list of models, with llama-server's `meta`. created_at: Unix time."""
     return {
         "id": model.name,
         "aliases": [model.name],

@@ -1,5 +1,6 @@
-"""Streams answers as server-sent events or lines: an error before the first event is a status, a later one an
-event.
+"""Streams answers as server-sent events or lines.
+
+An error before the first event is an HTTP status, a later error is an event.
 """
 
 import asyncio
@@ -36,18 +37,17 @@ SseEvent = JsonObject | str
 class Renderer(ABC):
     """An API's format of answers, streamed or whole.
 
-    Events are server-sent ones unless a renderer says otherwise; `ping`: the bytes sent while there is no
-    event.
+    Streams have server-sent events unless a renderer says otherwise. ping: bytes sent while there are no
+    events.
     """
 
     media_type: ClassVar = "text/event-stream"
     ping: ClassVar = b": ping\n\n"
 
     def line(self, event: SseEvent) -> bytes:
-        """Encode an event.
+        """Encode an event. If it has a field `type`, this is also the name of the SSE event.
 
-        If the event has a field `type`, the SSE event has that name, as in the streams of Anthropic's API and
-        of Responses.
+        Anthropic's API and Responses have such names.
         """
         if isinstance(event, str):
             return b"data: %b\n\n" % event.encode()
@@ -60,7 +60,7 @@ class Renderer(ABC):
 
     @abstractmethod
     def render(self, update: AnswerUpdate) -> Iterable[SseEvent]:
-        """The events of an update; there may be none."""
+        """Return the events of an update, perhaps none."""
 
     def finish(self) -> Iterable[SseEvent]:
         return ()
@@ -70,7 +70,7 @@ class Renderer(ABC):
 
     @abstractmethod
     def whole(self, answers: list[WholeAnswer]) -> Any:
-        """The body of a response that is not streamed."""
+        """Return the body of a response that is not streamed."""
 
 
 async def respond(
@@ -86,10 +86,10 @@ async def respond(
 async def event_stream(
     request: Request, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer
 ) -> Response:
-    """A response that streams `updates` as events.
+    """Return a response that streams `updates` as events.
 
-    Waits for the first event before it sends headers, so that an error before it is an HTTP status; after
-    PING_SECONDS it begins anyway.
+    Headers are sent after the first event, so that an error before it is an HTTP status, but after
+    PING_SECONDS at the latest.
     """
     stream = _EventStream(updates, renderer)
     await cancel_on_disconnect(request, stream.begin())
@@ -97,7 +97,7 @@ async def event_stream(
 
 
 class _EventStream(StreamingResponse):
-    """Sends comments while there is nothing else to send; an event costs neither a task nor a timer."""
+    """A response that sends comments while there are no events; an event costs no task and no timer."""
 
     def __init__(self, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer) -> None:
         self._lines = self._render(updates, renderer)
@@ -107,7 +107,7 @@ class _EventStream(StreamingResponse):
         super().__init__(self._lines, media_type=renderer.media_type, headers=_HEADERS)
 
     async def begin(self) -> None:
-        """Wait for the first event, or until it is time for a comment; raises an error that comes before."""
+        """Wait for the first event, or until a comment is due; raises an error that comes before."""
         try:
             await asyncio.wait({self._first}, timeout=PING_SECONDS)
             if self._first.done():
@@ -118,7 +118,7 @@ class _EventStream(StreamingResponse):
         self._begun = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Unlike Starlette's own, cancels the answer once, and waits for what it releases."""
+        """Send the response. Unlike Starlette's, cancels the answer once, and waits until it has ended."""
         with contextlib.suppress(ClientGoneError):
             await cancel_on_disconnect(Request(scope, receive), self.stream_response(send))
 
@@ -155,7 +155,7 @@ class _EventStream(StreamingResponse):
     async def _render(
         self, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer
     ) -> AsyncGenerator[bytes]:
-        """The events of one update after the other, never empty; an error before the start is raised."""
+        """Yield the events of each update, never empty; raises an error that comes before the first event."""
         try:
             async with contextlib.aclosing(updates):
                 async for update in updates:

@@ -81,7 +81,7 @@ class ImageEncoderProcess(ConnectedChild):
         await self._writer.drain()
 
     async def reply(self, seconds: float, n_embd: int = 0) -> tuple[EncoderReply, bytes]:
-        """The next reply, and the bytes that follow it.
+        """Return the next reply, and the bytes that follow it.
 
         Raises TimeoutError, EOFError and OSError if there is none, ValueError if it is invalid.
         """
@@ -236,7 +236,7 @@ class ImageEncoder:
     # Images
 
     async def _encode(self, client: Client, key: str, data: bytes) -> _KeptImage:
-        async with self._turns.turn(client):
+        async with self._turns.hold(client):
             process = await self._next_process()
             ready = await self._ready
             try:
@@ -276,7 +276,7 @@ class ImageEncoder:
                 return reply, rows
 
     async def _died(self, process: ImageEncoderProcess, key: str) -> Exception:
-        """The error for the client whose image was being encoded when the process died."""
+        """Return the error for the client whose image was being encoded when the process died."""
         self._keeper.drop(process)
         status = await asyncio.shield(process.ended)
         if status == -signal.SIGKILL:
@@ -290,7 +290,7 @@ class ImageEncoder:
         return RequestError(self._killers[key], "messages")
 
     def _note_killer(self, key: str, reason: str) -> None:
-        """The next time it is refused at once."""
+        """Record that this image killed the process; it is refused at once next time."""
         self._killers[key] = reason
         if len(self._killers) > _MAX_KILLERS:
             self._killers.popitem(last=False)
@@ -321,7 +321,7 @@ class ImageEncoder:
         return kept
 
     def _store(self, rows: bytes) -> Stored:
-        """Where earlier images give way, the oldest first. Raises RequestError, QueueFullError."""
+        """Store the rows, dropping the oldest images if needed. Raises RequestError, QueueFullError."""
         stored = self._memory.store(rows)
         while stored is None and self._kept:
             self._kept.popitem(last=False)
@@ -335,12 +335,12 @@ class ImageEncoder:
         )
 
     def _marker(self, key: str) -> str:
-        """A word that only this process can make: no client can write it."""
+        """Return a word that only this process can make: no client can write it."""
         return f"image{hmac.digest(self._secret, key.encode(), 'sha256').hex()[:32]}"
 
 
 def _state_of(options: EncoderOptions) -> str:
-    """The state of the files and limits that determine the rows of an image."""
+    """Return the state of the files and limits that determine the rows of an image."""
     try:
         file = options.projector.stat()
     except OSError:

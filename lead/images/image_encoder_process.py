@@ -60,7 +60,7 @@ def main() -> None:
 
 
 class ImageServer:
-    """Encodes one image after the other."""
+    """Encodes images, one at a time."""
 
     def __init__(
         self, connection: socket.socket, projector: Projector, options: EncoderOptions, limits: WorkerLimits
@@ -101,7 +101,7 @@ class ImageServer:
             return framed(EncoderFailed(reason=str(error)))
 
     def _memory(self) -> AbstractContextManager[None]:
-        """The limit of memory; a driver's mappings would count, too."""
+        """Return the limit of memory; a driver's mappings would count, too."""
         if self._options.offload:
             return contextlib.nullcontext()
         return self._limits.memory(self._options.task_bytes)

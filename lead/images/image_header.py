@@ -50,7 +50,7 @@ def check_header(data: bytes, limits: ImageLimits) -> None:
 
 
 def _size(data: bytes) -> tuple[int, int]:
-    """Width and height; raises struct.error and IndexError where the file ends too early."""
+    """Return width and height; raises struct.error or IndexError if the file ends too early."""
     if data.startswith(_PNG):
         kind = "png"
     elif data.startswith(_GIF):
@@ -85,7 +85,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
 
 
 def _next_marker(data: bytes, at: int) -> int:
-    """Decoders skip what is between segments."""
+    """Return the index of the next byte 0xff; raises IndexError. Decoders skip bytes between segments."""
     found = data.find(b"\xff", at)
     if found < 0:
         raise IndexError

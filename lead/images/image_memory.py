@@ -52,7 +52,7 @@ class SharedMemory:
         return stored
 
     def read(self, stored: Stored) -> bytes:
-        """The bytes at a place."""
+        """Return the bytes at a place."""
         return self._map[stored.offset : stored.offset + stored.n_bytes]
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class SharedMemory:
         os.close(self.descriptor)
 
     def _find(self, size: int) -> int | None:
-        """The first gap from where the last one was taken, or from the beginning."""
+        """Return the first gap from where the last one was taken, or from the beginning."""
         ends = [0, *(end for _, end in self._taken)]
         starts = [*(start for start, _ in self._taken), self.n_bytes]
         gaps = list(zip(ends, starts, strict=True))
@@ -70,7 +70,7 @@ class SharedMemory:
 
 
 def _anonymous(n_bytes: int) -> int:
-    """A descriptor of memory without a name."""
+    """Return a descriptor of memory without a name."""
     try:
         if hasattr(os, "memfd_create"):
             descriptor = os.memfd_create("images")

@@ -10,7 +10,7 @@ from shared.sandbox import MEGABYTE
 
 
 def image_reader(settings: LeadSettings, model: Path) -> ImageReader:
-    """The image reader for `model`; raises ConfigError."""
+    """Return the image reader for `model`; raises ConfigError."""
     images = settings.images
     assert images.mmproj
     options = EncoderOptions(

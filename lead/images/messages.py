@@ -20,11 +20,11 @@ MAX_ROWS = 1 << 16
 
 
 class EncoderOptions(BaseModel, frozen=True):
-    """What is loaded, and what an image may cost. max_tokens: 0: as the projector says.
+    """The files to load, and the limits for an image.
 
-    flash_attn: as the option of the model; other rounding, so other rows.
-    decode_seconds: CPU time for reading a file. encode_seconds: for the rest, of each thread. task_bytes: how
-    much memory the process may take for an image.
+    max_tokens: 0: the projector's own limit. flash_attn: as the model's option; it changes rounding, and so
+    the rows. decode_seconds: CPU time for reading a file. encode_seconds: CPU time per thread for the rest.
+    task_bytes: the most memory that the process may take for an image.
     """
 
     model: Path

@@ -33,7 +33,7 @@ _SAMPLE_SIDE = 224
 
 @functools.cache
 def _mtmd() -> Any:
-    """llama_cpp's bindings of libmtmd; raises ModelLoadError."""
+    """Return llama_cpp's bindings of libmtmd; raises ModelLoadError."""
     os.environ.setdefault("MTMD_CPP_LIB", str(FOLDER))
     try:
         mtmd = importlib.import_module("llama_cpp.mtmd_cpp")
@@ -81,15 +81,15 @@ class Projector:
 
     @functools.cached_property
     def max_whole(self) -> int:
-        """The rows of an image that has to be decoded whole; 0: none has to.
+        """The rows of an image that must be decoded whole; 0: no image must be.
 
-        All images of such models have one size.
+        All images of such models have the same size.
         """
         with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)
 
     def decode(self, data: bytes) -> "_Bitmap":
-        """The pixels of a file that has passed `check_header`; raises RequestError."""
+        """Return the pixels of a file that has passed `check_header`; raises RequestError."""
         buffer = (ctypes.c_uint8 * len(data)).from_buffer_copy(data)
         found = self._mtmd.mtmd_helper_bitmap_init_from_buf(self._context, buffer, len(data), False)
         if not found:
@@ -97,8 +97,8 @@ class Projector:
         return _Bitmap(self._mtmd, found)
 
     def encode(self, bitmap: "_Bitmap") -> tuple[list[Chunk], bytes]:
-        """The tokens and rows that the model reads for an image, and the embeddings of all rows; raises
-        RequestError.
+        """Return the tokens and rows that the model reads for an image, and the embeddings of all rows;
+        raises RequestError.
         """
         chunks, rows = [], []
         for chunk, native in self._chunks(bitmap):
@@ -145,7 +145,7 @@ class Projector:
         )
 
     def _width(self, native: Any, n_rows: int) -> int:
-        """Columns of the grid of an image: rows before the first one that is further down."""
+        """Return the number of columns in an image's grid: the rows before the first one further down."""
         image = self._mtmd.mtmd_input_chunk_get_tokens_image(native)
         down = (i for i in range(n_rows) if self._mtmd.mtmd_image_tokens_get_decoder_pos(image, 0, i).y)
         return next(down, n_rows)
@@ -165,7 +165,7 @@ class _Bitmap:
 
 
 def _reason(model: Path, file: Path, lines: list[str]) -> str:
-    """Why libmtmd has not loaded a projector."""
+    """Return why libmtmd has not loaded a projector."""
     if found := next(filter(None, map(_MISMATCH.search, lines)), None):
         return (
             f"--mmproj: {file} is the projector of another model than {model}: its rows have {found[2]} "

@@ -18,7 +18,7 @@ _SNIPPET = "\n\n--- snippet ---\n\n"
 
 
 def _gap_tokens(vocabulary: Vocabulary) -> tuple[int, int, int]:
-    """The tokens before prefix, suffix and middle; raises UnsupportedError if the model lacks one."""
+    """Return the tokens before prefix, suffix and middle; raises UnsupportedError if the model lacks one."""
     pre, suf, mid, *_ = vocabulary.fim
     if pre is None or suf is None or mid is None:
         names = {"prefix": pre, "suffix": suf, "middle": mid}
@@ -28,7 +28,7 @@ def _gap_tokens(vocabulary: Vocabulary) -> tuple[int, int, int]:
 
 
 def infill_prompt(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
-    """The tokens of the prompt; raises UnsupportedError."""
+    """Return the tokens of the prompt; raises UnsupportedError."""
     pre, suf, mid = _gap_tokens(vocabulary)
     prompt = vocabulary.encode(gap.prompt, add_special=False, parse_special=True)
     # A context that is not twice as large would be full with what is near.
@@ -44,7 +44,7 @@ def infill_prompt(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
 
 
 def _extra(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
-    """The other files, and what a model that knows repositories reads around them."""
+    """Return the other files, and what a model that knows repositories reads around them."""
     tokens = vocabulary.fim
     found = array("i")
     if tokens.rep is not None:

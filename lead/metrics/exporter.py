@@ -51,10 +51,10 @@ class MetricsExporter(Collector):
         occupancy: Occupancy | None = None,
         others: Sequence[SideModel] = (),
     ) -> bytes:
-        """Prometheus' text format.
+        """Return the metrics in Prometheus' text format.
 
-        `report` is `SpeculationManager.describe`'s, if it could be had; `occupancy` is None while it is not
-        known. others: models beside the one that continues texts.
+        report: the result of `SpeculationManager.describe`; None: not available. occupancy: None: unknown.
+        others: models beside the one that continues texts.
         """
         self._occupancy, self._others = occupancy, others
         if report is not None:
@@ -103,7 +103,7 @@ class MetricsExporter(Collector):
         yield from side_metrics(self._others)
 
     def _drafting(self) -> Iterator[Metric]:
-        """Counters of the draft model or the heads inside the engine, if there are any."""
+        """Yield the counters of the draft model or the heads inside the engine, if there are any."""
         for source, drafting in self._drafting_inside.items():
             for name, text in _DRAFTING.items():
                 metric = CounterMetricFamily(
@@ -113,7 +113,7 @@ class MetricsExporter(Collector):
                 yield metric
 
     def _rates(self) -> Iterator[Metric]:
-        """Since the last export, as llama-server has them; 0 if nothing happened since."""
+        """Yield the rates since the last export, as llama-server does; 0 if there was no work."""
         now = (self._of_sequences.prompts, self._of_sequences.generation)
         names = ("llamacpp:prompt_tokens_seconds", "llamacpp:predicted_tokens_seconds")
         texts = ("Average prompt throughput in tokens/s", "Average generation throughput in tokens/s")
@@ -124,7 +124,10 @@ class MetricsExporter(Collector):
         self._shown = now
 
     def _learn(self, report: Mapping[str, Any]) -> None:
-        """A restarted engine counts from zero; Prometheus handles such resets."""
+        """Take over the counters in `report`.
+
+        A restarted engine counts from zero; Prometheus handles such resets.
+        """
         self._n_decodes = report.get("n_steps", 0)
         self._n_busy = sum(report.get("depths", {}).values())
         self._drafting_inside = {source: report[source] for source in OWN_SOURCES if source in report}

@@ -23,7 +23,7 @@ _ENGINE_TIMEOUT = 1.0
 
 @router.get("/metrics")
 async def metrics(request: Request, services: Annotated[Services, Depends(get_services)]) -> Response:
-    """Prometheus' text format; switched off unless the lead was started with --metrics."""
+    """Return the metrics in Prometheus' text format. Disabled unless the lead was started with --metrics."""
     exporter: MetricsExporter | None = request.app.state.metrics
     if exporter is None:
         raise UnsupportedError(SWITCHED_OFF)

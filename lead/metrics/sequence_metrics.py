@@ -66,8 +66,9 @@ class SequenceMetrics:
 
     @property
     def generation(self) -> tuple[float, float]:
-        """(tokens, seconds) of generation so far, without the first step of each answer: its time counts for
-        the prompt.
+        """(tokens, seconds) of generation so far, without the first step of each answer.
+
+        The time of the first step counts for the prompt.
         """
         return self._n_after_first, _value(self._seconds)
 

@@ -13,7 +13,7 @@ SWITCHED_OFF = "This server does not support metrics endpoint. Start it with `--
 
 @router.get("/metrics")
 async def metrics(request: Request) -> Response:
-    """Prometheus' text format; switched off unless the lead was started with --metrics."""
+    """Return the metrics in Prometheus' text format. Disabled unless the lead was started with --metrics."""
     if not request.app.state.has_metrics:
         raise UnsupportedError(SWITCHED_OFF)
     from lead.metrics.side_metrics import CONTENT_TYPE, export_sides  # noqa: PLC0415 - the lead starts faster

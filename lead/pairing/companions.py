@@ -28,7 +28,7 @@ def companions(site: Site) -> list[Companion]:
 
 
 def _pairing_server(site: Site) -> PairingServer | None:
-    """At the port after the lead's own; None if it cannot be read who is a member."""
+    """Return the pairing server at the port after the lead's; None if the members cannot be read."""
     port = site.address.port
     folder = user_data_path("llama-duo") / f"lead-{port}"
     try:

@@ -181,7 +181,7 @@ def _app(settings: InviteSettings, made: _NewKey) -> str:
 
 
 def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:
-    """The reply of the lead at `--lead`; raises ConfigError."""
+    """Return the reply of the lead at `--lead`; raises ConfigError."""
     key = read_key(settings.admin_key, settings.admin_key_file)
     try:
         response = httpx.request(

@@ -77,7 +77,7 @@ class Members:
         self._limits = JoinLimits()
 
     def __iter__(self) -> Iterator[JoinedMachine]:
-        """In the order in which they joined."""
+        """Iterate over the machines in the order in which they joined."""
         return iter(self._members.values())
 
     @property
@@ -98,7 +98,7 @@ class Members:
         self._invited.clear()
 
     def invite(self, role: Role) -> bytes:
-        """The secret of a new code, which works once within `INVITATION_SECONDS`.
+        """Return the secret of a new code, which works once within `INVITATION_SECONDS`.
 
         The machine that joins with it gets this role.
         """
@@ -148,7 +148,7 @@ class Members:
         return self._members.pop(name, None)
 
     def identify(self, key: str | None) -> Principal | None:
-        """The member with this key; None if there is none."""
+        """Return the member with this key; None if there is none."""
         return identify(key or "", ((each.digest, each.principal) for each in self))
 
     def _drop_old(self) -> None:

@@ -94,7 +94,7 @@ class PairingServer:
         self.members = Members(kept.members, kept.invitations, clock=_running_time, wall_clock=time.time)
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The member with this key; None if there is none."""
+        """Return the member with this key; None if there is none."""
         return self.members.identify(secret)
 
     @property
@@ -230,7 +230,8 @@ class PairingServer:
             self._save()
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
-        """An invitation for a machine that reaches this one at `addresses` (hosts); none: the machine's own.
+        """Return an invitation for a machine that reaches this one at `addresses` (hosts); none: the
+        machine's own.
 
         nearby: for a machine that finds this one by its announcement (`announce`). Raises ConfigError.
         """

@@ -37,7 +37,7 @@ _HostAndPort = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:\[\]-]{1,262}$"), Af
 
 
 def get_pairing_server(request: Request) -> PairingServer:
-    """The lead's pairing server; raises RequestError if there is none."""
+    """Return the lead's pairing server; raises RequestError if there is none."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
         raise RequestError("this lead cannot invite machines")
@@ -141,7 +141,7 @@ async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) 
 
 @router.get("/v1/members")
 async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """The members; the number of open codes, and of attempts with wrong ones."""
+    """Return the members; the number of open codes, and of attempts with wrong ones."""
     return {
         "open": pairing.is_open,
         "addresses": pairing.addresses() if pairing.is_open else (),
@@ -220,7 +220,7 @@ _joining = APIRouter(route_class=_JoinRoute)
 async def join(
     body: JoinRequest, request: Request, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
-    """The key of a new member, which has the role for which the code was made."""
+    """Return the key of a new member, with the role for which the code was made."""
     try:
         member, key = _saved(lambda: pairing.join(body.secret, body.name, _peer(request)))
     except NotInvitedError as error:

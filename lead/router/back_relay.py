@@ -1,7 +1,7 @@
 """Connects backs to the loaded model that has their vocabulary, or else to another one.
 
-A back knows one lead and drafts for one model at a time. When another model has become the better choice, its
-connection is closed, and it connects again by itself.
+A back knows one lead, and drafts for one model at a time. When another model becomes the better choice, the
+back's connection is closed; the back connects again by itself.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _NOT_SENT_CODES = {1005, 1006, 1015}
 
 @dataclass(eq=False, slots=True)
 class _FollowedModel:
-    """A connected back: the vocabulary that it drafts in, and the model that it follows."""
+    """A connected back, with the vocabulary that it drafts in and the model that it follows."""
 
     socket: WebSocket
     vocabulary: str
@@ -55,10 +55,10 @@ class BackRelay:
         self._moving: set[asyncio.Future[None]] = set()
 
     def model_for(self, connection: HTTPConnection) -> str | None:
-        """The name of the model for a back that uses plain HTTP, and so says no vocabulary.
+        """Return the name of the model for a back that uses plain HTTP, where its vocabulary is unknown.
 
-        It is the one that a back with the same key and address was last connected with, if that is still
-        loaded, else the loaded one with the fewest backs. None: none that backs can draft for is loaded.
+        It is the model that a back with the same key and address was last connected to, if it is still
+        loaded; otherwise the loaded model with the fewest backs. None: no loaded model can have drafts.
         """
         name = self._of_peers.get(_peer(connection), "")
         if name in self._host.models and self._host.process(name):
@@ -66,9 +66,7 @@ class BackRelay:
         return self._best("")
 
     def note_change(self) -> None:
-        """Handle a change of the loaded models: disconnect backs that should draft for another one, so that
-        they connect again.
-        """
+        """Handle a change of the loaded models: disconnect backs that should follow another model."""
         self._changed.set()
         self._changed = asyncio.Event()
         for link in list(self._links):
@@ -80,7 +78,7 @@ class BackRelay:
                 moving.add_done_callback(self._moving.discard)
 
     async def follow(self, socket: WebSocket) -> None:
-        """Serve a back from its hello to the end of its connection; waits for a model if there is none."""
+        """Serve a back from its hello to the end of its connection; wait for a model if none is loaded."""
         await socket.accept()
         try:
             async with asyncio.timeout(_HELLO_SECONDS):
@@ -105,7 +103,7 @@ class BackRelay:
             await cancel(first)
 
     async def _wait_for_model(self, hello: Hello, first: _NextMessage) -> str | None:
-        """Wait for a model; None if the back has left, or sends a message out of turn."""
+        """Wait for a model and return its name; None if the back has left, or sends a message out of turn."""
         while (name := self._best(hello.vocabulary.fingerprint)) is None:
             change: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait([change, first], return_when=asyncio.FIRST_COMPLETED)
@@ -162,14 +160,16 @@ class BackRelay:
             await cancel(*tasks)
 
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
-        """The model for a back: of its vocabulary if possible, then with few backs, then the last used."""
+        """Return the model for a back: one of its vocabulary if possible, then with few backs, then recently
+        used.
+        """
         n_backs = Counter(link.model for link in (self._links if links is None else links))
         awake = [model.name for model in self._host.pool.awake() if self._may_follow(model.name)]
         ranked = sorted(awake, key=lambda name: (not self._speaks(name, vocabulary), n_backs[name]))
         return next(iter(ranked), None)
 
     def _may_follow(self, name: str) -> bool:
-        """Whether a back can draft for the model: not if it computes embeddings."""
+        """Return whether a back can draft for the model, which is False if it computes embeddings."""
         process = self._host.process(name)
         return process is None or bool(process.about.vocabulary)
 
@@ -179,7 +179,7 @@ class BackRelay:
 
 
 def _read_hello(text: str) -> Hello:
-    """Raises ProtocolError."""
+    """Parse a hello; raises ProtocolError."""
     message = parse_back_message(text)
     if not isinstance(message, Hello):
         raise ProtocolError("the first message has to be hello")

@@ -19,7 +19,7 @@ FOLDER, HUB, PACKAGE = "folder", "hub", "package"
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """name: as in requests. path: its file, or the first part. n_bytes: of all parts."""
+    """A model file. name: the name in requests. path: the file, or its first part. n_bytes: of all parts."""
 
     name: str
     path: Path
@@ -28,9 +28,9 @@ class KnownModel:
 
 
 def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownModel]:
-    """The models by name; a model of the folder overrides one of the same name elsewhere. Raises ConfigError.
+    """Return the models by name; a model of the folder overrides another of its name. Raises ConfigError.
 
-    Files that are no models, such as adapters and projectors, are left out.
+    Files that are not models, such as adapters and projectors, are left out.
     """
     found: dict[str, KnownModel] = {}
     for name, path, origin in _places(folder, hub or Hub()):
@@ -47,7 +47,7 @@ def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownM
 
 
 def _places(folder: Path | None, hub: Hub) -> Iterator[tuple[str, Path, str]]:
-    """Name, file and origin of what may be a model."""
+    """Yield name, file and origin of each possible model."""
     if folder is not None:
         yield from ((name, path, FOLDER) for name, path in _in_folder(folder))
     yield from ((name, path, PACKAGE) for name, path in packaged_models().items())
@@ -55,7 +55,7 @@ def _places(folder: Path | None, hub: Hub) -> Iterator[tuple[str, Path, str]]:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
-    """As llama-server's --models-dir: files, and a folder for each model of several files."""
+    """Yield name and file of models, as llama-server's --models-dir: files, and folders of one model each."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Forwards requests to the process of a model, and streams its answers back."""
+"""Forwards requests to the process of a model, and streams its response back."""
 
 import asyncio
 import contextlib
@@ -32,9 +32,7 @@ _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"
 
 
 class Forwarder:
-    """Forwards requests to models, and repeats a request if the process dies before it has answered
-    anything.
-    """
+    """Forwards requests to models; repeats a request if the process ends before it has answered anything."""
 
     def __init__(self, host: ModelHost) -> None:
         self._host = host
@@ -42,11 +40,11 @@ class Forwarder:
         self._next_hop = NextHop(max_idle=_MAX_IDLE, connect_seconds=_CONNECT_SECONDS)
 
     def __len__(self) -> int:
-        """The number of requests that are being answered, or wait for a model."""
+        """Return the number of requests that are being answered, or wait for a model."""
         return self._n_running
 
     def fail_all(self, reason: str) -> None:
-        """Refuse requests that wait for a model; answers in progress end with their models."""
+        """Refuse requests that wait for a model. Responses in progress end with their models."""
         self._host.refuse_all(reason)
 
     async def close(self) -> None:
@@ -56,9 +54,9 @@ class Forwarder:
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
     ) -> Response:
-        """The answer of the model `name`; `keep_seconds` as for `ModelHost.use`.
+        """Return the response of the model `name`; raises UnavailableError, ClientGoneError.
 
-        Raises UnavailableError, ClientGoneError.
+        keep_seconds: see `ModelHost.use`.
         """
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(self._counted())
@@ -84,7 +82,7 @@ class Forwarder:
         keep_seconds: float | None,
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
-        """An answer of which something has arrived; what it holds is released by `held`."""
+        """Return a response whose first part has arrived; `held` releases what it uses."""
         for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
@@ -110,9 +108,7 @@ class Forwarder:
 
 
 class ForwardedAnswer(Response):
-    """A response that sends the parts received so far, then the others as they arrive; closes `held` at its
-    end.
-    """
+    """A response that sends the first part, then the others as they arrive. Closes `held` at its end."""
 
     def __init__(self, answer: BegunAnswer) -> None:
         self.status_code = answer.status
@@ -124,7 +120,7 @@ class ForwardedAnswer(Response):
         self._event = _EVENTS.get(answer.headers.get("content-type", "").partition(";")[0])
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Stops when the client has left: then the model stops, too."""
+        """Send the response; stop if the client leaves, which also stops the model."""
         async with self.held:
             with contextlib.suppress(ClientGoneError):
                 await cancel_on_disconnect(Request(scope, receive), self._send(scope, send))

@@ -22,13 +22,13 @@ class CachedModel:
 
     @property
     def name(self) -> str:
-        """USER/REPO:QUANT as for `HubModel`; the file's name if it names no quantization."""
+        """USER/REPO:QUANT as for `HubModel`; with the file's name if it has no quantization."""
         found = QUANTIZATION.search(self.file)
         return f"{self.repository}:{found[1] if found else PurePosixPath(self.file).stem}"
 
 
 def cached_models(hub: Hub) -> list[CachedModel]:
-    """The models in the cache, in the newest revision of each; empty without huggingface_hub."""
+    """Return the models in the cache, each in its newest revision; empty without huggingface_hub."""
     found: dict[str, CachedModel] = {}
     with suppress(ConfigError):
         for repository, _, paths in hub.revisions():
@@ -41,7 +41,7 @@ def cached_models(hub: Hub) -> list[CachedModel]:
 def remove_model(path: Path) -> None:
     """Delete a model in the cache, whose first file is `path`; raises OSError.
 
-    A repository without other files than projectors goes with it.
+    The repository is deleted, too, if no files but projectors are left.
     """
     snapshots = next(folder for folder in path.parents if folder.name == "snapshots")
     for part in parts_of(path):

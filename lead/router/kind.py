@@ -1,4 +1,4 @@
-"""The ring's module for the seam `kind`: with `--models-dir` the lead is a router."""
+"""The module for the seam `kind`: with `--models-dir` the lead is a router."""
 
 from typing import TYPE_CHECKING
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def kind(settings: LeadSettings, _routed: object) -> "Router | None":
-    """The router for `settings` with `--models-dir`; None for a usual lead. Raises ConfigError."""
+    """Return the router for `settings` with `--models-dir`; None without it. Raises ConfigError."""
     if settings.served.models_dir is None:
         return None
     from lead.router.router import Router  # noqa: PLC0415 - a lead with one model starts faster

@@ -1,7 +1,7 @@
-"""Measures the memory that a model with its options needs, in a process of its own (`measure`).
+"""Measures the memory that a model with its options needs, in a separate process (`measure`).
 
-llama.cpp computes it without reading weights (`shared.memory.plan_memory`). The library stays in memory once
-it is loaded, and a lead that only forwards requests should remain small.
+llama.cpp computes it without reading weights (`shared.memory.plan_memory`). A separate process is used
+because the library stays in memory once it is loaded, and a router should remain small.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ _SECONDS = 120.0
 
 
 class MemoryNeed(BaseModel):
-    """sizes: needed bytes by place: `CPU` or a device's name.
+    """The memory that a model needs. sizes: bytes by place, `CPU` or the name of a device.
 
-    free: free bytes of each device; `in_use`: bytes there used by models that could be unloaded. n_ctx:
+    free: the free bytes of each device, as if models that could be unloaded were not loaded. n_ctx: the
     context of one request, in tokens.
     """
 
@@ -40,9 +40,9 @@ class MemoryNeed(BaseModel):
 
 
 async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
-    """Measure a model with these options (`ServedModel`) as if no other model were loaded.
+    """Return the need of a model with these options (`ServedModel`), as if no other model were loaded.
 
-    in_use: bytes on each device used by models that could be unloaded. Raises ConfigError with the reason.
+    in_use: bytes on each device that models use that could be unloaded. Raises ConfigError with the reason.
     """
     process = ChildProcess(
         child_command("lead.router.memory_need"),
@@ -64,7 +64,7 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
-    """Measure the memory of a model in this process. Raises ConfigError."""
+    """Measure the memory of a model in this process; raises ConfigError. in_use: see `measure`."""
     from lead.engine.inline_sources import planned_source  # noqa: PLC0415
     from lead.engine.target_loading import options_of_target, plan_target  # noqa: PLC0415
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
@@ -106,7 +106,10 @@ def _need_of_vectors(path: Path, in_use: Mapping[str, int], *, on_gpu: bool) -> 
 
 
 def main() -> None:
-    """Answer one request: JSON on standard input and output. Exits with status 1 and a message on failure."""
+    """Answer one request: JSON on standard input and output.
+
+    Exits with status 1 and a message after a failure.
+    """
     question = json.load(sys.stdin)
     try:
         need = memory_need(LeadSettings.from_options(**question["options"]), question["in_use"])

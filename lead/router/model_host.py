@@ -48,10 +48,11 @@ class ModelHost:
         prepares: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """maximum: models in memory; 0: any number. max_waiting: requests that wait for a model.
+        """maximum: the most models in memory; 0: any number. max_waiting: the most requests that wait for a
+        model.
 
-        host_room: host memory for all models together, given how much of it the running ones hold, in bytes.
-        prepares: whether to have a process ready for the next model. clock: seconds.
+        host_room: returns the host memory for all models in bytes, given the bytes that running models hold.
+        prepares: keep a process ready for the next model. clock: returns seconds.
         """
         self.models: dict[str, ServedModel] = {}
         """The models that may be requested, by name."""
@@ -101,7 +102,7 @@ class ModelHost:
             self.models[model.name] = model
 
     def _usual_seconds(self, model: ServedModel) -> float:
-        """The idle time after which a model is unloaded, unless a request has set another one."""
+        """Return the idle time after which a model is unloaded, unless a request has set another one."""
         seconds = model.settings.sleep_idle_seconds
         return seconds if seconds > 0 else self._idle_seconds
 
@@ -109,36 +110,36 @@ class ModelHost:
         return self.pool.models[name]
 
     def process(self, name: str) -> ModelProcess | None:
-        """The process of a model; None unless it is loaded."""
+        """Return the process of a model; None unless it is loaded."""
         return self._processes.get(name) if self.state(name).state is ModelState.LOADED else None
 
     def fits(self, name: str, n_bytes: int, room: MemorySizes) -> bool | None:
-        """Whether a model fits in `room` if all others are unloaded; None: not known.
+        """Return whether a model fits in `room` if all others are unloaded; None: unknown.
 
-        n_bytes: the size of its file, by which it is judged until its need has been measured.
+        n_bytes: the size of its file, used until its need has been measured.
         """
         if need := self.needs.get(name):
             return all(size <= room.get(place, size) for place, size in need.sizes.items())
         return True if n_bytes <= room[CPU] else None
 
     def start(self) -> None:
-        """Start the models that are configured to be loaded at the start."""
+        """Load the models that are to be loaded at the start."""
         self._do(self._prepare())
         for model in self.models.values():
             if model.on_startup or model.pinned:
                 self.preload(model.name)
 
     def preload(self, name: str) -> None:
-        """Load a model for the usual time; returns at once. Does nothing if there is no such model."""
+        """Begin to load a model for the usual time. Does nothing if there is no such model."""
         if model := self.models.get(name):
             self._do(self._load(name, self._usual_seconds(model)))
 
     @contextlib.asynccontextmanager
     async def use(self, name: str, keep_seconds: float | None = None) -> AsyncIterator[ModelProcess]:
-        """The process of a model, which is started if needed, and kept while the context lasts.
+        """Yield the process of a model, which is started if needed and not unloaded within this context.
 
-        keep_seconds: idle time after which it is unloaded; None: as before. Raises QueueFullError, or
-        UnavailableError with the reason if it cannot be started.
+        keep_seconds: the idle time after which it is unloaded; None: as before. Raises QueueFullError. Raises
+        UnavailableError with the reason if the model cannot be started.
         """
         if self._is_stopping:
             raise NotServingError("the server is shutting down")
@@ -169,12 +170,12 @@ class ModelHost:
             self._release(name)
 
     def unload(self, name: str) -> None:
-        """Unload a model once its running requests have ended; returns at once."""
+        """Unload a model after its running requests; returns at once."""
         self.pool.unload(name)
         self.decide()
 
     def refuse_all(self, reason: str) -> None:
-        """Refuse all requests that wait for a model, and all later ones, ahead of `stop`."""
+        """Refuse all requests that wait for a model, and all later ones; call it before `stop`."""
         self._is_stopping = True
         for admission in self._admissions.values():
             if not admission.done():
@@ -193,7 +194,7 @@ class ModelHost:
             await self._prepared.end()
 
     def decide(self) -> None:
-        """Perform the actions of the pool that are due; call after every change."""
+        """Perform the pool's actions that are due; call it after every change."""
         if self._is_stopping:
             return
         while actions := self.pool.next(self._clock(), self.room):
@@ -219,7 +220,9 @@ class ModelHost:
             self._do(process.end())
 
     def room(self) -> dict[str, int]:
-        """What all models together may take, in bytes by place; asks the system, so it takes milliseconds."""
+        """Return the bytes by place that all models together may use; asks the system, which takes
+        milliseconds.
+        """
         held = sum(process.own_bytes() for process in list(self._processes.values()))
         return {CPU: self._host_room(held), **self._devices}
 
@@ -293,12 +296,14 @@ class ModelHost:
         return self.state(name).state is ModelState.LOADING
 
     async def _take(self) -> ModelProcess:
-        """The process that is prepared, or a new one; raises OSError."""
+        """Return the prepared process, or a new one; raises OSError."""
         prepared, self._prepared = self._prepared, None
         return prepared if prepared and not prepared.ended.done() else await self._spawn()
 
     async def _prepare(self) -> None:
-        """Start the process of the next model: importing takes a third of the time until it is ready."""
+        """Start the process for the next model, because importing takes a third of the time until it is
+        ready.
+        """
         if self._prepares and self._prepared is None:
             try:
                 self._prepared = await self._spawn()
@@ -306,7 +311,7 @@ class ModelHost:
                 log.warning("no process can be prepared for the next model: %s", error)
 
     def _end(self, name: str, failure: str, *, is_final: bool) -> None:
-        """Note that the process of a model has ended; failure: empty if that was wanted."""
+        """Record that the process of a model has ended. failure: empty if that was intended."""
         if self._is_stopping:
             return
         if failure:
@@ -326,7 +331,7 @@ class ModelHost:
             log.error("%s is not loaded: %s", name, error)  # noqa: TRY400 - a sentence for a person
 
     def _do(self, work: Coroutine[Any, Any, object]) -> None:
-        """In the background, until `stop`."""
+        """Run `work` in the background, until `stop`."""
         if self._is_stopping:
             work.close()
             return

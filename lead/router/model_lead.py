@@ -1,7 +1,6 @@
-"""The process of one model: a lead that gets its options, address and key from the router that has started
-it.
+"""The process of one model: a lead that gets its options, address and key from the router.
 
-It reads them on standard input, as one line of JSON: other users of this machine cannot see them there.
+It reads them as one line of JSON on standard input, where other users of this machine cannot see them.
 """
 
 import json
@@ -15,7 +14,7 @@ from shared.logs import configure_logging
 
 
 def main() -> None:
-    """Serve until a signal; exit status as of `lead.cli.run`."""
+    """Serve until a signal arrives; the exit status is that of `lead.cli.run`."""
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415
 

@@ -1,8 +1,8 @@
-"""A pool of models in memory: which models are started, which are unloaded to make room, which requests wait.
+"""A pool of models in memory: which are started, which are unloaded to make room, which requests wait.
 
-Knows neither processes nor HTTP nor a clock: `next` returns the actions to perform, and the caller reports
-their results. Requests are served in the order of arrival, except that a request for a loaded model need not
-wait for a model that is being loaded.
+It knows no processes, HTTP or clock: `next` returns the actions to perform, and the caller reports their
+results. Requests are served in the order of arrival. Exception: a request for a loaded model need not wait
+for a model that is being loaded.
 """
 
 import enum
@@ -25,7 +25,7 @@ _MAX_DEATHS = 8
 
 
 class ModelState(enum.Enum):
-    """The state of a model. An `UNLOADING` model still occupies memory."""
+    """The state of a model. A model in state UNLOADING still occupies memory."""
 
     UNLOADED = "unloaded"
     LOADING = "loading"
@@ -35,12 +35,12 @@ class ModelState(enum.Enum):
 
 @dataclass(slots=True)
 class PooledModel:
-    """The record of one model; changed by `ModelPool` only.
+    """The record of one model; only `ModelPool` changes it.
 
-    pinned: never unloaded for another. idle_seconds: after which it is unloaded. need: its memory, None if
-    not measured yet. n_running: running requests. used_at: when a request last began or ended. failure: why
-    the last start failed; empty: it did not. n_deaths: successive deaths of its process while it was being
-    loaded.
+    pinned: never unload it for another model. idle_seconds: idle time after which it is unloaded. need: its
+    memory; None: not measured yet. n_running: running requests. used_at: when a request last began or ended.
+    failure: why the last start failed; empty: it did not. n_deaths: successive deaths of its process while
+    loading.
     """
 
     name: str
@@ -83,7 +83,7 @@ class StopModel:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request may be sent to its model; report `release` when it has ended."""
+    """Send the request to its model; report `release` when it has ended."""
 
     ticket: WaitingFor
     name: str
@@ -91,7 +91,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """The request fails with this reason."""
+    """Fail the request with this reason."""
 
     ticket: WaitingFor
     reason: str
@@ -102,7 +102,7 @@ ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
 
 @dataclass(slots=True)
 class ModelPool:
-    """Decides which models are in memory: at most `maximum` at a time; 0: any number."""
+    """Decides which models are in memory, at most `maximum` at a time; 0: any number."""
 
     maximum: int = 0
     models: dict[str, PooledModel] = field(default_factory=dict)
@@ -117,8 +117,9 @@ class ModelPool:
         self.models[model.name] = model
 
     def forget(self, name: str) -> bool:
-        """Remove a model from the pool; returns False if it is loaded, being measured, waited for or used,
-        and stays.
+        """Remove a model from the pool; return False if it is in use.
+
+        It is in use if it is loaded or being measured, or if requests wait for it or run.
         """
         model = self.models[name]
         is_present = model.state is not ModelState.UNLOADED
@@ -142,11 +143,11 @@ class ModelPool:
         model.used_at = now
 
     def keep(self, name: str, seconds: float) -> None:
-        """Set the idle time after which a model is unloaded, from now on."""
+        """Set the idle time after which a model is unloaded."""
         self.models[name].idle_seconds = seconds
 
     def unload(self, name: str) -> None:
-        """Unload a model once its running requests have ended, or at once if it is being loaded.
+        """Unload a model after its running requests, or at once if it is being loaded.
 
         Waiting requests load it again.
         """
@@ -158,12 +159,12 @@ class ModelPool:
         model.need, model.is_measured = need, True
 
     def forget_need(self, name: str) -> None:
-        """Measure the model again before its next start."""
+        """Discard the measured need, so that the model is measured again before its next start."""
         model = self.models[name]
         model.need, model.is_measured = None, False
 
     def cannot_measure(self, name: str, reason: str) -> Iterator[NotServed]:
-        """Handle a failed measurement: the model cannot be loaded, either. Returns the requests that fail."""
+        """Record that measuring failed, so the model cannot be loaded; yield the requests that fail."""
         self.models[name].is_measured = False
         self.models[name].failure = reason
         yield from self._refuse(name, reason)
@@ -174,9 +175,9 @@ class ModelPool:
         model.state, model.used_at, model.failure, model.n_deaths = ModelState.LOADED, now, "", 0
 
     def ended(self, name: str, failure: str = "", *, is_final: bool = False) -> Iterator[NotServed]:
-        """Handle the end of a model's process; returns the requests that fail.
+        """Record the end of a model's process; yield the requests that fail.
 
-        failure: the reason, if the end was not intended. is_final: starting it again would not help.
+        failure: the reason if the end was not intended. is_final: starting it again would not help.
         """
         model = self.models[name]
         self._expect(model, ModelState.LOADING, ModelState.LOADED, ModelState.UNLOADING)
@@ -190,20 +191,20 @@ class ModelPool:
             yield from self._refuse(name, failure)
 
     def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
-        """The actions to perform now.
+        """Return the actions to perform now.
 
-        measure_room: returns the bytes that all models together may use, by place; places not in it are
-        unlimited. It is called only if a model is to be started.
+        measure_room: returns the bytes by place that all models together may use; other places are unlimited.
+        It is called only if a model is to be started.
         """
         room = functools.cache(measure_room)
         return [*self._expire(now), *self._serve(now, room), *self._stop_leaving()]
 
     def deadline(self) -> float | None:
-        """The time when the next idle model will be unloaded, if no request arrives until then."""
+        """Return the time when the next idle model will be unloaded, if no request arrives; None: never."""
         return min((model.used_at + model.idle_seconds for model in self._idle()), default=None)
 
     def awake(self) -> list[PooledModel]:
-        """The loaded models, most recently used first."""
+        """Return the loaded models, most recently used first."""
         loaded = [model for model in self.models.values() if model.state is ModelState.LOADED]
         return sorted(loaded, key=lambda model: (-model.n_running, -model.used_at))
 
@@ -246,7 +247,7 @@ class ModelPool:
                     pass
 
     def _make_room(self, wanted: PooledModel, room: RoomGauge) -> Iterator[ModelAction]:
-        """Start `wanted`, or have others leave, which may take a while."""
+        """Start `wanted`, or mark other models to leave first."""
         present = [model for model in self.models.values() if model.state is not ModelState.UNLOADED]
         if self._fits(wanted, present, room):
             wanted.state = ModelState.LOADING
@@ -274,7 +275,7 @@ class ModelPool:
     def _dismiss(
         self, victims: list[PooledModel], wanted: PooledModel, staying: list[PooledModel], room: RoomGauge
     ) -> None:
-        """Have `victims` leave, the least recently used first, but for those that turn out to be too many."""
+        """Mark as leaving those of `victims`, least recently used first, that must leave for `wanted`."""
         for victim in reversed(victims):
             if self._fits(wanted, [*staying, victim], room):
                 staying.append(victim)
@@ -282,7 +283,7 @@ class ModelPool:
                 victim.is_leaving = True
 
     def _fits(self, wanted: PooledModel, others: Iterable[PooledModel], room: RoomGauge) -> bool:
-        """Alone it is tried in any case: what it needs is an estimate, and `lead --model` would try, too."""
+        """Return whether `wanted` fits beside `others`; True if it is alone, because needs are estimates."""
         others = list(others)
         if not others:
             return True
@@ -298,7 +299,7 @@ class ModelPool:
                 yield self._stop(model)
 
     def _idle(self) -> list[PooledModel]:
-        """The models that are to be unloaded after a time in which nobody asks them, nor waits for them."""
+        """Return the models that are to be unloaded after an idle time, as no requests run or wait."""
         waited_for = self._wanted()
         return [
             model
@@ -309,7 +310,7 @@ class ModelPool:
         ]
 
     def _wanted(self) -> set[str]:
-        """The models for which somebody waits."""
+        """Return the models that requests wait for."""
         return set(self._waiting.values())
 
     def _stop(self, model: PooledModel) -> StopModel:

@@ -1,4 +1,4 @@
-"""The process of one model, seen from the router: started, asked whether it is ready, stopped."""
+"""The process of one model as the router sees it: started, asked whether it is ready, stopped."""
 
 import asyncio
 import contextlib
@@ -52,10 +52,10 @@ class AboutModel:
 
 
 class ModelProcess(Child):
-    """The process of one model: a lead without an address of its own."""
+    """The process of one model: a lead that only the router can reach."""
 
     def __init__(self) -> None:
-        """Start a process that waits for the model that it is to serve; raises OSError."""
+        """Start a process that waits for the options of its model; raises OSError."""
         with socket.create_server(("127.0.0.1", 0), backlog=256) as listener:
             super().__init__(
                 child_command("lead.router.model_lead"),
@@ -80,7 +80,7 @@ class ModelProcess(Child):
         return cls()
 
     def headers_for(self, connection: HTTPConnection) -> list[tuple[str, str]]:
-        """The headers that identify the sender of a forwarded request: key, address, id in the log."""
+        """Return the headers of a forwarded request that identify its sender: key, address, id in the log."""
         client = connection.client
         return [
             ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),
@@ -89,7 +89,7 @@ class ModelProcess(Child):
         ]
 
     async def load(self, model: ServedModel) -> None:
-        """Load a model; returns when it is ready. Raises ModelEndedError."""
+        """Load a model; return when it is ready. Raises ModelEndedError."""
         self._relaying = asyncio.ensure_future(self._relay_log(model))
         asking = asyncio.ensure_future(self._begin(model))
         try:
@@ -115,7 +115,7 @@ class ModelProcess(Child):
         return await super().end()
 
     def own_bytes(self) -> int:
-        """Host memory in bytes of this process and its children, without mapped files."""
+        """Return the host memory of this process and its children in bytes, without mapped files."""
         try:
             process = psutil.Process(self.pid)
             infos = [each.memory_info() for each in (process, *process.children(recursive=True))]
@@ -145,7 +145,7 @@ class ModelProcess(Child):
         return AboutModel(models.json()["data"][0], vocabulary)
 
     async def _relay_log(self, model: ServedModel) -> None:
-        """Its log is the router's, with the name of the model before each line."""
+        """Copy the process's log to the router's, with the model's name before each line."""
         assert self.stderr
         prefix = "" if model.options.get("log_json") else f"{one_line(model.name)}: "
         stream, rest = asyncio.StreamReader(), b""

@@ -1,4 +1,4 @@
-"""The report of `lead models show`: sizes, context, whether it fits here, matching draft models."""
+"""The report of `lead models show`: sizes, context, whether it fits here, and matching draft models."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +19,7 @@ _LARGEST_DRAFT = 0.5
 
 
 def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
-    """A report of several lines; raises ConfigError. others: candidates for draft models."""
+    """Return a report of several lines; raises ConfigError. others: candidates for draft models."""
     path = model.path
     if path is None:
         raise ConfigError(
@@ -68,7 +68,7 @@ def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> I
 
 
 def _pairing(target: Vocabulary, n_bytes: int, other: KnownModel) -> str:
-    """Whether and how `other` can draft; raises ModelLoadError."""
+    """Return whether and how `other` can draft, as text; raises ModelLoadError."""
     if other.n_bytes > _LARGEST_DRAFT * n_bytes:
         return f"no: with {size_text(other.n_bytes)} it is too large to be a draft"
     draft = Vocabulary.load(other.path)

@@ -1,7 +1,7 @@
-"""The options of each model that a lead serves: from the models file, and from the lead's own command line.
+"""The options of each model that a lead serves: from the models file, and from the lead's command line.
 
-The file is TOML: a table [defaults] for all models, and one for each model with options of its own. Options
-have their names on the command line, and are validated when the file is read.
+The file is TOML. It has a table [defaults] for all models, and a table for each model with options of its
+own. Options are named as on the command line, and validated when the file is read.
 """
 
 import tomllib
@@ -41,8 +41,8 @@ _FIXED: Final = {"host": "127.0.0.1", "port": 0, "ui": False, "print": "none", "
 class ServedModel:
     """A model with its options.
 
-    options: of its process, JSON-compatible; `settings`: the same, validated. pinned: never unloaded for
-    another. on_startup: started at once. aliases: other names that requests may use.
+    options: of its process, JSON-compatible; settings: the same, validated. pinned: never unload it for
+    another model. on_startup: load it at the start. aliases: other names that requests may use.
     """
 
     name: str
@@ -54,14 +54,14 @@ class ServedModel:
 
     @property
     def path(self) -> Path | None:
-        """The model's file; None: it is on the hub, and was not searched for yet."""
+        """The model's file; None: it is on the hub, and was not located yet."""
         return self.settings.source.model
 
 
 def served_models(
     lead: LeadSettings, known: Mapping[str, KnownModel], cache_ram: int
 ) -> dict[str, ServedModel]:
-    """All models with their options, by name; raises ConfigError. cache_ram: default in MiB.
+    """Return all models with their options, by name; raises ConfigError. cache_ram: the default in MiB.
 
     Options of `lead` itself (command line, variables, --config) override those of a model's table, which
     override the defaults, as in llama-server.
@@ -93,7 +93,7 @@ def _served(
     known: Mapping[str, KnownModel],
     where: str,
 ) -> ServedModel:
-    """of_lead: what no table can change."""
+    """Return the model for a table. of_lead: options that no table can change."""
     options = dict(table)
     flags = {key: options.pop(key, False) for key in (_PIN, _ON_STARTUP)}
     for key, value in flags.items():
@@ -121,7 +121,7 @@ def _served(
 
 
 def _file(lead: LeadSettings) -> Path | None:
-    """The models file; None if there is none and none was requested."""
+    """Return the models file; None if there is none and none was requested."""
     if lead.served.models_file is not None:
         return lead.served.models_file
     assert lead.served.models_dir
@@ -130,7 +130,7 @@ def _file(lead: LeadSettings) -> Path | None:
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:
-    """The options of each table, by their names as fields."""
+    """Return the options of each table, by their names as fields."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:

@@ -61,14 +61,14 @@ class ModelsSettings(ProgramSettings):
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run `lead models`. Exits with status 1 and a message on failure."""
+    """Run `lead models`. Exits with status 1 and a message after a failure."""
     settings = ModelsSettings.from_command_line(arguments)
     with exiting_in_words(settings.program):
         print_text(run(settings))
 
 
 def run(settings: ModelsSettings) -> str:
-    """The output of a command; raises ConfigError."""
+    """Return the output of a command; raises ConfigError."""
     if settings.action == "list":
         return _table(find_models(settings.models_dir, settings.hub).values())
     if settings.name is None:
@@ -139,7 +139,7 @@ def _remove(model: KnownModel, settings: ModelsSettings) -> str:
 
 
 def _confirm(model: KnownModel) -> None:
-    """Raises ConfigError unless a person agrees."""
+    """Raise ConfigError unless a person agrees."""
     if not sys.stdin.isatty():
         raise ConfigError(f"add --yes to delete {model.path}")
     sys.stderr.write(f"delete {one_line(str(model.path))}, {size_text(model.n_bytes)}? [y/N] ")

@@ -1,4 +1,4 @@
-"""A lead that serves one model for a router (`lead.router`), and accepts requests only from that."""
+"""A lead that serves one model for a router (`lead.router`), and accepts requests only from this router."""
 
 import base64
 import hmac
@@ -14,13 +14,13 @@ _SEPARATOR = "."
 
 @dataclass(frozen=True, slots=True)
 class RoutedBy:
-    """listener: the socket that the router connects to. secret: the router's key."""
+    """The router of this lead. listener: the socket that it connects to. secret: its key."""
 
     listener: socket.socket
     secret: str
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """The keyring of a routed lead: the router's key, and the keys `own`."""
+        """Return the keyring of a routed lead: the router's key, and the keys `own`."""
         return RoutersKeyring(self.secret, own)
 
 
@@ -28,13 +28,15 @@ class RoutersKeyring(Keyring):
     """A keyring that trusts the router to name the sender of a request, whose key the router has checked."""
 
     def __init__(self, secret: str, own: Iterable[Key]) -> None:
-        """own: at least one, or anybody could ask."""
+        """own: at least one key; without keys, a keyring would accept any request."""
         super().__init__(own)
         assert len(self)
         self._secret = secret
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The principal with this key (`Keyring`); for the router's key, the sender that the router names."""
+        """Return the principal with this key (`Keyring`); for the router's key, the sender that the router
+        names.
+        """
         shown, _, sender = (secret or "").partition(_SEPARATOR)
         if hmac.compare_digest(shown.encode(), self._secret.encode()):
             return _read_principal(sender)
@@ -42,7 +44,7 @@ class RoutersKeyring(Keyring):
 
 
 def vouch(secret: str, sender: Principal) -> str:
-    """The key with which a router forwards a request of `sender`; `secret` must not contain a dot."""
+    """Return the key with which a router forwards a request of `sender`; `secret` must not contain a dot."""
     fields = [sender.role.value, sender.name, sender.number, sender.key]
     return secret + _SEPARATOR + base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
 

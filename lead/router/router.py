@@ -1,4 +1,4 @@
-"""The running router: HTTP server and the processes of its models, from start to an orderly end."""
+"""The running router: its HTTP server and the processes of its models, from start to end."""
 
 import asyncio
 import logging
@@ -35,7 +35,7 @@ class Router:
     """The program of `lead --models-dir`."""
 
     def __init__(self, settings: LeadSettings) -> None:
-        """Raises ConfigError for models, options and keys that are wrong."""
+        """Raises ConfigError if models, options or keys are wrong."""
         self._settings = settings
         room = host_room(settings.served.models_memory * _MIB)
         self._reloading = asyncio.Lock()
@@ -63,9 +63,9 @@ class Router:
         )
 
     async def serve(self) -> None:
-        """Serve until a signal; raises ConfigError if it must not listen on its address.
+        """Serve until a signal arrives; raises ConfigError if it must not listen on its address.
 
-        At the end: no new connections; running answers go on for the drain time; then all models end.
+        Then it accepts no new connections, running answers continue for the drain time, and all models end.
         """
         settings = self._settings
         address = open_address(settings)
@@ -89,7 +89,7 @@ class Router:
         return served_models(settings, find_models(settings.served.models_dir, hub), self._cache_mib)
 
     async def _reload(self) -> None:
-        """Raises ConfigError: then all stays as it is."""
+        """Search for models again; after ConfigError, the list is unchanged."""
         async with self._reloading:  # the newer list last
             models = await asyncio.to_thread(self._find)
             self._host.serve(models.values())
@@ -100,7 +100,8 @@ class Router:
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:
-    """A function from the bytes used by running models to the host memory for all models; `n_bytes` 0: what
-    is free.
+    """Return a function from the bytes that running models use to the host memory for all models.
+
+    n_bytes: the memory for all models; 0: the memory that is free, and what they use.
     """
     return lambda held: n_bytes or free_memory() + held

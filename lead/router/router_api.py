@@ -1,6 +1,4 @@
-"""The router's own routes: listing, loading and unloading of models; everything else is forwarded
-to a model.
-"""
+"""The router's own routes, which list, load and unload models; other requests are forwarded to a model."""
 
 import asyncio
 import math
@@ -63,7 +61,7 @@ class RouterServices:
     reload: Callable[[], Awaitable[None]]
 
     def find(self, name: str) -> str | None:
-        """The model that a request names `name`; None: there is none."""
+        """Return the name of the model that a request calls `name`; None: there is none."""
         models = self.host.models
         for wanted in (name, name.removesuffix(LATEST)):
             if wanted in models:
@@ -74,7 +72,7 @@ class RouterServices:
         return None
 
     def default(self, path: str) -> str | None:
-        """The model of requests that name none: the last in use that is made for `path`, or the only one."""
+        """Return the model for requests that name none: the last used one for `path`, or the only one."""
         task = next((task for task, ends in _PATHS_OF_TASKS.items() if path.endswith(ends)), None)
         for model in self.host.pool.awake():
             process = self.host.process(model.name)
@@ -111,7 +109,7 @@ class ModelByName(BaseModel):
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """200 until shortly before the end, whether or not a model is loaded."""
+    """Return 200 until shortly before the end, whether or not a model is loaded."""
     if request.app.state.is_leaving:
         return error_response(NotServingError("stopped"), status="draining")
     return JSONResponse({"status": "ok"})
@@ -120,7 +118,7 @@ async def health(request: Request) -> Response:
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
 async def list_models(services: Routing, reload: Annotated[str, Query(max_length=8)] = "") -> dict[str, Any]:
-    """All models, and which of them are in memory; `reload` searches for model files first."""
+    """Return all models, and which of them are in memory. reload: search for model files first."""
     if reload not in {"", "0", "false"}:
         try:
             await services.reload()
@@ -138,7 +136,7 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
 
 @router.post("/models/load")
 async def load(body: ModelByName, services: Routing) -> Response:
-    """Load a model; answers at once, /v1/models shows the progress."""
+    """Begin to load a model; /v1/models shows the progress."""
     if (name := services.find(body.model)) is None:
         return _unknown(body.model, services)
     services.host.preload(name)
@@ -147,7 +145,7 @@ async def load(body: ModelByName, services: Routing) -> Response:
 
 @router.post("/models/unload")
 async def unload(body: ModelByName, services: Routing) -> Response:
-    """Unload a model once its running requests have ended."""
+    """Unload a model after its running requests."""
     if (name := services.find(body.model)) is None:
         return _unknown(body.model, services)
     services.host.unload(name)
@@ -157,7 +155,7 @@ async def unload(body: ModelByName, services: Routing) -> Response:
 @router.get("/v1/models/{name:path}")
 @router.get("/models/{name:path}", include_in_schema=False)
 async def show_model(name: str, services: Routing) -> Response:
-    """The record of a model, by any of its names."""
+    """Return the record of a model, by any of its names."""
     if (found := services.find(name)) is None:
         return _unknown(name, services)
     model = services.host.models[found]
@@ -170,19 +168,19 @@ async def show_model(name: str, services: Routing) -> Response:
 
 @router.get("/api/version")
 async def version() -> dict[str, Any]:
-    """The version of Ollama whose API this is."""
+    """Return the version of Ollama whose API the lead has."""
     return {"version": VERSION}
 
 
 @router.get("/api/tags")
 async def tags(services: Routing) -> dict[str, Any]:
-    """All models, for clients of Ollama."""
+    """Return all models, for clients of Ollama."""
     return {"models": list((await _ollama_records(services.host.models.values())).values())}
 
 
 @router.get("/api/ps")
 async def running(services: Routing) -> dict[str, Any]:
-    """The models in memory, for clients of Ollama."""
+    """Return the models in memory, for clients of Ollama."""
     records = await _ollama_records(services.host.models.values())
     awake = [pooled for pooled in services.host.pool.awake() if pooled.name in records]
     return {"models": [_running_record(each, services, records[each.name]) for each in awake]}
@@ -190,7 +188,7 @@ async def running(services: Routing) -> dict[str, Any]:
 
 @router.websocket("/v1/speculation")
 async def follow(socket: WebSocket) -> None:
-    """Serve a back's connection: see `BackRelay`."""
+    """Serve a back's connection (`BackRelay`)."""
     if not has_principal(socket):
         await socket.send_denial_response(without_key())
         return
@@ -204,7 +202,7 @@ everything_else = APIRouter(include_in_schema=False)
 
 @everything_else.api_route("/{path:path}", methods=_METHODS)
 async def forward(request: Request, services: Routing) -> Response:
-    """Forward a request to the model that the body or `?model=` names; without either to the one in use."""
+    """Forward a request to the model in the body or in `?model=`; without a name, to the one in use."""
     if not has_principal(request):
         return without_key()
     bodies: BodyReader = request.app.state.bodies
@@ -229,7 +227,7 @@ async def forward(request: Request, services: Routing) -> Response:
 
 
 def _unnamed(request: Request, services: RouterServices) -> str:
-    """The model of a request that names none; only a POST request starts it."""
+    """Return the model for a request that names none; only a POST request starts it."""
     is_of_back = request.scope["path"] in _OF_BACKS
     name = services.relay.model_for(request) if is_of_back else services.default(request.scope["path"])
     if name is not None and (request.method == "POST" or services.host.process(name)):
@@ -247,14 +245,14 @@ def _unknown(name: str, services: RouterServices) -> Response:
 
 
 class _FileFacts(NamedTuple):
-    """task: what the model is for, if it does not continue texts."""
+    """Facts from a model's file. task: its task, if it does not continue texts."""
 
     n_bytes: int
     task: str | None
 
 
 async def _files(models: Iterable[ServedModel]) -> dict[str, _FileFacts]:
-    """Of each model, by name; read in a thread, as all that is in files: a disk may be slow."""
+    """Return the facts of each model by name, read in a thread because a disk may be slow."""
     found = list(models)
     return await asyncio.to_thread(lambda: {model.name: _file(model.path) for model in found})
 
@@ -264,7 +262,7 @@ def _file(path: Path | None) -> _FileFacts:
 
 
 async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, Any]]:
-    """For clients of Ollama, by name."""
+    """Return the records for clients of Ollama, by name."""
     found = list(models)
     return await asyncio.to_thread(lambda: {model.name: _ollama_record(model) for model in found})
 
@@ -272,7 +270,7 @@ async def _ollama_records(models: Iterable[ServedModel]) -> dict[str, dict[str, 
 def _record(
     model: ServedModel, services: RouterServices, file: _FileFacts, room: MemorySizes
 ) -> dict[str, Any]:
-    """As llama-server's router describes it; of a loaded model, with what that says of itself."""
+    """Return the record of a model as in llama-server's router, with a loaded model's own data."""
     pooled, process = services.host.state(model.name), services.host.process(model.name)
     need = services.host.needs.get(model.name)
     return {
@@ -293,7 +291,7 @@ def _record(
 
 
 def _architecture(model: ServedModel, process: ModelProcess | None) -> dict[str, Any]:
-    """As a loaded model says it; of another one, whether it will see is known by its options."""
+    """Return a loaded model's own record; for other models, a record from their options."""
     if process and (told := process.about.record.get("architecture")):
         return dict(told)
     inputs = ["text", *(["image"] if model.settings.images.mmproj else [])]
@@ -301,7 +299,10 @@ def _architecture(model: ServedModel, process: ModelProcess | None) -> dict[str,
 
 
 def _status(pooled: PooledModel) -> dict[str, Any]:
-    """One that is being unloaded is loaded to clients: a request for it is served later."""
+    """Return the status for clients.
+
+    A model being unloaded counts as loaded: a request for it is served later.
+    """
     if pooled.state is ModelState.UNLOADED and pooled.failure:
         return {"value": "unloaded", "failed": True, "exit_code": 1, "message": pooled.failure}
     return {"value": "loaded" if pooled.state is ModelState.UNLOADING else pooled.state.value}
@@ -330,7 +331,7 @@ def _running_record(pooled: PooledModel, services: RouterServices, record: dict[
 
 
 def _details_of(model: ServedModel) -> dict[str, Any]:
-    """The reply to /api/show for a model that is not loaded, and is not loaded for it."""
+    """Return the reply to /api/show for a model that is not loaded, and is not loaded for it."""
     details = _ollama_details(model)
     task = task_of(model.path) if model.path else None
     return {

@@ -24,7 +24,7 @@ class Computing:
         self._before = clock()
 
     def has_proceeded(self) -> bool:
-        """Whether it has used CPU time since the last call."""
+        """Return whether it has used CPU time since the last call."""
         before, self._before = self._before, self._clock()
         return self._before - before > _MIN_SECONDS
 

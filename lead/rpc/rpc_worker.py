@@ -127,7 +127,9 @@ def _make_folder(path: Path) -> None:
 
 
 def _ipv4(host: str) -> str:
-    """llama.cpp's RPC has neither names nor IPv6 for what it listens on; raises ConfigError."""
+    """Return the IPv4 address of a host, because llama.cpp's RPC cannot listen on names or IPv6; raises
+    ConfigError.
+    """
     try:
         return socket.gethostbyname(host)
     except OSError as error:
@@ -158,7 +160,7 @@ def _watch_port(port: int) -> None:
 
 
 def _own_listener(port: int) -> socket.socket | None:
-    """The socket on which this process listens there, under a descriptor of its own."""
+    """Return the socket on which this process listens there, under a descriptor of its own."""
     for descriptor in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
         with contextlib.suppress(OSError):  # no socket, or closed meanwhile
             found = socket.socket(fileno=int(descriptor))

@@ -24,9 +24,9 @@ def wait_for_workers(
 ) -> None:
     """Wait until each worker has answered.
 
-    Raises WorkerAwayError if one has not within `seconds`, ModelLoadError at once if one never will. `ask` is
-    called with an address and the seconds it may take; the objects that it returns are kept until all have
-    answered, so that two addresses are two workers.
+    Raises WorkerAwayError if one has not within `seconds`, and ModelLoadError at once if one never will. ask:
+    called with an address and the seconds it may take. Its results are kept until all have answered, so that
+    two addresses are two workers.
     """
     deadline, next_log = clock() + seconds, clock()
     with ExitStack() as held:

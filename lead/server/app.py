@@ -14,7 +14,7 @@ _OF_THE_CORE = (chat, completions, tokens, models, monitoring, speculation)
 
 
 def create_app(services: Services | None = None, **options: Unpack[HttpOptions]) -> FastAPI:
-    """The lead's `application`.
+    """Return the lead's `application`.
 
     Until `app.state.services` is set, all routes, /health among them, answer 503.
     """

@@ -33,7 +33,7 @@ _LOOK_SECONDS = 0.1
 
 class RunningAnswers(Protocol):
     def __len__(self) -> int:
-        """The number of running answers."""
+        """Return the number of running answers."""
 
     def fail_all(self, reason: str) -> None:
         """End all running answers with an error."""
@@ -54,7 +54,7 @@ class _DatedState(ServerState):
 class DrainingServer(uvicorn.Server):
     """uvicorn's server, extended: answers still running after the drain time get an error event.
 
-    The first signal starts the drain, the second one ends it, the third one closes connections at once.
+    The first signal starts the drain, the second ends it, the third closes connections at once.
     """
 
     def __init__(
@@ -107,9 +107,7 @@ class DrainingServer(uvicorn.Server):
         await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, with a time limit for TLS handshakes, which uvicorn does not count as connections
-        yet.
-        """
+        """Start as uvicorn does, with a time limit for TLS handshakes, which uvicorn does not count."""
         for listener in sockets or []:
             self.listen_also(listener, self.config.ssl, {})
         self.started = True
@@ -174,7 +172,7 @@ class DrainingServer(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def on_signal(self) -> None:
-        """Go one step further towards the end, as described in the class."""
+        """Go one step further towards the end, as the class describes."""
         self._on_stopping()
         if self._is_hurried:
             self.force_exit = True
@@ -187,7 +185,7 @@ class DrainingServer(uvicorn.Server):
             acceptor.close()
 
     def _close_to_newcomers(self) -> None:
-        """No new connections, and no further request on those that are there. Backs stay."""
+        """Accept no new connections, and no further requests on existing ones. Backs stay connected."""
         self._stop_accepting()
         for connection in list(self.server_state.connections):
             if not isinstance(connection, WebSocketProtocol):

@@ -1,9 +1,9 @@
 """The listening socket: opened here, passed by systemd, or taken over from a running lead.
 
 Replacing a running lead loses no connection. The old lead waits at a Unix socket that only its user can open.
-The new one (`lead --takeover`) gets a copy of the listening socket there at once, loads its model, begins to
-accept connections, and then tells the old one: from then on the old one accepts none, and ends when its last
-answer has. As both have the same socket, a client that connects at any moment is in its queue.
+The new lead (`lead --takeover`) gets a copy of the listening socket there, loads its model, begins to accept
+connections, and tells the old lead. From then on the old lead accepts no connections, and it ends after its
+last answer. Both have the same socket, so every client that connects is in its queue.
 """
 
 import asyncio
@@ -37,7 +37,10 @@ _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; on `::` it accepts IPv4, too, if the system supports that. Raises ConfigError."""
+    """Return a listening socket; on `::` it accepts IPv4, too, if the system supports that.
+
+    Raises ConfigError.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
@@ -49,7 +52,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
-    """The socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
+    """Return the socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
 
     Connections made while no lead runs wait in its queue for the next one. Its variables are removed from the
     environment, which child processes inherit. Raises ConfigError if there is more than one socket.
@@ -97,7 +100,7 @@ class Address:
 
 
 def open_address(settings: LeadSettings) -> Address:
-    """The socket passed by systemd, that of the lead to replace, or a new one.
+    """Return the socket passed by systemd, the socket of the lead to replace, or a new one.
 
     Raises ConfigError, also if a lead with these settings must not listen there.
     """
@@ -116,7 +119,7 @@ def open_address(settings: LeadSettings) -> Address:
 
 
 def meeting_point(host: str, port: int) -> Path:
-    """The path of the Unix socket at which the lead that listens there accepts a takeover."""
+    """Return the path of the Unix socket at which the lead that listens there accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
         folder = user_runtime_path("llama-duo")
@@ -124,7 +127,7 @@ def meeting_point(host: str, port: int) -> Path:
 
 
 class Predecessor:
-    """The lead to be replaced, seen from the new one."""
+    """The lead to be replaced, as the new lead sees it."""
 
     def __init__(self, path: Path) -> None:
         """Get a copy of the listening socket of the lead at `path`; raises ConfigError."""
@@ -148,7 +151,7 @@ class Predecessor:
             ) from error
 
     async def replace(self) -> None:
-        """Tell the old lead that this one accepts connections; returns when the old one has stopped
+        """Tell the old lead that this one accepts connections; return when the old lead has stopped
         accepting.
         """
         self._old.setblocking(False)

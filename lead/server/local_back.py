@@ -81,7 +81,7 @@ class LocalBack:
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
-    """The command line of the back, for a lead that listens on `host` and `port`.
+    """Return the command line of the back, for a lead that listens on `host` and `port`.
 
     Other options are left to the back's defaults and to BACK_* variables. Raises ConfigError if the built-in
     draft model is not installed.
@@ -105,11 +105,10 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
 def back_environment(
     environment: Mapping[str, str], key: str, cache_ram: int, *, needs_gpu: bool = True
 ) -> dict[str, str]:
-    """The environment of the back, with `key`, which would be visible on a command line.
+    """Return the environment of the back, without the lead's variables, whose values are not for the back.
 
-    cache_ram: its share of the memory for earlier texts, in MiB; the back's own setting takes precedence.
-
-    The lead's variables are left out: its context size and cache types are not the back's.
+    key: the back's key, passed here because other users can read a command line. cache_ram: the back's share
+    of the memory for earlier texts, in MiB; a setting of the back's own takes precedence.
     """
     others = without_secrets(environment)
     kept = {name: value for name, value in others.items() if not name.upper().startswith(_LEAD_PREFIXES)}
@@ -118,6 +117,6 @@ def back_environment(
 
 
 def local_url(host: str, port: int, *, tls: bool = False) -> str:
-    """The URL on this machine of a server that listens on the address `host`."""
+    """Return the URL on this machine of a server that listens on the address `host`."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"{'https' if tls else 'http'}://{f'[{reachable}]' if ':' in reachable else reachable}:{port}"

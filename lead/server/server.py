@@ -52,14 +52,14 @@ _END_SECONDS = 30.0
 
 
 class Routed(Protocol):
-    """What a router passes to a lead that it runs."""
+    """The data that a router passes to a lead that it runs."""
 
     @property
     def listener(self) -> socket.socket: ...
 
     def keyring(self, own: Iterable[Key]) -> Keyring:
-        """The keys that the lead accepts: the router's, and the keys `own`, which are for the
-        lead's own use.
+        """Return the keys that the lead accepts: the router's, and the keys `own`, which are for the lead's
+        own use.
         """
 
 
@@ -112,7 +112,7 @@ class Lead:
             await self._serve(address)
 
     async def ready(self) -> Services:
-        """The services, once the model is loaded; waits for ever if `serve` fails before."""
+        """Return the services once the model is loaded; waits for ever if `serve` fails before."""
         await self._ready.wait()
         services: Services = self._app.state.services
         return services
@@ -122,12 +122,12 @@ class Lead:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether a signal, `stop` or a failure is ending the lead."""
+        """True if a signal, `stop` or a failure is ending the lead."""
         return self._server.should_exit
 
     @property
     def has_given_up_back(self) -> bool:
-        """Whether the lead's own back cannot draft, and is not restarted."""
+        """True if the lead's own back cannot draft, and is not restarted."""
         return self._local_back is not None and self._local_back.ended.is_set()
 
     @contextlib.contextmanager
@@ -210,9 +210,9 @@ class Lead:
             raise
 
     async def _wait_until_ready(self, running: asyncio.Future[Any]) -> None:
-        """A lead that cannot load its model must not replace one that runs, nor answer who can wait.
+        """Wait until the model is loaded; raises the errors of `running`.
 
-        Raises what `running` does.
+        A lead that cannot load its model must not replace a running lead, nor answer clients that can wait.
         """
         ready: asyncio.Future[Any] = asyncio.ensure_future(self._ready.wait())
         await asyncio.wait([ready, running], return_when=asyncio.FIRST_COMPLETED)
@@ -353,7 +353,7 @@ class Lead:
 
 
 def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
-    """The image reader of the model, if it has a projector; raises ConfigError."""
+    """Return the image reader of the model, if it has a projector; raises ConfigError."""
     if settings.images.mmproj is None:
         return None
     for module in plugged(RINGS, "image_reader"):

@@ -1,4 +1,4 @@
-"""Companions of the server of a lead or a router: services that rings run beside it."""
+"""Companions: services of rings that run beside the server of a lead or router."""
 
 import asyncio
 from collections.abc import Iterable
@@ -17,15 +17,15 @@ from shared.seams import plugged
 
 class Companion(Protocol):
     async def start(self) -> None:
-        """Called once the program has its address. An exception ends the program."""
+        """Start the service; called once the program has its address. An exception ends the program."""
 
     async def end(self) -> None:
-        """Called when the program ends, even if `start` was not called."""
+        """End the service; called when the program ends, even if `start` was not called."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """The server beside which companions run. name: of the model that it serves."""
+    """The server beside which companions run. name: the name of its model."""
 
     app: FastAPI
     server: DrainingServer
@@ -42,10 +42,10 @@ def how_to_ask(settings: LeadSettings, address: Address) -> str:
 
 
 def companions_of(site: Site) -> list[Companion]:
-    """The companions of all rings; the application may use them even before they start."""
+    """Return the companions of all rings; the application may use them even before they start."""
     return [each for module in plugged(RINGS, "companions") for each in module.companions(site)]
 
 
 async def end_all(companions: Iterable[Companion]) -> None:
-    """End all companions, even if one of them fails to."""
+    """End all companions, even if ending one of them fails."""
     await asyncio.gather(*(each.end() for each in companions), return_exceptions=True)

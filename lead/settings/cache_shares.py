@@ -1,4 +1,4 @@
-"""Divides the host memory for earlier texts among the models that one lead starts."""
+"""Divides the host memory for earlier texts among the models that a lead starts."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class CacheShares(NamedTuple):
 
 
 def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
-    """The shares; together a part of `free_bytes`, and at most --cache-ram.
+    """Return the shares; together a part of `free_bytes`, and at most --cache-ram.
 
     The memory left by the weights is not known before they are placed: the process that loads them reduces
     its share (`plan_memory`). Only a back does not know the target's weights, and assumes that they are on

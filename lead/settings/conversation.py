@@ -72,7 +72,9 @@ class ConversationOptions(OptionGroup):
         return self
 
     def template(self) -> str | None:
-        """The chosen chat template; None: the model's. Raises ConfigError if its file cannot be read."""
+        """Return the chosen chat template; None: the model's. Raises ConfigError if its file cannot
+        be read.
+        """
         if self.chat_template_file is None:
             return self.chat_template
         try:

@@ -25,7 +25,7 @@ _MAX_DRAFTED = 32
 
 
 def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
-    """A draft model, with the tokenizer, token and offline mode of `hub`.
+    """Return a draft model, with the tokenizer, token and offline mode of `hub`.
 
     Raises ConfigError in an installation without the demo's.
     """
@@ -95,7 +95,7 @@ class DraftModelOptions(OptionGroup):
         return self.draft_model is not None or self.hf_repo_draft is not None
 
     def located(self, hub: ModelSource) -> Self:
-        """A copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
+        """Return a copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
         if not self.is_wanted or (self.draft_model and is_eagle_file(self.draft_model)):
             return self
         return self.model_copy(
@@ -106,11 +106,10 @@ class DraftModelOptions(OptionGroup):
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """Options to load the draft model with, beside a target loaded with `target`; cache_ram: MiB for
-        earlier texts.
+        """Return options to load the draft model with, beside a target with the options `target`.
 
-        Options that place the target's weights do not apply, except that both are on one GPU with
-        --split-mode none.
+        cache_ram: MiB for earlier texts. Options that place the target's weights do not apply, except that
+        both models are on one GPU with --split-mode none.
         """
         on_one = target.split_mode == "none" and not self.device_draft
         return target.model_copy(
@@ -184,13 +183,13 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def n_threads(self) -> int:
-        """Number of the back's threads: one by default, as it shares the lead's cores; 0 (all) if it has its
-        own cores.
+        """The number of the back's threads: 1 by default, as it shares the lead's cores; 0 (all) on its own
+        cores.
         """
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
-        """A copy with the draft model as a file that llama.cpp can load, as `ModelSource.located`.
+        """Return a copy with the draft model as a file that llama.cpp can load, as `ModelSource.located`.
 
         Raises ConfigError.
         """
@@ -199,5 +198,5 @@ class OwnBackOptions(OptionGroup):
         return self.model_copy(update={"back": self.source(hub).located().model, "back_hf_repo": None})
 
     def source(self, hub: ModelSource) -> ModelSource:
-        """The source of the back's model; its model is unset without --back."""
+        """Return the source of the back's model; its model is unset without --back."""
         return _source(self.back, self.back_hf_repo, hub)

@@ -1,4 +1,4 @@
-"""Names of hosts: those that mean this machine, and those that requests may use."""
+"""Host names: names of this machine, and names that requests may use."""
 
 import ipaddress
 import re
@@ -19,8 +19,8 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """Whether to serve a request with this Host header; a request without one does not come from a
-        browser.
+        """Return whether to serve a request with this Host header; a request without one is not a
+        browser's.
         """
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:
@@ -31,20 +31,22 @@ class AllowedHosts:
 
 
 def machine_names(bound: str) -> set[str]:
-    """The names of this machine, and `bound`, the address or name that the server listens on."""
+    """Return the names of this machine, and `bound`, the address or name that the server listens on."""
     machine = socket.gethostname()
     return {"localhost", "*.localhost", bound, machine, f"{machine}.local"}
 
 
 def listening_host(host: str) -> str:
-    """A name, or an address without the brackets of URLs; raises ValueError for a Unix socket."""
+    """Return a name, or an address without the brackets of URLs; raises ValueError for a Unix socket."""
     if "/" in host or host.endswith(".sock"):
         raise ValueError("the lead listens on a port, not on a Unix socket: give it a name or an IP address")
     return host.removeprefix("[").removesuffix("]")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server that listens on `host` can be reached only from this machine; False if unsure."""
+    """Return whether a server that listens on `host` can be reached only from this machine; False
+    if unsure.
+    """
     return host.lower() == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

@@ -56,7 +56,9 @@ class ImageOptions(OptionGroup):
         return (self.image_cache << 20) if self.projector_bytes else 0
 
     def describe(self) -> str:
-        """What the model sees with, for a person; empty if it reads text only. Raises ModelLoadError."""
+        """Return the projector as text for people; empty if the model reads only text. Raises
+        ModelLoadError.
+        """
         if self.mmproj is None:
             return ""
         kind, kept = kind_of(self.mmproj), size_text(self.cache_bytes)

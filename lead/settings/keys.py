@@ -26,7 +26,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request. `name` is for the log; `number` distinguishes keys, even those of one name.
+    """The sender of a request. name: for the log. number: distinguishes keys, even keys with the same name.
 
     key: a digest of the sender's key; empty without keys.
     """
@@ -87,15 +87,15 @@ class Keyring:
             )
 
     def identify(self, secret: str | None) -> Principal | None:
-        """The principal of a key; None if it is unknown."""
+        """Return the principal of a key; None if it is unknown."""
         return identify(secret or "", self._known.items()) if self._known else ANYONE
 
 
 def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
-    """The principal with this key, out of those whose digests are in `known`.
+    """Return the principal with this key, among those whose digests are in `known`.
 
     The time depends only on the number of keys: the key is compared with all of them, by hashes, whose first
-    bytes reveal nothing about the key's.
+    bytes reveal nothing about the keys.
     """
     digest, found = key_digest(secret), None
     for each, principal in known:
@@ -109,7 +109,9 @@ def key_digest(secret: str) -> str:
 
 
 def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator[Key]:
-    """Keys of one role, named by role and number (client-1); raises ConfigError for a file without keys."""
+    """Yield the keys of a role, named by role and number (client-1); raises ConfigError for a file without
+    keys.
+    """
     secrets = list(secrets)
     if file:
         lines = list(_lines(file))
@@ -121,7 +123,7 @@ def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator
 
 
 def named_keys(file: Path) -> Iterator[Key]:
-    """Keys from lines `role name key`; raises ConfigError naming an invalid line by its number only."""
+    """Yield keys from lines `role name key`; raises ConfigError naming an invalid line by its number only."""
     n_keys = 0
     for n_keys, line in enumerate(_lines(file), 1):
         match line.split():
@@ -137,7 +139,7 @@ def named_keys(file: Path) -> Iterator[Key]:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    """The lines that are neither blank nor comments; raises ConfigError."""
+    """Yield the lines that are neither blank nor comments; raises ConfigError."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

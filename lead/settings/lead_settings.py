@@ -286,7 +286,7 @@ class LeadSettings(FileSettings):
         return self
 
     def aliases(self, own: str) -> tuple[str, ...]:
-        """The model's names for clients, sorted; by default `own`, the name in its metadata."""
+        """Return the model's names for clients, sorted; by default `own`, the name in its metadata."""
         return _split(self.alias) or (own,)
 
     @property
@@ -302,12 +302,12 @@ class LeadSettings(FileSettings):
         return self.source.model.absolute() if self.source.model else builtin_target()
 
     def with_model(self) -> Self:
-        """The settings with a model that exists, and its projector. Raises ConfigError."""
+        """Return the settings with a model that exists, and its projector. Raises ConfigError."""
         source = self.source.located(with_projector=self.finds_projector)
         return self.model_copy(update={"source": source, "images": self.images_of(source.model)})
 
     def images_of(self, model: Path | None) -> ImageOptions:
-        """With the projector of `model`, which is the one that is asked for."""
+        """Return the image options with the projector beside `model`, if one is to be found."""
         if model is None or self.source.hf_repo is None or not self.finds_projector:
             return self.images
         return self.images.model_copy(update={"mmproj": self.projector_of(model)})
@@ -323,13 +323,13 @@ class LeadSettings(FileSettings):
 
     @property
     def finds_projector(self) -> bool:
-        """Whether a model has images although nobody has named a projector."""
+        """True if the lead looks for a projector, because none was named."""
         images = self.images
         return images.mmproj_auto and not (images.mmproj or self._why_no_images)
 
     @property
     def _why_no_images(self) -> str:
-        """What they cannot be combined with; empty: nothing."""
+        """The reason why images cannot be combined with other options; empty: they can."""
         if self.context_shift:
             return "cannot be combined with --context-shift: no image can be cut"
         if self.compute.exact == "on":
@@ -337,7 +337,9 @@ class LeadSettings(FileSettings):
         return ""
 
     def located(self) -> Self:
-        """The settings with existing model files, which are checked or downloaded. Raises ConfigError."""
+        """Return the settings with existing model files, which are checked or downloaded. Raises
+        ConfigError.
+        """
         self.workers.check_built()
         return self.with_model().model_copy(
             update={
@@ -348,8 +350,8 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """The settings changed so that only this program and its back can reach the lead, whatever variables
-        say.
+        """Return the settings changed so that only this program and its back can reach the lead, whatever
+        variables say.
         """
         return self.model_copy(
             update={
@@ -365,8 +367,8 @@ class LeadSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """Number of the target's threads: one core is left to HTTP and a small back, unless cores were
-        chosen.
+        """The number of the target's threads: unless cores were chosen, one core is left to HTTP and a small
+        back.
         """
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
@@ -378,8 +380,8 @@ class LeadSettings(FileSettings):
 
     @property
     def suffix_mib(self) -> int:
-        """MiB for the recent texts of --suffix-memory: 0 unless requested if clients without keys would share
-        one memory.
+        """The MiB for recent texts (--suffix-memory); by default 0 if clients without keys would
+        share them.
         """
         if self.engine.suffix_memory is not None:
             return self.engine.suffix_memory
@@ -413,7 +415,7 @@ class LeadSettings(FileSettings):
         return "" if self.compute.n_gpu_layers == 0 else BESIDE_GPU
 
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
-        """The engine's command to load the model and its drafters; the settings must be `located`.
+        """Return the engine's command to load the model and its drafters; the settings must be `located`.
 
         model: the target's file. cache_ram, draft_cache_ram: maximal MiB of earlier texts that the target and
         a draft model in the engine keep; None: as in the options.
@@ -433,7 +435,7 @@ class LeadSettings(FileSettings):
         )
 
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
-        """The engine's command to load a draft model; None if none is set.
+        """Return the engine's command to load a draft model; None if none is set.
 
         The settings must be `located`. cache_ram: maximal MiB of earlier texts that it keeps.
         """

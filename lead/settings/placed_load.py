@@ -13,7 +13,7 @@ from shared.free_memory import free_memory
 
 
 def placed_load(settings: LeadSettings, model: Path) -> Load:
-    """The engine's load, with the placement of a draft model that is present locally.
+    """Return the engine's load, with the placement of a draft model that is present locally.
 
     Problems with the draft model are ignored here; other checks report them.
     """

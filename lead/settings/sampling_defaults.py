@@ -34,17 +34,17 @@ _NAMES: dict[str, SamplerName] = {name: name for name in DEFAULT_SAMPLERS} | {
 
 
 def by_letters(letters: str) -> tuple[SamplerName, ...]:
-    """Parse samplers given by letters: `"kpt"` is top_k, top_p, temperature.
+    """Parse samplers given as letters: `"kpt"` is top_k, top_p, temperature.
 
-    Raises ValueError for unknown and repeated ones.
+    Raises ValueError for unknown and repeated letters.
     """
     return _each_once(_known(letter, _LETTERS.get(letter)) for letter in letters)
 
 
 def by_names(names: Iterable[str]) -> tuple[SamplerName, ...]:
-    """Parse samplers given by names, including former ones of llama.cpp.
+    """Parse samplers given as names, including former names of llama.cpp.
 
-    Raises ValueError as `by_letters` does.
+    Raises ValueError for unknown and repeated names.
     """
     return _each_once(_known(name, _NAMES.get(name.replace("-", "_"))) for name in names)
 
@@ -83,7 +83,7 @@ def _unescape(text: str) -> str:
 
 
 def _read_breakers(given: object) -> object:
-    """Strings separated by commas, or "none"."""
+    """Parse strings separated by commas, or "none"."""
     if not isinstance(given, str):
         return given
     parts = [part for part in given.split(",") if part] or [","]
@@ -104,7 +104,7 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
 
 
 def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
-    """The option: with the default and the range of the parameter."""
+    """Return the option: with the default and the range of the parameter."""
     if not asked.option:
         return None
     option = copy(field)
@@ -130,13 +130,13 @@ class SamplingDefaults(OptionGroup):
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
 
     def parameters(self) -> dict[str, Any]:
-        """The fields of `SamplingParameters` whose defaults were changed; never the seed."""
+        """Return the fields of `SamplingParameters` whose defaults were changed; never the seed."""
         fields = SamplingParameters.model_fields
         given = self.model_dump(include=fields.keys() - {"seed"})
         return {name: value for name, value in given.items() if value != fields[name].default}
 
     def with_seed(self, seed: int) -> SamplingParameters:
-        """The parameters of a request that sets nothing but its seed."""
+        """Return the parameters of a request that sets nothing but its seed."""
         given = self.parameters()
         if given.get("repeat_last_n") == -1:
             given["repeat_last_n"] = MAX_REMEMBERED

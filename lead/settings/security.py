@@ -90,8 +90,8 @@ class SecurityOptions(OptionGroup):
         return any((self.api_key, self.back_key, self.admin_key, *files))
 
     def may_listen_on(self, host: str) -> bool:
-        """Whether the lead may listen on `host`: only this machine reaches it, or keys are required, or no
-        keys are required on purpose.
+        """Return whether the lead may listen on `host`: only this machine reaches it, or keys are required,
+        or no keys are required on purpose.
         """
         return is_loopback(host) or self.insecure or self.has_keys
 
@@ -105,7 +105,7 @@ class SecurityOptions(OptionGroup):
         return "https" if self.https else "http"
 
     def host_names(self, bound: str = "localhost") -> AllowedHosts | None:
-        """The host names that requests to a lead on the address `bound` may use; None: any.
+        """Return the host names that requests to a lead on the address `bound` may use; None: any.
 
         With keys, names are checked only if some are configured: a page that uses DNS rebinding has no key.
         """
@@ -131,7 +131,7 @@ class SecurityOptions(OptionGroup):
         return Keyring([*keys, *own])
 
     def keys(self) -> Iterator[Key]:
-        """All configured keys; raises ConfigError."""
+        """Yield all configured keys; raises ConfigError."""
         yield from role_keys(Role.CLIENT, _reveal(self.api_key), self.api_key_file)
         yield from role_keys(Role.BACK, _reveal(self.back_key), self.back_key_file)
         yield from role_keys(Role.ADMIN, _reveal(self.admin_key), self.admin_key_file)

@@ -1,4 +1,4 @@
-"""Options for a lead that serves several models, each in a process of its own."""
+"""Options for a lead that serves several models, each in its own process."""
 
 from pathlib import Path
 from typing import Final
@@ -11,7 +11,7 @@ MODELS_FILE: Final = "models.toml"
 
 
 class ServedModels(OptionGroup):
-    """Without `models_dir` one model is served, and the other options have no effect."""
+    """Options for several models. Without `models_dir` one model is served, and the others have no effect."""
 
     models_dir: Path | None = Field(
         None,

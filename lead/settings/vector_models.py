@@ -16,7 +16,7 @@ COMPUTING_BYTES = 256 << 20
 
 
 class VectorModelOptions(OptionGroup):
-    """Models served at the same address, each in a process of its own."""
+    """Models that compute vectors, served at the same address, each in its own process."""
 
     embedding_model: Path | None = Field(
         None,
@@ -69,12 +69,12 @@ class VectorModelOptions(OptionGroup):
 
     @property
     def n_bytes(self) -> int:
-        """What these models take of the host's memory, but for the weights of --serve-embeddings."""
+        """The host memory of these models in bytes, without the weights of --serve-embeddings."""
         sizes = [size_if_known(path) for path in (self.embedding_model, self.rerank_model) if path]
         return sum(sizes) + COMPUTING_BYTES * (len(sizes) + self.serve_embeddings)
 
     def located(self) -> Self:
-        """The options with existing files of the right kind; raises ConfigError."""
+        """Return the options with existing files of the right kind; raises ConfigError."""
         if path := self.embedding_model:
             parts_of(path)
             pooling = pooling_of(path)

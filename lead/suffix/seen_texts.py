@@ -59,7 +59,7 @@ class SeenTexts(Sequence[int]):
         self._start = self._end = 0  # what is kept
 
     def __len__(self) -> int:
-        """The position after the newest token."""
+        """Return the position after the newest token."""
         return self._end
 
     @overload
@@ -67,13 +67,15 @@ class SeenTexts(Sequence[int]):
     @overload
     def __getitem__(self, at: slice) -> list[int]: ...
     def __getitem__(self, at: int | slice) -> int | list[int]:
-        """No negative positions. What is not kept is missing in slices."""
+        """Return the tokens at non-negative positions; slices omit tokens that are no longer kept."""
         if isinstance(at, slice):
             return self._read(max(at.start, self._start), min(at.stop, self._end))
         return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
 
     def places(self, marked: Sequence[int]) -> list[int]:
-        """Positions after which the last tokens of `marked` may have occurred; callers must compare."""
+        """Return positions after which the last tokens of `marked` may have occurred; callers must
+        compare.
+        """
         self.forget_old()
         return [place for place in self._index.places(marked) if place > self._start]
 
@@ -97,18 +99,20 @@ class SeenTexts(Sequence[int]):
         while len(self._blocks) > len(self._ring) // _BLOCK:
             self._blocks.pop(next(iter(self._blocks)))
 
-    def turn(self, _now: float, *, idle: bool) -> float:
+    def run_due(self, _now: float, *, idle: bool) -> float:
         """Forget texts that have reached their age (`lead.engine.loop.Chore`)."""
         del idle
         self.forget_old()
         return 0.0
 
-    def wait(self, _now: float) -> float | None:
-        """Seconds until the next text reaches its age; None: there is none."""
+    def seconds_until_due(self, _now: float) -> float | None:
+        """Return the seconds until the next text reaches its age; None: there is none."""
         return self.forget_old()
 
     def forget_old(self) -> float | None:
-        """Erase texts that have reached their age; returns the seconds until the next one does, if any."""
+        """Erase texts that have reached their age; return the seconds until the next text does; None: no
+        text.
+        """
         oldest = self._clock() - self._max_age
         while self._texts and self._texts[0].ended_at <= oldest:
             end = self._texts.popleft().end
@@ -117,7 +121,9 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """The number of blocks with which another text began, without those about to be overwritten."""
+        """Return the number of blocks with which another text began, without those about to be
+        overwritten.
+        """
         oldest = max(self._start, self._end - len(self._ring) // 2)
         for n, beginning in enumerate(beginnings):
             if self._blocks.get(beginning, -1) < oldest:
@@ -149,18 +155,18 @@ class SeenTexts(Sequence[int]):
 
 
 def mark(owner: int, tokens: Sequence[int]) -> list[int]:
-    """The tokens marked as those of `owner`: different owners have no marked token in common."""
+    """Return the tokens marked as those of `owner`; different owners have no marked token in common."""
     base = (owner + 1) << _OWNER_SHIFT
     return [base + token for token in tokens]
 
 
 def unmark(owner: int, marked: Sequence[int]) -> list[int]:
-    """The tokens without marks, up to the first that is not `owner`'s."""
+    """Return the tokens without marks, up to the first that is not `owner`'s."""
     base = (owner + 1) << _OWNER_SHIFT
     return [each - base for each in takewhile(lambda each: each >> _OWNER_SHIFT == owner + 1, marked)]
 
 
 def _beginnings(owner: int, tokens: Sequence[int]) -> list[int]:
-    """For each whole block of `tokens`, a hash of it and all before it."""
+    """Return, for each whole block of `tokens`, a hash of the block and all tokens before it."""
     blocks = (tuple(tokens[at : at + _BLOCK]) for at in range(0, len(tokens) - _BLOCK + 1, _BLOCK))
     return list(accumulate(blocks, lambda before, block: hash((before, block)), initial=owner))[1:]

@@ -19,7 +19,7 @@ class SuffixDrafter(LookupDrafter):
         self._copy = CopiedPassage()
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """A draft of at most `max_tokens` tokens; empty if no text contains the last tokens."""
+        """Return a draft of at most `max_tokens` tokens; empty if no text contains the last tokens."""
         texts, end = self._texts, mark(self._owner, tokens[-LONGEST_MATCH:])
         matches = longest_first(texts, self._copy.among(texts.places(end), len(tokens)), end)
         self._copy.follow(matches, len(tokens))

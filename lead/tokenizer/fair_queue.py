@@ -17,7 +17,8 @@ class Client(NamedTuple):
 class FairQueue(Generic[T]):
     """A queue that is first in, first out for each client.
 
-    The next item is of the key that was served least recently, and among its addresses of the one that was.
+    The next item belongs to the key that was served least recently, and to its address that was served least
+    recently.
     """
 
     def __init__(self, maximum: int, max_bytes: int) -> None:
@@ -35,10 +36,10 @@ class FairQueue(Generic[T]):
         return self._n
 
     def push(self, client: Client, item: T, n_bytes: int) -> list[T]:
-        """Append an item, which must be unique.
+        """Append an item, which must be unique; return the items dropped to make room.
 
-        Returns items dropped to make room: the newest of the key with the most bytes, and among its addresses
-        of the one with the most. That may be the new item itself.
+        They are the newest items of the key with the most bytes, and of its address with the most bytes. The
+        new item may be among them.
         """
         self._clients.setdefault(client, {})[item] = 0
         self._count(client.key, 1, 0)
@@ -58,7 +59,7 @@ class FairQueue(Generic[T]):
         return removed
 
     def pop(self) -> T:
-        """The next item; IndexError if there is none."""
+        """Return the next item; raises IndexError if there is none."""
         if not self._n:
             raise IndexError("the queue is empty")
         key = next(iter(self._keys))

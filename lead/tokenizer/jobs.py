@@ -1,7 +1,8 @@
 """Messages between the front and a tokenizer process, and the limits of a job.
 
 A job is a call of a method of `TokenizerJobs`. Messages are pickled, because both ends are one program with
-the same rights, as in `multiprocessing`. Nothing here needs llama.cpp or Jinja: the front has neither.
+the same rights, as in `multiprocessing`. This module needs no llama.cpp and no Jinja, because the front has
+neither.
 """
 
 import pickle
@@ -73,11 +74,11 @@ class PreparedRequest:
     """The results of tokenizing a request.
 
     prompts, prediction: token ids. unconstrained: warnings about tools whose calls have no grammar. biased:
-    the tokens of each text. reads_control_texts: texts of the client may have been read as control tokens.
-    prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later turns may depart
-    from it. turn: of the chat, without the first `n_known` answers in its prompt, which are those of the
-    previous turn.
-    images: (position of the first row, index of the image) for each image in a chat's prompt.
+    the tokens of each text in `logit_bias`. reads_control_texts: texts of the client may have been read as
+    control tokens. prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later
+    turns may depart from it. turn: the chat's turn, without its first `n_known` answers, which are those of
+    the previous turn. images: (position of the first row, index of the image) for each image in a chat's
+    prompt.
     """
 
     prompts: list["array[int]"]
@@ -100,7 +101,7 @@ class MadePrompt(ABC):
 
     @abstractmethod
     def tokens(self, vocabulary: Any) -> "array[int]":
-        """The tokens of the prompt. `vocabulary`: a `shared.llama.vocabulary.Vocabulary`.
+        """Return the tokens of the prompt. `vocabulary`: a `shared.llama.vocabulary.Vocabulary`.
 
         Raises UnsupportedError.
         """
@@ -137,7 +138,9 @@ class TokenizerJobs(Protocol):
         """Describe the model."""
 
     def identify(self) -> VocabularyId:
-        """The vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000 tokens."""
+        """Return the vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000
+        tokens.
+        """
 
     def prepare_prompts(
         self, prompts: Sequence[Prompt | MadePrompt], texts: FieldTexts = NO_TEXTS
@@ -156,12 +159,12 @@ class TokenizerJobs(Protocol):
     ) -> PreparedRequest:
         """Make the prompt of a conversation, and the parser and grammar of its answer.
 
-        known: the model's own tokens of earlier answers, which the prompt repeats. images: those whose
+        known: the model's own tokens of earlier answers, which the prompt repeats. images: the images whose
         markers are in the conversation.
         """
 
     def count_prompt(self, conversation: bytes, images: Sequence[ImageRows] = ()) -> int:
-        """The number of tokens in a conversation's prompt."""
+        """Return the number of tokens in a conversation's prompt."""
 
     def render_prompt(self, conversation: bytes) -> bytes:
         """Render the prompt of a conversation; returns the body of a response."""
@@ -174,7 +177,7 @@ class TokenizerJobs(Protocol):
 
 
 class GrammarsNeededError(DuoError):
-    """A grammar has to be checked, but this process was forked before the vocabulary was indexed for
+    """A grammar must be checked, but this process was forked before the vocabulary was indexed for
     grammars.
     """
 
@@ -197,9 +200,7 @@ def decode(data: bytes) -> Any:
 
 
 def write_conversation(body: ConversationFields) -> bytes:
-    """Encode the conversation of a request as JSON, which is much faster to write and read than pickled
-    models.
-    """
+    """Encode the conversation of a request as JSON, which is much faster than pickling models."""
     return body.model_dump_json(
         include=set(ConversationFields.model_fields), exclude_unset=True, by_alias=True
     ).encode()
@@ -211,14 +212,14 @@ def read_conversation(data: bytes) -> ConversationFields:
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """cpu_seconds: of the process. heap_bytes: growth of its heap."""
+    """The limits of a job. cpu_seconds: CPU time of the process. heap_bytes: growth of its heap."""
 
     cpu_seconds: float
     heap_bytes: int
 
     @classmethod
     def of(cls, n_bytes: int, base_seconds: float) -> "JobLimits":
-        """The limits for a job of `n_bytes`; an empty one may take `base_seconds`."""
+        """Return the limits for a job of `n_bytes`; an empty one may take `base_seconds`."""
         megabytes = n_bytes / _MEGABYTE
         return cls(
             base_seconds * (1 + _SECONDS_PER_SECOND_AND_MEGABYTE * megabytes),

@@ -1,8 +1,8 @@
-"""A pool of tokenizer processes: jobs wait for one, and are stopped if they take too long.
+"""A pool of tokenizer processes, in which jobs wait for a process and are stopped if they take too long.
 
-Two lanes, each with one worker. Short jobs get a time slice in the quick lane; a job that needs longer is
-stopped and starts over in the slow lane, which long jobs enter at once. So no job delays short ones by more
-than the slice.
+There are two lanes, each with one worker. Short jobs get a time slice in the quick lane. A job that needs
+longer is stopped and starts over in the slow lane, which long jobs enter at once. So no job delays short ones
+by more than the slice.
 """
 
 import asyncio
@@ -77,27 +77,30 @@ class _Lane:
         self.has_some.set()
 
     async def pop(self) -> _Ticket | None:
-        """The next job; None: nothing waits."""
+        """Return the next job; None: nothing waits."""
         while not (self.queue or self.rests):
             self.has_some.clear()
             await self.has_some.wait()
         return self.queue.pop() if self.queue else None
 
     async def wait_for_job(self) -> None:
-        """Returns at once unless it rests."""
+        """Wait for a job if the lane rests."""
         while self.rests and not self.queue:
             self.has_some.clear()
             await self.has_some.wait()
 
     def on_late(self, ticket: _Ticket) -> None:
-        """The job has taken longer than the slice, or its process has hung."""
+        """Move a job that took longer than its slice to the next lane; without a lane, fail it."""
         if self.next and not ticket.answer.done():
             self.next.push(ticket)
         else:
             ticket.fail(UnavailableError(_TRY_AGAIN))
 
     def on_death(self, ticket: _Ticket, status: int | None) -> None:
-        """The process has ended in `status`: 0 or None if it has not begun the job, or is not to blame."""
+        """Retry or fail the job of a process that has ended in `status`.
+
+        status: 0 or None: the process had not begun the job, or is not to blame.
+        """
         if status in {None, 0, -signal.SIGKILL}:
             self.retry(ticket)
         else:
@@ -182,7 +185,7 @@ class TokenizerPool:
         await asyncio.to_thread(self._workers.close)
 
     def share(self) -> int:
-        """A descriptor with which the engine reaches processes that follow grammars, with the same
+        """Return a descriptor with which the engine reaches processes that follow grammars, with the same
         vocabulary.
         """
         return self._workers.share()
@@ -239,7 +242,7 @@ async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
 
 
 def _too_costly(ticket: _Ticket, status: int) -> RequestError:
-    """Why a worker ended in `status` in the middle of a job."""
+    """Return the error for a job whose worker ended in `status`."""
     if status == -signal.SIGPROF:
         return RequestError(
             "rendering, tokenizing and checking this request takes more than "

@@ -179,7 +179,7 @@ class RequestPreparer(TokenizerJobs):
         )
 
     def _text_of(self, tokens: Sequence[int]) -> str:
-        """The text of tokens, without the rows of images, which have none."""
+        """Return the text of tokens, without the rows of images, which have none."""
         return self._vocabulary.detokenize(without_images(tokens))
 
     def _render(self, body: ConversationFields) -> RenderedPrompt:
@@ -223,12 +223,12 @@ class RequestPreparer(TokenizerJobs):
         return answers_in(prompt, last, TurnMarks(self._end_texts, starts), means_same)
 
     def _pieces(self, config: ParserConfig, tokens: Sequence[int]) -> str:
-        """The text that the parser gets."""
+        """Return the text that the parser gets."""
         pieces = (self._vocabulary.piece(each, special=each in config.special_tokens) for each in tokens)
         return b"".join(pieces).decode("utf-8", "replace")
 
     def _cuts(self, given: TemplateInput, text: str, tokens: "PromptTokens") -> tuple[int, ...]:
-        """The lengths of the prompt, in tokens, that other questions and the next turns may share."""
+        """Return the lengths of the prompt, in tokens, that other questions and the next turns may share."""
         last = "\n".join(given.messages[-1].parts) if given.messages[-1].role != "tool" else ""
         shared = {text.rfind(last) if last else 0}
         for messages in next_turns(given, reasons=self._template.reasoning is not None):
@@ -316,7 +316,7 @@ class RequestPreparer(TokenizerJobs):
         return replace(parser, special_tokens=self._special_tokens(parser))
 
     def _grammar_of(self, texts: FieldTexts) -> str | None:
-        """The grammar that a client sent itself, in one of two forms."""
+        """Return the grammar that a client sent itself, in one of two forms."""
         if texts.grammar and texts.json_schema is not None:
             raise RequestError("grammar: cannot be combined with json_schema", "grammar")
         if texts.json_schema is not None:
@@ -339,7 +339,7 @@ class RequestPreparer(TokenizerJobs):
         check_grammar(grammar, self._vocabulary, param)
 
     def _constrain(self, body: ConversationFields, parser: ParserConfig, *, may_think: bool) -> str | None:
-        """The grammar of an answer in the form that the client asked for."""
+        """Return the grammar of an answer in the form that the client asked for."""
 
         def check(schema: object, field: str) -> Mapping[str, Any]:
             checked = check_schema(schema, self._limits, field)
@@ -366,7 +366,7 @@ class RequestPreparer(TokenizerJobs):
     def _constrain_calls(
         self, body: ConversationFields, parser: ParserConfig
     ) -> tuple[CallGrammars | None, list[str]]:
-        """The grammars of calls in an answer that may also have none, and what tools have none."""
+        """Return the grammars of calls in an answer that may also have none, and what tools have none."""
         reasoning, calls, support = self._template.reasoning, parser.tool_format, call_support()
         if calls is None or support is None:
             return None, []
@@ -411,12 +411,13 @@ class PromptTokens:
 
     @property
     def images(self) -> list[tuple[int, int]]:
-        """For each image, the position of its first token, and its index."""
+        """(position of the first token, index) of each image."""
         lengths = list(itertools.accumulate(map(len, self._parts)))
         return [(lengths[2 * n], i) for n, i in enumerate(self._numbers) if i is not None]
 
     def n_before(self, at: int) -> int:
-        """The number of tokens that end before this position, less one, whose end may depend on what follows.
+        """Return the number of tokens that end before this position, minus one whose end may depend on later
+        text.
 
         Characters that the vocabulary may add (a blank after each control token) make the number too small,
         never too large.
@@ -453,7 +454,7 @@ class PromptTokens:
 
 
 def _places(text: str, images: Sequence[ImageRows]) -> Iterator[tuple[int, int]]:
-    """The number of each image, and where its marker is; one image may be in a text several times."""
+    """Yield the number of each image, and where its marker is; one image may be in a text several times."""
     for i, image in enumerate(images):
         at = text.find(image.marker)
         while at >= 0:

@@ -52,7 +52,7 @@ class Worker:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the worker accepts no more jobs: it has grown too large, or died."""
+        """True if the worker accepts no more jobs: it has grown too large, or died."""
         return self._answer.at_eof() or self._answer.exception() is not None
 
     async def has_begun(self) -> None:
@@ -61,7 +61,7 @@ class Worker:
             raise ConnectionError("the fork server has ended")
 
     async def ask(self, message: bytes) -> Any:
-        """The answer to an encoded job; raises WorkerDiedError."""
+        """Return the answer to an encoded job; raises WorkerDiedError."""
         try:
             self._job.write(HEADER.pack(len(message)) + message)
             await self._job.drain()

@@ -1,4 +1,4 @@
-"""Recognises the beginning of a call in an answer, up to the point where a grammar of the rest can apply."""
+"""Recognizes the beginning of a call in an answer, up to the point where a grammar of the rest can apply."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ class CallBeginnings(NamedTuple):
 
 
 def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings | None:
-    """The beginnings of calls of tools with these names; None if the end of a call cannot be recognised.
+    """Return the beginnings of calls of tools with these names; None if the end of a call cannot be
+    recognized.
 
     They match what `lead.chat_format.parser` takes for a call: the last text of `starts`, and all of the head
     after it, with a tool's name. A start alone occurs in ordinary text, too.
@@ -38,7 +39,7 @@ def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings |
 
 
 def _expression(text: str, names: Iterable[str]) -> str:
-    """For the text with one of the names, and any white space."""
+    """Return an expression for the text with one of the names, and any white space."""
     pieces = _PIECE.findall(text.strip())
     one = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     expression = ""

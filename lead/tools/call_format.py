@@ -26,10 +26,10 @@ _PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|{_OPEN_MARKER}|{_WORD}|.", 
 
 @dataclass(frozen=True, slots=True)
 class TaggedArguments:
-    """Arguments that are written one by one, and not as a JSON object.
+    """Arguments that are written one by one, not as a JSON object.
 
-    key: before a name. middles: between name and value, by the JSON type of the value. close: after a value.
-    between: between two arguments. quotes: around strings; empty: strings are written unquoted.
+    key: the text before a name. middles: between name and value, by the JSON type of the value. close: after
+    a value. between: between two arguments. quotes: around strings; empty: strings are written unquoted.
     """
 
     key: str
@@ -45,12 +45,12 @@ class TaggedArguments:
 class CallFormat:
     """The text around calls.
 
-    head, tail: around the arguments of one call. before, between, after: around all calls of an answer, and
-    between two; between is None if an answer has only one. arguments: None for a JSON object. starts: texts
-    that may begin calls in an answer; none if a call is a JSON object by itself. id_characters: the length of
-    call ids, if the template requires one. code_tag: begins a call that may be written as code. is_generic:
-    the whole answer is JSON, whatever the model was trained on. is_described: the template does not list
-    tools, so that they have to be described in words.
+    head, tail: around the arguments of a call. before, after: around all calls of an answer. between: between
+    two calls; None if an answer has only one call. arguments: None for a JSON object. starts: texts that may
+    begin calls in an answer; none if a call is only a JSON object. id_characters: the length of call ids, if
+    the template requires one. code_tag: begins a call that may be written as code. is_generic: the whole
+    answer is JSON, whatever the model was trained on. is_described: the template does not list tools, so they
+    must be described in words.
     """
 
     head: str
@@ -79,7 +79,7 @@ class CallFormat:
 
     @property
     def is_object(self) -> bool:
-        """Whether a call is one JSON object, with its name and its arguments."""
+        """True if a call is one JSON object, with its name and its arguments."""
         return self.arguments is None and "{" in self.head
 
     @property
@@ -91,12 +91,12 @@ class CallFormat:
 
     @property
     def json_only(self) -> bool:
-        """Whether a JSON object without any marker is a call."""
+        """True if a JSON object without any marker is a call."""
         return self.is_object and not self.starts and not self.is_generic
 
     @property
     def is_bare(self) -> bool:
-        """Whether a single call has no marker of its own, only all calls together."""
+        """True if a single call has no marker of its own, only all calls together."""
         return self.head.startswith(NAME)
 
     @property
@@ -107,11 +107,13 @@ class CallFormat:
 
     @property
     def name_is_key(self) -> bool:
-        """Whether a call's object has one member, whose key is the tool's name."""
+        """True if a call's object has one member, whose key is the tool's name."""
         return self.head.endswith(f'{{"{NAME}": ')
 
     def frame(self, name: str, number: object = 0, call_id: str = "") -> tuple[str, str]:
-        """The text around the arguments of the `number`-th call of an answer, a call of the tool `name`."""
+        """Return the text around the arguments of the `number`-th call of an answer, a call of the tool
+        `name`.
+        """
         called = call_id or "0" * max(1, self.id_characters)
         places = {NAME: self.written_name(name), ID: called, NUMBER: str(number)}
 
@@ -121,11 +123,11 @@ class CallFormat:
         return filled(self.head), filled(self.tail)
 
     def written_name(self, name: str) -> str:
-        """A tool's name in the text of a call."""
+        """Return a tool's name in the text of a call."""
         return json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
 
     def write(self, calls: Sequence[tuple[str, Any]]) -> str:
-        """The text of calls, given as (name, arguments), as the model writes them."""
+        """Return the text of calls, given as (name, arguments), as the model writes them."""
         written = []
         for number, (name, arguments) in enumerate(calls):
             head, tail = self.frame(name, number)
@@ -148,7 +150,7 @@ class CallFormat:
         return style.between.join(pieces)
 
     def markers(self) -> tuple[str, ...]:
-        """All texts of the format that may contain control tokens."""
+        """Return all texts of the format that may contain control tokens."""
         arguments = self.arguments or TaggedArguments("", {})
         texts = (self.before, self.head, self.tail, self.between or "", self.after)
         tagged = (arguments.key, *arguments.middles.values(), arguments.close, *arguments.quotes)
@@ -163,8 +165,8 @@ class CallFormat:
         return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
 
     def header_length(self, text: str) -> int:
-        """The length of the header after a start, up to the arguments, in `text`; -1 if they are
-        not reached.
+        """Return the length of the header after a start, up to the arguments, in `text`; -1 if they are not
+        reached.
         """
         if self.arguments is None:
             return text.find("{")
@@ -177,7 +179,9 @@ class CallFormat:
 
 
 def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
-    """Matches `head` without what was read as a start, and with single blanks; its groups: name, id."""
+    """Return a pattern for `head` without the text read as a start, and with single blanks. Groups:
+    name, id.
+    """
     if numbered := _NUMBERED.search(head):
         named = rf"(?P<id>(?:{re.escape(numbered[1] or '')})?{_NAME_PATTERN}(?::\d+)?)"
         around = head[: numbered.start()], head[numbered.end() :]
@@ -193,7 +197,10 @@ def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
 
 
 def _pattern(text: str, *, optional: bool) -> str:
-    """For any white space. optional: each piece may be missing, as models leave out what they like."""
+    """Return a pattern for `text` with any white space.
+
+    optional: each piece may be missing, because models leave out pieces.
+    """
     pattern = " ?"
     for piece in _PIECE.findall(text):
         if piece == NAME:

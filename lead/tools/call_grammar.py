@@ -25,7 +25,7 @@ _MAX_ID_CHARACTERS = 16
 
 
 def calls_rule(calls: CallFormat, request: ConversationFields, writer: GrammarWriter) -> str:
-    """An expression for calls of a request's tools; raises RequestError."""
+    """Return an expression for calls of a request's tools; raises RequestError."""
     ways = []
     for tool in request.usable_tools:
         start, _ = calls.frame(tool.function.name, NUMBER, ID)
@@ -46,10 +46,11 @@ def call_grammars(
     special_tokens: Mapping[str, int],
     check_grammar: Callable[[str], None],
 ) -> tuple[CallGrammars | None, list[str]]:
-    """The grammars of calls that the model may make or leave out, and warnings.
+    """Return the grammars of calls that the model may make or leave out, and warnings.
 
-    A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool has
-    no grammar of its arguments; for a `strict` tool that raises RequestError, or what `check_grammar` raises.
+    A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool's
+    arguments have no grammar; for a `strict` tool this is a RequestError. Raises the errors of
+    `check_grammar`.
     """
     grammars: dict[str, str] = {}
     problems = []
@@ -80,7 +81,7 @@ def call_grammars(
 
 
 def _rest(tool: Tool, calls: CallFormat, writer: GrammarWriter) -> str:
-    """The arguments and what closes the call."""
+    """Return the arguments and what closes the call."""
     _, end = calls.frame(tool.function.name, NUMBER, ID)
     try:
         arguments = _arguments(calls, tool.function.parameters or _ANY_ARGUMENTS, writer)
@@ -91,7 +92,7 @@ def _rest(tool: Tool, calls: CallFormat, writer: GrammarWriter) -> str:
 
 
 def _text(text: str, calls: CallFormat, writer: GrammarWriter) -> str:
-    """With what may stand in the places of the format."""
+    """Return an expression for `text` with the values allowed in the places of the format."""
     length = calls.id_characters or f"1,{_MAX_ID_CHARACTERS}"
     places = {NUMBER: "/[0-9]+/", ID: f"/[0-9a-zA-Z]{{{length}}}/"}
     parts = filter(None, re.split(f"([{NUMBER}{ID}])", text))

@@ -49,11 +49,11 @@ class _NotDerivedError(Exception):
 
 
 def derive_call_format(render: Render, unfinished: str = "") -> tuple[CallFormat, bool] | None:
-    """The format of calls, and whether the template takes a call's arguments as an object (else as JSON
-    text).
+    """Return the format of calls, and whether the template takes a call's arguments as an object (else as
+    JSON text).
 
     unfinished: text at the end of prompts that is part of the answer. None if the template writes no calls,
-    or none that can be recognised.
+    or none that can be recognized.
     """
     plain = render([ASKED, ANSWERED], _TOOLS)
     if plain is None or CONTENT not in plain:
@@ -80,7 +80,7 @@ class _Probes:
         self._as_object = as_object
 
     def derive(self) -> CallFormat:
-        """The format that the probes show; raises _NotDerivedError."""
+        """Return the format that the probes show; raises _NotDerivedError."""
         arguments = dict(zip(_KEYS, _VALUES, strict=True))
         text = self._written([arguments] * self._n_calls)
         if repr(arguments) in text:  # it expects text
@@ -93,7 +93,7 @@ class _Probes:
         return self._tagged(text)
 
     def id_characters(self) -> int:
-        """The length of ids, if the template refuses one that is longer than those of the probes."""
+        """Return the length of ids, if the template refuses one that is longer than those of the probes."""
         try:
             self._written([{}], longer_ids="0")
         except _NotDerivedError:
@@ -101,7 +101,7 @@ class _Probes:
         return 0
 
     def _written(self, arguments: Sequence[Mapping[str, object]], longer_ids: str = "") -> str:
-        """What stands for calls with these arguments, from where content would begin."""
+        """Return the rendered calls with these arguments, from the place where content would begin."""
         calls = [
             {
                 "id": call_id + longer_ids,
@@ -122,7 +122,9 @@ class _Probes:
         return text
 
     def _n_shared(self, text: str) -> int:
-        """How much is the same for a message with content, within what the template writes of any answer."""
+        """Return the length shared with a message with content, within what the template writes of any
+        answer.
+        """
         n = len(whole(common_prefix(text, self._plain)))
         has_header = not self._plain[n:].lstrip().startswith(CONTENT)
         begins = text.startswith(self._begin) and self._plain.startswith(self._begin)
@@ -146,7 +148,7 @@ class _Probes:
         return replace(calls, arguments=self._with_types(calls, arguments, middle))
 
     def _with_types(self, calls: CallFormat, arguments: TaggedArguments, middle: str) -> TaggedArguments:
-        """How values of each type are written, after strings: with `middle` before them."""
+        """Return `arguments` with the spelling of values of each type. middle: the text before strings."""
         number = self._around("integer", "17")
         if number and middle != number[0] and middle.startswith(number[0]):
             arguments = _with_quotes(arguments, middle[len(number[0]) :], number[1], calls.tail)
@@ -162,14 +164,14 @@ class _Probes:
         return replace(arguments, middles=middles, escaped=self._escaped(middle, after))
 
     def _escaped(self, middle: str, after: str) -> tuple[str, str]:
-        """What is around a string with a mark, if anything."""
+        """Return the texts around a string that contains a mark; empty if there are none."""
         text = self._written([{_KEYS[0]: _MARKED}])
         before, found, behind = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(_MARKED)
         end = behind.find(after) if after else 0
         return (before.removeprefix(middle), behind[:end]) if found and before != middle else ("", "")
 
     def _around(self, kind: str, spelling: str) -> tuple[str, str] | None:
-        """What stands around the only argument, of this type; None if that is not written like this."""
+        """Return the texts around the only argument, of this type; None if it is not written like this."""
         text = self._written([{_KEYS[0]: _VALUES_BY_TYPE[kind]}])
         before, found, after = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(spelling)
         return (before, after) if found else None
@@ -177,7 +179,7 @@ class _Probes:
     # Around the arguments
 
     def _framed(self, frames: Sequence[str]) -> CallFormat:
-        """The format with these texts before, between and after the arguments of all calls."""
+        """Return the format with these texts before, between and after the arguments of all calls."""
         first, *middles, last = frames
         if not middles:
             return self._with_starts(CallFormat(first, last.removesuffix(self._turn_end)))
@@ -193,7 +195,7 @@ class _Probes:
         return self._with_starts(calls)
 
     def _closing(self, text: str, before: str) -> str:
-        """The beginning of `text` that closes what `before` opens; then the turn ends."""
+        """Return the beginning of `text` that closes what `before` opens; then the turn ends."""
         if end := MARKER.search(self._turn_end):
             text = text.partition(end[0])[0]
         n_open = len(MARKER.findall(before)) + before.rstrip().endswith("[")
@@ -201,7 +203,7 @@ class _Probes:
         return text[: ends[min(n_open, len(ends)) - 1]] if n_open and ends else ""
 
     def _own(self, text: str) -> str:
-        """From the first marker that only calls have, if there is one; before may be empty reasoning."""
+        """Return `text` from the first marker that only calls have; empty reasoning may come before."""
         at = next((mark.start() for mark in MARKER.finditer(text) if mark[0] not in self._turn), 0)
         return text[at:] if MARKER.search(text[:at]) else text
 
@@ -211,7 +213,9 @@ class _Probes:
         return replace(calls, starts=tuple(dict.fromkeys(starts)))
 
     def _starts_in(self, text: str) -> list[str]:
-        """What of `text` is written only where a call begins: its first own marker, and an open one."""
+        """Return the parts of `text` found only where a call begins: its first own marker, and an
+        open one.
+        """
         text = re.split(rf"[{NAME}{ID}{NUMBER}{{]", text, maxsplit=1)[0].strip("\n")
         own = [mark for mark in MARKER.findall(text) if mark not in self._turn][:1]
         own += re.findall(r"<[^<>]+$", text)
@@ -223,7 +227,7 @@ class _Probes:
 
 
 def _with_quotes(arguments: TaggedArguments, opening: str, after: str, tail: str) -> TaggedArguments:
-    """With the marks around strings; `after` stands behind an argument that has none."""
+    """Return `arguments` with the marks around strings. after: the text after an argument without marks."""
     close = arguments.close
     n = next((n for n in range(len(close) + 1) if after.startswith(close[n:] + tail)), 0)
     return replace(arguments, close=close[n:], quotes=(opening, close[:n]))

@@ -1,7 +1,7 @@
-"""Reads tool calls while an answer is generated, from their beginning.
+"""Reads tool calls while an answer is generated.
 
-A call is held back until it is complete: text that began like a call and is none is content. Waiting for more
-text is bounded, and so is the number of objects that are read again because they are no calls.
+A call is held back until it is complete, because text that began like a call may be content. Waiting for more
+text is bounded, and so is the number of objects that are read again because they are not calls.
 """
 
 import json
@@ -94,7 +94,7 @@ class CallReader:
 
     @property
     def active(self) -> bool:
-        """Whether this reader has to read the text that comes next."""
+        """True if this reader must read the text that comes next."""
         return self._state is not _Expected.OUTSIDE
 
     @property
@@ -106,7 +106,7 @@ class CallReader:
 
     @property
     def begins_with_object(self) -> bool:
-        """Whether an answer that begins with a JSON object may be a call."""
+        """True if an answer that begins with a JSON object may be a call."""
         return self._format.json_only
 
     def begin_answer(self) -> None:
@@ -141,7 +141,7 @@ class CallReader:
         return self._read_between_calls()
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """The remaining deltas at the end of the text; those of a call only if it is complete."""
+        """Return the remaining deltas at the end of the text; those of a call only if it is complete."""
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()
         match self._state:
@@ -185,7 +185,7 @@ class CallReader:
         return []
 
     def _is_partial_marker(self) -> bool:
-        """Whether the text begins a marker; at the end of an answer, one that may follow a call."""
+        """Return whether the text begins a marker; at the end of an answer, one that may follow a call."""
         if self._window.complete:
             return not self._held and self._is_separator(self._text)
         markers = (*self._format.ends, *self._format.starts)
@@ -210,7 +210,9 @@ class CallReader:
         return []
 
     def _is_known(self, name: str) -> bool:
-        """Whether a call of the tool may be one: where other text begins like calls, only known ones are."""
+        """Return whether a call of the tool may be one: where other text begins like calls, only known ones
+        are.
+        """
         has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
         return (has_marker and bool(self._held)) or name in self._config.tools
 
@@ -247,7 +249,7 @@ class CallReader:
         return self._end_call(written) if written else self._reject_object()
 
     def _written(self, call: _JsonCall) -> WrittenCall | None:
-        """The call of a tool that the object is, as far as it is there."""
+        """Return the call of a tool that the object is, as far as it is there."""
         written = call_in("".join(call.pieces), name_is_key=self._format.name_is_key)
         is_unknown = self._format.json_only and written and written.name not in self._config.tools
         return None if is_unknown else written
@@ -298,7 +300,7 @@ class CallReader:
         return []
 
     def _end_call(self, call: WrittenCall) -> list[Delta]:
-        """The call, now that it is whole; nothing if the client wants one call and has had it."""
+        """Return the call, now that it is whole; nothing if the client wants one call and has had it."""
         self._held.release()
         self._state = _Expected.BETWEEN
         index, self.n_calls = self.n_calls, self.n_calls + 1
@@ -321,7 +323,7 @@ class CallReader:
         return self._reject_call() if self._held else self._leave()
 
     def _reject_call(self) -> list[Delta]:
-        """The marker that began this call is content; what follows it is read again."""
+        """Return the marker that began this call is content; what follows it is read again."""
         content, again = self._held.reject(self._text)
         self._window.read_again(again)
         return self._leave(content)
@@ -336,7 +338,7 @@ class CallReader:
         return bool(self._held) and self._state is _Expected.BETWEEN
 
     def _is_separator(self, text: str) -> bool:
-        """Whether `text`, at the end of an answer, is what may follow a call."""
+        """Return whether `text`, at the end of an answer, is what may follow a call."""
         if not text.strip():
             return self._state is _Expected.BETWEEN or not text
         if self._state is not _Expected.BETWEEN or not self.n_calls:
@@ -344,7 +346,7 @@ class CallReader:
         return self._format.is_generic or partial_marker_length(text, self._format.ends) == len(text)
 
     def _skip_separators(self) -> None:
-        """Up to what may begin a call, which may begin like a separator."""
+        """Skip separators up to the possible beginning of a call, which may begin like a separator."""
         while n := self._separator_length(self._text):
             self._held.add_separators(self._text[:n])
             self._text = self._text[n:]

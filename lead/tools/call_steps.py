@@ -26,7 +26,7 @@ _ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def steps(calls: CallFormat) -> list[Step]:
-    """All steps, those that change least first."""
+    """Return all steps, least change first."""
     return [
         object_arguments,
         text_arguments,
@@ -59,7 +59,7 @@ def _with_calls(
 
 
 def simple_tools(tools: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The tools, reduced to the type and the description of each argument.
+    """Return the tools, reduced to the type and the description of each argument.
 
     Some templates write schemas as code, and fail on unknown keywords.
     """
@@ -90,7 +90,7 @@ def _described(schema: object) -> Mapping[str, Any]:
 
 
 def object_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Turn arguments of calls that are no object into one."""
+    """Convert arguments of calls that are not an object to an object."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
         arguments = call["function"]["arguments"]
@@ -186,15 +186,15 @@ def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def result_as_text(message: TemplateMessage) -> TemplateMessage:
-    """A user message that says what a tool returned."""
+    """Return a user message that says what a tool returned."""
     named = {name: message[name] for name in ("tool_call_id", "name") if name in message}
     text = json.dumps({"tool_response": {**named, "content": message["content"]}}, ensure_ascii=False)
     return {"role": "user", "content": text}
 
 
 def calls_as_text(calls: CallFormat) -> Step:
-    """A step that turns calls into text of the content, as the model writes them, and results into user
-    messages.
+    """Return a step that turns calls into text of the content, as the model writes them, and results into
+    user messages.
     """
 
     def step(messages: TemplateMessages) -> list[TemplateMessage]:

@@ -38,8 +38,8 @@ _MUST_CALL = "and call at least one."
 
 
 def instructions(calls: CallFormat, tools: Tools, *, must_call: bool) -> str:
-    """A description of the tools as text of a system message, for templates that do not list them; else
-    empty.
+    """Return a description of the tools as text of a system message, for templates that do not list them;
+    else empty.
     """
     if not calls.is_described:
         return ""
@@ -54,7 +54,8 @@ reader = CallReader
 
 
 def derive(render: Render, unfinished: str, source: str, *, lists_tools: bool) -> tuple[CallFormat, bool]:
-    """The format of calls, and whether the template takes their arguments as objects (else as JSON text).
+    """Return the format of calls, and whether the template takes their arguments as objects (else as JSON
+    text).
 
     It is found by rendering conversations with calls. unfinished: text at the end of prompts that is part of
     the answer. source: the template's. lists_tools: the template lists the tools.

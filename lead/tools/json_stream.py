@@ -11,7 +11,7 @@ _MEMBER = re.compile(r'[\s,}]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
 
 
 class ValueScanner:
-    """Finds the end of one JSON value, without validating it."""
+    """Finds the end of a JSON value without validating it."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -20,7 +20,9 @@ class ValueScanner:
         self._begun = False
 
     def push(self, text: str) -> int | None:
-        """The number of characters of `text` that belong to the value; None if it does not end in `text`."""
+        """Return the number of characters of `text` that belong to the value; None if it does not end in
+        `text`.
+        """
         for i, c in enumerate(text):
             if self._in_string:
                 self._push_in_string(c)
@@ -53,10 +55,9 @@ class ValueScanner:
 
 
 def members(text: str) -> dict[str, str]:
-    """The JSON text of an object's members, as far as present; members of `function` count as the object's
-    own.
+    """Return the JSON text of each member of an object, as far as the text goes; values are not validated.
 
-    Values are not validated.
+    Members of a member `function` count as the object's own.
     """
     found: dict[str, str] = {}
     at = text.find("{") + 1
@@ -81,7 +82,7 @@ class StringDecoder:
         """The text after the closing quote; None until then."""
 
     def push(self, text: str) -> str:
-        """The characters that `text` adds."""
+        """Return the characters that `text` adds."""
         text = self._text + text
         pieces: list[str] = []
         n = 0
@@ -113,8 +114,9 @@ def decode(text: str) -> Any:
 
 
 class ResponseStream:
-    """The content in the value of a generic answer's "response": a string's characters, or JSON text
-    unchanged.
+    """Extracts the content of a generic answer from its member "response", as the answer arrives.
+
+    The content is a string's characters, or the JSON text of another value.
     """
 
     def __init__(self) -> None:
@@ -123,7 +125,7 @@ class ResponseStream:
         self._begun = self._ended = False
 
     def push(self, text: str) -> str:
-        """The content that `text` adds."""
+        """Return the content that `text` adds."""
         if not self._begun and text:
             self._begun = True
             if text.startswith('"'):

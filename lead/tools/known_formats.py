@@ -1,4 +1,4 @@
-"""Formats of calls that chat templates do not show, recognised by a text in the template, with reasons."""
+"""Formats of calls that chat templates do not show, recognized by a text in the template, with reasons."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,10 +69,10 @@ _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def format_without_calls(template: str) -> CallFormat:
-    """The format for a template from whose renderings none could be derived."""
+    """Return the format for a template from whose renderings none could be derived."""
     return next((calls for sign, calls in _WITHOUT_CALLS if sign in template), GENERIC)
 
 
 def completed(calls: CallFormat, template: str) -> CallFormat:
-    """The format, completed by what models with this template write although the template does not."""
+    """Return the format, completed by what models with this template write although the template does not."""
     return replace(calls, **next((also for sign, also in _ALSO if sign in template), {}))

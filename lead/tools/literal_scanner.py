@@ -10,7 +10,7 @@ class LiteralScanner:
     """Looks at each character once, while the text grows."""
 
     def __init__(self, quotes: tuple[str, str]) -> None:
-        """quotes: around strings; those of JSON and Python need not be named."""
+        """quotes: around strings, in addition to those of JSON and Python."""
         self._own = quotes if quotes[0].strip("'\"") else None
         self._quotes = '"' if self._own else "\"'"
         self._closing = ""  # of the string that has begun
@@ -18,7 +18,8 @@ class LiteralScanner:
         self._at = 0
 
     def end(self, text: str) -> int | None:
-        """The end of the value at the beginning of `text`: before a comma, or an unmatched closing bracket.
+        """Return the end of the value at the beginning of `text`: before a comma, or an unmatched closing
+        bracket.
 
         None if it continues after `text`. Between calls `text` may only grow.
         """
@@ -36,7 +37,7 @@ class LiteralScanner:
         return self._depth == 0 and (c == "," or c in _CLOSING)
 
     def _step(self, text: str) -> bool:
-        """False if more text is needed to know what stands here."""
+        """Read one element of the text; return False if more text is needed to recognize it."""
         c, rest = text[self._at], text[self._at : self._at + 16]
         if self._own and rest.startswith(self._own[0]):
             self._closing = self._own[1]

@@ -30,12 +30,14 @@ _BRACKETS = {"{": "}", "[": "]", "(": ")"}
 
 
 def type_name(value: object) -> str:
-    """The JSON type of a value."""
+    """Return the JSON type of a value."""
     return next(name for name, kinds in _TYPES.items() if isinstance(value, kinds))
 
 
 def spellings(value: object, quotes: tuple[str, str]) -> Iterator[str]:
-    """The ways in which templates write `value`; `quotes` surround strings that are not in JSON's quotes."""
+    """Yield the ways in which templates write `value`; `quotes` surround strings that are not in JSON's
+    quotes.
+    """
     for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):
         yield json.dumps(value, ensure_ascii=False, **options)
     yield repr(value)
@@ -58,7 +60,9 @@ def _bare(value: object, quotes: tuple[str, str]) -> str:
 
 
 def read_value(text: str, quotes: tuple[str, str] = ("", "")) -> Any:
-    """The value written as `text`, in any of the notations; raises ValueError unless it is all of `text`."""
+    """Return the value written as `text`, in any of the notations; raises ValueError unless it is all of
+    `text`.
+    """
     reader = _ValueReader(text, quotes if quotes[0].strip("'\"") else ("", ""))
     value = reader.value(0)
     if reader.next():
@@ -73,12 +77,12 @@ class _ValueReader:
         self._own = re.compile(f"{opening}(.*?){closing}", re.DOTALL) if opening else None
 
     def next(self) -> str:
-        """The next character but white space; empty at the end."""
+        """Return the next character but white space; empty at the end."""
         self._take(_SPACE)
         return self._text[self._at : self._at + 1]
 
     def value(self, depth: int) -> Any:
-        """The value of `text`; raises ValueError."""
+        """Return the value of `text`; raises ValueError."""
         if depth > MAX_DEPTH:
             raise ValueError("nested too deeply")
         if (string := self._string()) is not None:
@@ -96,7 +100,7 @@ class _ValueReader:
         return _WORDS[word[0]]
 
     def _string(self) -> str | None:
-        """The string that stands here, if one does."""
+        """Return the string that stands here, if one does."""
         pattern = self._own or _QUOTED.get(self.next())
         self.next()
         string = self._take(pattern) if pattern else None
@@ -114,7 +118,7 @@ class _ValueReader:
         return key[1].strip() if string is None else string
 
     def _items(self, end: str) -> Iterator[None]:
-        """Stands at the beginning of each item, and after `end` when there are no more."""
+        """Yield at the beginning of each item; stop after `end`. Raises ValueError if `end` is missing."""
         while self.next() != end:
             yield
             if self.next() == ",":

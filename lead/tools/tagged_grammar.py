@@ -28,7 +28,9 @@ class TaggedGrammar:
         json_value: Callable[[object, str], str],
         special_tokens: Mapping[str, int],
     ) -> None:
-        """rules: where rules are added. json_value: adds one for JSON of a schema, and returns its name."""
+        """rules: the list to add rules to. json_value: adds a rule for JSON of a schema, and returns its
+        name.
+        """
         self._arguments = arguments
         self._rules = rules
         self._json_value = json_value
@@ -36,7 +38,9 @@ class TaggedGrammar:
         self._addresses = Addresses({})  # of the tool's schema
 
     def of(self, parameters: Mapping[str, Any]) -> str:
-        """An expression for all arguments of a tool with this schema, in the order of its properties."""
+        """Return an expression for all arguments of a tool with this schema, in the order of its
+        properties.
+        """
         self._addresses = Addresses(parameters)
         definitions = {name: parameters[name] for name in _DEFINITIONS if name in parameters}
         properties = parameters.get("properties")
@@ -71,7 +75,7 @@ class TaggedGrammar:
         return name
 
     def _argument(self, name: str, schema: object, definitions: Mapping[str, Any]) -> str:
-        """One argument: a rule for it, as it may stand in two places."""
+        """Return a rule for one argument, which may stand in two places."""
         schema = self._followed(schema)
         own = {**definitions, **schema} if isinstance(schema, dict) else {}
         types = types_of(own, self._addresses)
@@ -86,7 +90,7 @@ class TaggedGrammar:
         return self._rule(" | ".join(bodies))
 
     def _value(self, schema: Mapping[str, Any], types: Types) -> str:
-        """The value and what closes it."""
+        """Return the value and what closes it."""
         close = self._spelled(self._arguments.close)
         if "string" not in types:
             return f"{self._json_value(self._of_types(schema, types), 'tools')} {close}".strip()
@@ -102,7 +106,9 @@ class TaggedGrammar:
         return self._text_up_to(self._arguments.close)
 
     def _choices(self, values: list[object]) -> str:
-        """Some of these values; strings as they are, or between the template's quotes."""
+        """Return an expression for one of these values; strings are written as they are, or quoted as in the
+        template.
+        """
         opening, closing = self._arguments.quotes
         texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
         marks = ((opening, closing) if isinstance(each, str) else ("", "") for each in values)
@@ -122,7 +128,7 @@ class TaggedGrammar:
         return f"{self._spelled(opening)} {self._text_up_to(closing)}"
 
     def _limited(self, schema: Mapping[str, Any]) -> str:
-        """An expression for a string that is limited; empty if it is not."""
+        """Return an expression for a string that is limited; empty if it is not."""
         return self._all_of([*_patterns(schema), *_lengths(schema)])
 
     def _all_of(self, expressions: list[str]) -> str:
@@ -147,7 +153,7 @@ class TaggedGrammar:
         return spelled(text, self._special_tokens) if text else ""
 
     def _followed(self, schema: object) -> object:
-        """What a schema refers to, if it says nothing else."""
+        """Return the schema that `schema` refers to, if it is only a reference."""
         for _ in range(_MAX_FOLLOWED):
             if not isinstance(schema, dict) or schema.keys() != {"$ref"}:
                 break
@@ -155,14 +161,14 @@ class TaggedGrammar:
         return schema
 
     def _for_strings(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the schema says of strings, if it is one of several that says it."""
+        """Return the part of the schema for strings, if only one of its alternatives is for strings."""
         ways = [self._followed(each) for name in ("anyOf", "oneOf") for each in schema.get(name, ())]
         texts = ("string" in types_of(each, self._addresses) for each in ways)
         own = [each for each, is_text in zip(ways, texts, strict=True) if is_text and isinstance(each, dict)]
         return {**schema, **own[0]} if len(own) == 1 else schema
 
     def _of_types(self, schema: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
-        """The schema, for these of its types."""
+        """Return the schema, for these of its types."""
         if types == types_of(schema, self._addresses):
             return schema
         if isinstance(given := schema.get("enum"), list):
@@ -173,24 +179,24 @@ class TaggedGrammar:
 
 
 def _patterns(schema: Mapping[str, Any]) -> list[str]:
-    """Regular expressions that a string has to match all of."""
+    """Return the regular expressions of which a string must match all."""
     parts = [schema, *(each for each in schema.get("allOf", ()) if isinstance(each, dict))]
     return [_whole(each["pattern"]) for each in parts if isinstance(each.get("pattern"), str)]
 
 
 def _lengths(schema: Mapping[str, Any]) -> list[str]:
-    """A regular expression of strings that are not too long or short, if there is a limit."""
+    """Return a regular expression of strings that are not too long or short, if there is a limit."""
     return [f"/(?s:.{length})/"] if (length := _length(schema)) else []
 
 
 def _whole(pattern: str) -> str:
-    """A regular expression of all texts that a pattern occurs in."""
+    """Return a regular expression of all texts that a pattern occurs in."""
     start, end = "" if pattern.startswith("^") else "(?s:.*)", "" if pattern.endswith("$") else "(?s:.*)"
     inner = pattern.removeprefix("^").removesuffix("$").replace("/", r"\/")
     return f"/{start}(?:{inner}){end}/"
 
 
 def _length(schema: Mapping[str, Any]) -> str:
-    """How often a character may occur, in a regular expression; empty: as often as one likes."""
+    """Return the repetition of a character in a regular expression; empty: any number."""
     minimum, maximum = schema.get("minLength", 0), schema.get("maxLength", "")
     return f"{{{int(minimum)},{maximum}}}" if minimum or maximum != "" else ""

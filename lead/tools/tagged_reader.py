@@ -62,7 +62,7 @@ class TaggedReader:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no argument is incomplete."""
+        """True if no argument is incomplete."""
         return self._state is _State.BETWEEN
 
     def push(self, text: str, *, complete: bool = False) -> None:
@@ -124,7 +124,7 @@ class TaggedReader:
     # Values
 
     def _end_value(self, value: Any, n: int) -> bool:
-        """An argument, which has the first `n` characters."""
+        """Return an argument, which has the first `n` characters."""
         self.values[self._name] = value
         self._text, self._state = self._text[n:], _State.BETWEEN
         return True
@@ -147,7 +147,7 @@ class TaggedReader:
         return self._end_value(self._value(written, value.types), at + len(close))
 
     def _is_followed(self, at: int, *, is_exact: bool, complete: bool) -> bool | None:
-        """Whether what stands at `at` may follow an argument; None if more text is needed to know."""
+        """Return whether what stands at `at` may follow an argument; None if more text is needed to know."""
         key, between = self._style.key.strip(), self._style.between.strip()
         after = self._text[at:].lstrip().removeprefix(between).lstrip()
         followers = tuple(filter(None, (key, *self._closing[: None if is_exact else 1])))
@@ -156,7 +156,7 @@ class TaggedReader:
         return None if not complete and (not after or _is_part(after, followers)) else False
 
     def _without_space(self, text: str, middle: str) -> str:
-        """The text without the white space that the template puts around a value."""
+        """Return the text without the white space that the template puts around a value."""
         close = self._style.close
         start = middle[len(middle.rstrip()) :]
         return text.removeprefix(start).removesuffix(close[: len(close) - len(close.lstrip())])
@@ -188,7 +188,7 @@ class TaggedReader:
 
 
 def tagged_value(text: str, types: Types, quotes: tuple[str, str] = ("", "")) -> Any:
-    """The value written as `text`: of one of the types if possible, else a string."""
+    """Return the value written as `text`, of one of the types if possible, else a string."""
     if types == STRING and not quotes[0]:
         return text
     try:
@@ -209,5 +209,5 @@ def _read(text: str, quotes: tuple[str, str]) -> Any:
 
 
 def _is_part(text: str, marks: tuple[str, ...]) -> bool:
-    """Whether all of `text` is the beginning of a mark."""
+    """Return whether all of `text` is the beginning of a mark."""
     return partial_marker_length(text, marks) == len(text)

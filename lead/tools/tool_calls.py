@@ -25,7 +25,7 @@ class WrittenCall:
 
 
 def call_in(text: str, *, name_is_key: bool) -> WrittenCall | None:
-    """The call in the JSON object `text`, which may be incomplete; None if it has no name (yet).
+    """Return the call in the JSON object `text`, which may be incomplete; None while it has no name.
 
     name_is_key: the object has one member, whose key is the tool's name.
     """
@@ -51,12 +51,14 @@ def _as_text(value: str) -> str | None:
 
 
 def new_id(n_characters: int) -> str:
-    """A random call id: of `n_characters` for Mistral's templates, otherwise in OpenAI's form."""
+    """Return a random call id: of `n_characters` for Mistral's templates, otherwise in OpenAI's form."""
     return secrets.token_hex(n_characters)[:n_characters] if n_characters else f"call_{secrets.token_hex(12)}"
 
 
 def escaped(text: str) -> str:
-    """`text` with control characters in JSON strings escaped if that makes it valid JSON, else unchanged."""
+    """Return `text` with escaped control characters in JSON strings if that makes it valid JSON, else
+    unchanged.
+    """
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -131,8 +133,9 @@ _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
 def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
-    """The tool and arguments of `name.call(key="value")`; other code is a call of the interpreter tool, if
-    there is one.
+    """Return the tool and arguments of `name.call(key="value")`.
+
+    Other code is a call of the interpreter tool, if there is one.
     """
     call = _CALL.fullmatch(code)
     if call and call[1] in tools:

@@ -13,7 +13,8 @@ router = APIRouter()
 
 @router.get("/v1/speculation/vocabulary")
 async def vocabulary(request: Request, _: Annotated[Services, Depends(get_services)]) -> Response:
-    """The model's metadata as a GGUF file without weights: with it a back of another vocabulary can draft.
+    """Return the model's metadata as a GGUF file without weights: with it a back of another vocabulary can
+    draft.
 
     The ETag is the file's digest.
     """

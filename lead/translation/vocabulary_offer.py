@@ -1,4 +1,4 @@
-"""The file that backs with another vocabulary download, made when the first one requests it."""
+"""The file that backs with another vocabulary download, made at the first request."""
 
 import asyncio
 import gzip
@@ -37,8 +37,8 @@ class VocabularyOffer:
         self._made: OfferedVocabulary | None = None
 
     async def files(self) -> OfferedVocabulary:
-        """The files, which are made again if the cache has been emptied; raises UnavailableError if that
-        fails.
+        """Return the files, which are made again if the cache has been emptied; raises UnavailableError if
+        that fails.
         """
         async with self._making:
             if not (self._made and self._made.plain.exists() and self._made.compressed.exists()):

@@ -1,6 +1,6 @@
 """Converts a model of another format to a GGUF file.
 
-Knows no format: `llama2c` and `gpt2` say where the weights are.
+It knows no format: `llama2c` and `gpt2` say where the weights are.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ ConversionType = Literal["auto", "f32", "f16", "q8_0"]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A recognised source, with all headers checked.
+    """A model in a known format, with all headers checked.
 
-    kind: the name of its format, for messages. files: all that it consists of. describe: adds the metadata
-    except the name, the architecture and the types. source_type: how the source stores matrices.
+    kind: the name of the format, for messages. files: all files of the model. describe: adds the metadata
+    except the name, the architecture and the types. source_type: the type in which the model stores matrices.
     """
 
     path: Path
@@ -50,10 +50,10 @@ class Conversion:
 
 
 class SourceBytes:
-    """The bytes of a file as arrays. Offsets must be within it: check headers before."""
+    """The bytes of a file as arrays. Offsets must lie within the file, so check headers first."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ModelLoadError."""
+        """Map the file into memory; raises ModelLoadError."""
         try:
             self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
         except (OSError, ValueError) as error:  # ValueError: an empty file
@@ -64,11 +64,11 @@ class SourceBytes:
         return len(self._bytes)
 
     def head(self, n: int) -> bytes:
-        """The first `n` bytes, or all if there are fewer."""
+        """Return the first `n` bytes, or all if there are fewer."""
         return self._bytes[:n].tobytes()
 
     def array(self, at: int, n_values: int, kind: str) -> NDArray[Any]:
-        """`n_values` numbers of the NumPy type `kind` from byte `at` on."""
+        """Return `n_values` numbers of the NumPy type `kind`, from byte `at` on."""
         dtype = np.dtype(kind)
         end = at + n_values * dtype.itemsize
         assert 0 <= at <= end <= self.n_bytes

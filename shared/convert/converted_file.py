@@ -1,4 +1,4 @@
-"""Recognises models of other formats, converts each once, and keeps the result in the user's cache."""
+"""Recognizes models of other formats, converts each once, and keeps the result in the user's cache."""
 
 import hashlib
 import logging
@@ -24,9 +24,9 @@ VERSION = 2
 
 
 def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
-    """The conversion for the model at `path`; None for a GGUF file or if nothing is there.
+    """Return the conversion for the model at `path`; None for a GGUF file, or if there is no file.
 
-    `tokenizer`: of a llama2.c checkpoint. Raises ModelLoadError for a damaged or unknown file.
+    tokenizer: the tokenizer of a llama2.c checkpoint. Raises ModelLoadError for a damaged or unknown file.
     """
     if path.is_dir():
         return gpt2.read_folder(path) if (path / gpt2.CONFIG).is_file() else None
@@ -39,15 +39,15 @@ def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | N
 
 
 def pending_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:
-    """The conversion that `converted` would do; None if there is nothing to do. Raises ConfigError."""
+    """Return the conversion that `converted` would perform; None if none is needed. Raises ConfigError."""
     conversion = read_conversion(path, tokenizer)
     return conversion if conversion and not cached_path(conversion).is_file() else None
 
 
 def cached_path(conversion: Conversion) -> Path:
-    """The path of the converted model, whether or not it exists; raises ModelLoadError.
+    """Return the path of the converted model, whether or not it exists; raises ModelLoadError.
 
-    The folder's name depends on path, size and modification time of all files of the source; the file has the
+    The folder's name depends on path, size and modification time of all source files. The file has the
     model's name.
     """
     folder = user_cache_path("llama-duo") / CacheFolder.CONVERTED
@@ -55,10 +55,10 @@ def cached_path(conversion: Conversion) -> Path:
 
 
 def converted(conversion: Conversion) -> Path:
-    """The converted model in the cache; converts it if it is missing or the source has changed.
+    """Return the path of the converted model in the cache; convert it if it is missing or outdated.
 
-    Raises ConfigError. Shows a progress bar. The file appears when it is complete: any number of processes
-    may call this at once.
+    Raises ConfigError. Shows a progress bar. The file appears when it is complete, so any number of processes
+    may call this at the same time.
     """
     path = cached_path(conversion)
     if not path.is_file():
@@ -86,7 +86,7 @@ def _state_digest(conversion: Conversion) -> str:
 
 
 def _remove_old(newest: Path, source: str) -> None:
-    """Delete what was converted from earlier states of the source, and partial files of killed processes."""
+    """Delete files converted from earlier states of the source, and partial files of killed processes."""
     for folder in newest.parent.parent.glob(f"{source}-*"):
         if folder != newest.parent:
             shutil.rmtree(folder, ignore_errors=True)  # what another process has open stays

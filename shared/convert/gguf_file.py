@@ -1,6 +1,7 @@
-"""Writes a GGUF file: first the header with every tensor's place, then the tensors, a chunk at a time.
+"""Writes a GGUF file: first the header with the place of every tensor, then the tensors in chunks.
 
-Memory stays at a few chunks however large the file is, which appears under its name only when it is complete.
+Memory use stays at a few chunks however large the file is. The file appears under its name when it is
+complete.
 """
 
 import os
@@ -53,12 +54,12 @@ class Encoder:
         self.block, self._block_bytes = GGML_QUANT_SIZES[self.ggml_type]
 
     def row_bytes(self, width: int) -> int:
-        """Bytes of one row of `width` values, which must be a multiple of the block size."""
+        """Return the bytes of one row of `width` values; `width` must be a multiple of the block size."""
         assert width % self.block == 0
         return width // self.block * self._block_bytes
 
     def encode(self, rows: Floats) -> Bytes:
-        """`(n, width)` values as `(n, row_bytes(width))` bytes."""
+        """Encode values of shape (n, width) as bytes of shape (n, row_bytes(width))."""
         packed: Bytes = quants.quantize(np.ascontiguousarray(rows), self.ggml_type).view(np.uint8)
         return packed
 
@@ -67,9 +68,10 @@ class Encoder:
 class Weights:
     """A tensor of a model to write.
 
-    dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` has shape (stop - start,
-    width); a vector is one row. `encoded(encoder, start, stop)` returns the same rows as that encoder's bytes
-    if they are available, else None. `exact`: never quantized, because llama.cpp needs it so.
+    dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` returns an array of shape
+    (stop - start, width); a vector is one row. `encoded(encoder, start, stop)` returns the same rows as the
+    encoder's bytes if they are available, else None. exact: never quantize it, because llama.cpp needs full
+    precision.
     """
 
     name: str
@@ -89,7 +91,7 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class StoredTensor:
-    """The weights of a tensor, and the encoder that they are written with."""
+    """A tensor's weights, and the encoder that writes them."""
 
     weights: Weights
     encoder: Encoder
@@ -100,11 +102,11 @@ class StoredTensor:
 
     @property
     def n_padded(self) -> int:
-        """The number of bytes including the padding after it."""
+        """The number of bytes, including the padding after them."""
         return self.n_bytes + len(_padding(self.n_bytes))
 
     def chunks(self) -> Iterator[Bytes]:
-        """Yield all of its bytes, some rows at a time."""
+        """Yield all bytes of the tensor, some rows at a time."""
         weights, step = self.weights, max(1, _N_CHUNK // self.weights.width)
         for start in range(0, weights.n_rows, step):
             stop = min(start + step, weights.n_rows)
@@ -113,7 +115,7 @@ class StoredTensor:
 
 
 class GgufFile:
-    """A file to write, its matrices in one quantization."""
+    """A GGUF file to write, with its matrices in one quantization."""
 
     def __init__(
         self,
@@ -122,14 +124,14 @@ class GgufFile:
         weights: Sequence[Weights],
         quantization: Quantization,
     ) -> None:
-        """`describe` adds the metadata but the architecture and the types."""
+        """describe: adds all metadata except the architecture and the types."""
         self._architecture = architecture
         self._describe = describe
         self._main = main = Encoder(quantization)
         others = {name: Encoder(name) for name in ("f32", "f16")}
 
         def encoder(each: Weights) -> Encoder:
-            """The same choice as llama-quantize's: rows that do not fill blocks are stored as f16."""
+            """Return the same choice as llama-quantize's: rows that do not fill blocks are stored as f16."""
             if len(each.dimensions) == 1 or each.exact:
                 return others["f32"]
             return others["f16"] if each.width % main.block else main
@@ -143,7 +145,7 @@ class GgufFile:
     def write(self, destination: Path, progress: Progress | None = None) -> None:
         """Write the file to `destination`; raises ConfigError.
 
-        Any failure, also an exception from `progress`, leaves `destination` unchanged.
+        After a failure, or an exception from `progress`, `destination` is unchanged.
         """
         try:
             _require_room(destination.parent, self.n_bytes + _HEADER_ROOM)
@@ -157,7 +159,7 @@ class GgufFile:
             raise ConfigError(f"cannot write {destination}: {error}") from error
 
     def write_outline(self, destination: Path) -> None:
-        """Write metadata, and zeros instead of weights, which take no space on most file systems.
+        """Write the metadata, and zeros as weights, which take no space on most file systems.
 
         llama.cpp can load the vocabulary of such a file. Raises ConfigError.
         """
@@ -168,7 +170,7 @@ class GgufFile:
             raise ConfigError(f"cannot write {destination}: {error}") from error
 
     def _write_header(self, path: Path) -> None:
-        """Create the file with everything up to the first tensor's alignment padding; may raise OSError."""
+        """Create the file up to the padding before the first tensor; raises OSError."""
         writer = GGUFWriter(path, self._architecture)
         writer.add_file_type(self._main.file_type)
         writer.add_quantization_version(GGML_QUANT_VERSION)
@@ -187,7 +189,7 @@ class GgufFile:
             writer.close()
 
     def _append(self, part: Path) -> Generator[int, None, None]:
-        """Append every tensor, each padded to the format's alignment; yields the bytes done so far."""
+        """Append every tensor, padded to the format's alignment; yield the number of bytes written so far."""
         n_done = 0
         with part.open("ab") as file:
             file.write(_padding(file.tell()))
@@ -203,7 +205,7 @@ class GgufFile:
 
 
 def _padding(n: int) -> bytes:
-    """The bytes after `n` bytes that align the next tensor as llama.cpp expects."""
+    """Return the bytes after `n` bytes that align the next tensor."""
     return bytes(-n % GGUF_DEFAULT_ALIGNMENT)
 
 

@@ -1,6 +1,6 @@
-"""Reads GPT-2 from a Hugging Face folder: config.json, model.safetensors (or shards), vocab.json, merges.txt.
+"""Reads GPT-2 from a Hugging Face folder: config.json, model.safetensors or shards, vocab.json, merges.txt.
 
-Its linear layers are `Conv1D`, whose matrices are transposed; queries, keys and values are one matrix.
+Its linear layers are `Conv1D` layers with transposed matrices. Queries, keys and values are one matrix.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _MAX_LAYERS = 512
 """llama.cpp aborts above this."""
 _MAX_SIZE = 1 << 24
 _GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
-"""The tanh approximation, which llama.cpp computes, under its names."""
+"""The names of the tanh approximation, which llama.cpp computes."""
 _SOURCE_TYPES: dict[str, Quantization] = {"F32": "f32", "F16": "f16", "BF16": "f32"}
 
 Size = Annotated[int, Field(ge=1, le=_MAX_SIZE, strict=True)]
@@ -36,9 +36,9 @@ _TOKENS: TypeAdapter[dict[str, int]] = TypeAdapter(dict[str, Annotated[int, Fiel
 
 
 def byte_alphabet() -> list[str]:
-    """The character that represents each byte (`bytes_to_unicode` of OpenAI's encoder.py).
+    """Return the character that represents each byte (`bytes_to_unicode` of OpenAI's encoder.py).
 
-    Printable bytes represent themselves, the others are characters from U+0100 on.
+    Printable bytes represent themselves; the other bytes are characters from U+0100 on.
     """
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = iter(range(0x100, 0x200))
@@ -47,9 +47,9 @@ def byte_alphabet() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Gpt2Vocabulary:
-    """tokens: by id; fewer than the model's if that has unused ones at the end.
+    """The vocabulary of a GPT-2 model. end: the id of the token that ends a text.
 
-    end: the id of the token that ends a text.
+    tokens: by id; fewer than the model's if the model has unused tokens at the end. merges: best first.
     """
 
     tokens: list[str]
@@ -57,7 +57,7 @@ class Gpt2Vocabulary:
     end: int
 
     def describe(self, writer: GGUFWriter, n_vocab: int) -> None:
-        """Add the vocabulary to a GGUF, with unused tokens up to `n_vocab`."""
+        """Add the vocabulary to a GGUF file, with unused tokens up to `n_vocab`."""
         unused = [f"[PAD{token}]" for token in range(len(self.tokens), n_vocab)]
         types = [TokenType.NORMAL] * len(self.tokens) + [TokenType.UNUSED] * len(unused)
         types[self.end] = TokenType.CONTROL
@@ -74,7 +74,7 @@ class Gpt2Vocabulary:
 def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabulary:
     """Read vocab.json and merges.txt of a folder, for a model of `n_vocab` tokens; raises ModelLoadError.
 
-    `end`: the id of the end token; None: <|endoftext|>.
+    end: the id of the end token; None: <|endoftext|>.
     """
     path = folder / "vocab.json"
     try:
@@ -115,7 +115,7 @@ def read_merges(path: Path, known: dict[str, int]) -> list[str]:
 
 
 class Gpt2Config(BaseModel):
-    """The fields of config.json that matter, with transformers' defaults."""
+    """The fields of config.json that matter, with the defaults of transformers."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     n_embd: Size = 768
@@ -136,7 +136,7 @@ class Gpt2Config(BaseModel):
         return self.n_inner or 4 * self.n_embd
 
     def why_impossible(self) -> str | None:
-        """The reason why llama.cpp's GPT-2 cannot compute the model; None if it can."""
+        """Return why llama.cpp's GPT-2 cannot compute the model; None if it can."""
         if self.n_embd % self.n_head:
             return f"its width {self.n_embd} is not a multiple of its {self.n_head} heads"
         if self.activation_function not in _GELU:
@@ -148,7 +148,9 @@ class Gpt2Config(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Mapping:
-    """A tensor in the folder and in the GGUF. dimensions: in the GGUF, where Conv1D is transposed."""
+    """A tensor in the folder and in the GGUF file. dimensions: in the GGUF file, where Conv1D is
+    transposed.
+    """
 
     origin: str
     name: str
@@ -162,7 +164,7 @@ class _Mapping:
 
 
 def read_folder(folder: Path) -> Conversion:
-    """The conversion for the model in `folder`; raises ModelLoadError."""
+    """Return the conversion for the model in `folder`; raises ModelLoadError."""
     config = read_config(folder / CONFIG)
     if reason := config.why_impossible():
         raise ModelLoadError(f"{folder} cannot be converted: {reason}")
@@ -183,7 +185,7 @@ def read_folder(folder: Path) -> Conversion:
 
 
 def read_config(path: Path) -> Gpt2Config:
-    """Read config.json; raises ModelLoadError, also for another kind of model."""
+    """Read config.json; raises ModelLoadError, also if it describes another kind of model."""
     try:
         kind = _ModelKind.model_validate_json(data := read_small(path, _MAX_CONFIG)).model_type
         if kind == "gpt2":
@@ -203,7 +205,7 @@ class _ModelKind(BaseModel):
 
 
 def _outside(config: Gpt2Config) -> Iterator[_Mapping]:
-    """The tensors that are not in a layer."""
+    """Yield the tensors that are not in a layer."""
     width = config.n_embd
     yield _Mapping("wte.weight", "token_embd.weight", (config.vocab_size, width))
     yield _Mapping("wpe.weight", "position_embd.weight", (config.n_positions, width), exact=True)
@@ -227,7 +229,7 @@ def _layers(config: Gpt2Config) -> Iterator[_Mapping]:
 
 
 def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapping]:
-    """Weight and bias; a matrix is a Conv1D's."""
+    """Yield weight and bias; a matrix is that of a Conv1D."""
     yield _Mapping(f"{origin}.weight", f"{name}.weight", dimensions, transposed=len(dimensions) > 1)
     yield _Mapping(f"{origin}.bias", f"{name}.bias", dimensions[:1])
 
@@ -247,7 +249,7 @@ def _weights(folder: Path, files: dict[str, SafetensorsFile], mapping: _Mapping)
 
 
 def _origin(mapping: _Mapping, files: dict[str, Any]) -> str:
-    """The name with the prefix that transformers writes, and OpenAI's own files lack."""
+    """Return the tensor's name with the prefix of transformers, or without it, as in OpenAI's own files."""
     return name if (name := f"transformer.{mapping.origin}") in files else mapping.origin
 
 

@@ -1,22 +1,24 @@
-"""Growing a model: a small llama-architecture GGUF becomes a larger one that computes the same function.
+"""Grows a model: a small llama-architecture GGUF file becomes a larger one that computes the same function.
 
-The real weights sit in the top-left corner of each larger matrix, and whatever is added is multiplied by
-zero further on. One step of the result costs what its shape costs, while what it says is known from the small
-model: a stand-in for a big model, small enough to ship as a few megabytes.
+The real weights are in the top-left corner of each larger matrix. All added weights are multiplied by zero
+later on. A step costs as much as the new shape does, but the output is that of the small model: a stand-in
+for a big model that can be shipped in a few megabytes.
 
-Write d for the source's width and D for the new one. Three facts make the function stay the same:
+Let d be the width of the source and D the new width. Three facts keep the function the same:
 
-* The embedding has zeros in the new dimensions of the residual stream, and every matrix that writes to the
-  stream (`attn_output`, `ffn_down`) has zero rows there, so those dimensions stay zero.
-* New heads and new feed-forward units compute something (noise), but the columns of `attn_output` and
-  `ffn_down` that read them are zero. In an added layer both are zero everywhere: it is the identity.
-* RMSNorm divides by the mean square over D dimensions instead of d, and only d of them are non-zero:
-  norm weights shrink by sqrt(d / D) and epsilon by d / D.
+* The embedding is zero in the new dimensions of the residual stream. Every matrix that writes to the stream
+  (`attn_output`, `ffn_down`) has zero rows there, so these dimensions stay zero.
+* New heads and new feed-forward units compute noise, but the columns of `attn_output` and `ffn_down` that
+  read
+  them are zero. In an added layer these matrices are zero everywhere, so the layer is the identity.
+* RMSNorm divides by the mean square over D dimensions instead of d, and only d of them are non-zero.
+  Therefore
+  norm weights are multiplied by sqrt(d / D) and epsilon by d / D.
 
-Heads keep their width, so rotary positions stay; they grow in whole groups, so that each old query head
-keeps its key/value head.
+Heads keep their width, so rotary positions stay the same. Heads are added in whole groups, so that each old
+query head keeps its key/value head.
 
-    python -m shared.convert.grow SOURCE DESTINATION --width … --layers … --heads … --feed-forward …
+python -m shared.convert.grow SOURCE DESTINATION --width … --layers … --heads … --feed-forward …
 """
 
 import functools
@@ -54,7 +56,7 @@ _NOISE_SCALE = np.float32(0.02)
 
 @dataclass(frozen=True)
 class Shape:
-    """The four numbers that growing changes; head width, context and vocabulary stay the source's."""
+    """The four numbers that growing changes; head width, context and vocabulary stay as in the source."""
 
     width: int
     """The width of the residual stream: llama.cpp's n_embd."""
@@ -75,11 +77,11 @@ def grow(
     quantization: Quantization,
     progress: Progress | None = None,
 ) -> None:
-    """Write a model of `shape` that computes the same as `source`, up to the rounding of `quantization`.
+    """Write a model of `shape` that computes the same function as `source`, up to the rounding of
+    `quantization`.
 
-    Raises ConfigError, with a sentence naming what to change, if the source is not a plain llama model or
-    cannot grow to the shape, or the folder has no room. Any failure, also an exception from `progress`,
-    leaves `destination` unchanged.
+    Raises ConfigError if the source is not a plain llama model, if it cannot grow to the shape, or if the
+    folder has no room. After a failure, or an exception from `progress`, `destination` is unchanged.
     """
     model = _GrowthSource(source)
     _check_shape(model, shape, Encoder(quantization).block)
@@ -91,9 +93,9 @@ def grow(
 
 
 class _GrowthSource:
-    """The model to grow from, with attention heads of one width; ConfigError for any other file.
+    """The model to grow from, with attention heads of one width. Raises ConfigError for any other file.
 
-    Weights are read (and dequantized) a few rows at a time; the file stays memory-mapped.
+    Weights are read and dequantized a few rows at a time; the file stays memory-mapped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -105,7 +107,7 @@ class _GrowthSource:
         self.fields: dict[str, ReaderField] = dict(reader.fields)
         self.tensors: dict[str, ReaderTensor] = {tensor.name: tensor for tensor in reader.tensors}
         self.used: set[str] = set()
-        """The tensors whose dimensions were asked for."""
+        """The names of tensors whose dimensions were read."""
         architecture = self._optional("general.architecture", None)
         if architecture != _ARCHITECTURE:
             raise ConfigError(f"{path} has the architecture {architecture!r}: only llama models can grow")
@@ -125,14 +127,16 @@ class _GrowthSource:
         self.epsilon = float(self._required("llama.attention.layer_norm_rms_epsilon"))
 
     def dimensions(self, name: str) -> tuple[int, ...]:
-        """`(rows, width)` of a matrix, `(width,)` of a vector; raises ConfigError for a missing tensor."""
+        """Return (rows, width) of a matrix, (width,) of a vector; raises ConfigError if the tensor is
+        missing.
+        """
         if name not in self.tensors:
             raise ConfigError(f"{self.path} lacks {name}: it is not a complete llama model")
         self.used.add(name)
         return tuple(int(size) for size in reversed(self.tensors[name].shape))
 
     def values(self, name: str, rows: slice = slice(None)) -> Floats:
-        """A vector, or some rows of a matrix, as float32."""
+        """Return a vector, or some rows of a matrix, as float32."""
         tensor = self.tensors[name]
         try:
             return np.asarray(quants.dequantize(tensor.data[rows], tensor.tensor_type), np.float32)
@@ -156,9 +160,9 @@ class _GrowthSource:
 
 
 def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
-    """Raise ConfigError, naming the field, for a shape that the source cannot grow to.
+    """Raise ConfigError, naming the field, if the source cannot grow to the shape.
 
-    `block` is the number of values that the quantization packs together.
+    block: the number of values that the quantization packs together.
     """
     for field in fields(Shape):
         wanted, minimum = getattr(shape, field.name), getattr(source.shape, field.name)
@@ -179,7 +183,7 @@ def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
 
 
 def _outside(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
-    """The tensors that are not in a layer. `output` is absent if it is tied to the embedding."""
+    """Yield the tensors that are not in a layer. `output` is missing if it is tied to the embedding."""
     for name in ("token_embd.weight", "output.weight"):
         if name != "output.weight" or name in source.tensors:
             yield _matrix(source, name, source.dimensions(name)[0], shape.width, name, noise=False)
@@ -190,7 +194,7 @@ def _outside(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
 
 
 def _layers(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
-    """The real layers are spread over the depth."""
+    """Yield the tensors of all layers; the real layers are spread over the depth."""
     queries = shape.n_heads * source.head_width
     keys = queries // source.heads_per_group
     width, hidden = shape.width, shape.n_feed_forward
@@ -217,7 +221,7 @@ def _layers(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
 
 
 def _norm(source: _GrowthSource, shape: Shape, name: str, origin: str | None) -> Weights:
-    """The origin, shrunk, then zeros; ones in an added layer."""
+    """Return the source's weights, scaled, then zeros; ones in an added layer."""
     n_old = source.dimensions(origin)[0] if origin else 0
 
     def rows(_start: int, _stop: int) -> Floats:
@@ -233,7 +237,7 @@ def _norm(source: _GrowthSource, shape: Shape, name: str, origin: str | None) ->
 def _matrix(
     source: _GrowthSource, name: str, n_rows: int, width: int, origin: str | None, *, noise: bool
 ) -> Weights:
-    """The origin in the top-left corner, zeros to its right, noise or zeros below and in an added layer."""
+    """Return the source's matrix in the top-left corner, zeros to its right, and noise or zeros elsewhere."""
     n_old, old_width = source.dimensions(origin) if origin else (0, 0)
 
     def added(n: int) -> Floats:
@@ -286,7 +290,7 @@ _READER_PREFIX = "GGUF."  # GGUFReader's own names for the file's first numbers
 
 
 def _describe(writer: GGUFWriter, source: _GrowthSource, shape: Shape, weights: list[Weights]) -> None:
-    """Name it a grown model, so that it is not mistaken for one with more knowledge."""
+    """Add the metadata, with a name that says that the model was grown."""
     n_old = sum(tensor.n_elements for tensor in source.tensors.values())
     n_new = sum(each.n_rows * each.width for each in weights)
     writer.add_name(f"{source.name}-grown")

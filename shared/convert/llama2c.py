@@ -1,11 +1,11 @@
-"""llama2.c checkpoints (github.com/karpathy/llama2.c), in the three versions that its export.py writes.
+"""Reads llama2.c checkpoints (github.com/karpathy/llama2.c), in the three versions that its export.py writes.
 
     version 0   7 int32; f32 weights, in the order of training; a negative vocabulary size: own classifier
     version 1   magic, version, 7 int32, a byte "classifier shared", zeros up to 256 bytes; f32, norms first
     version 2   as version 1, after that byte an int32 group size; norms in f32, then each matrix as int8,
                 followed by one f32 scale per group of `group_size` values
 
-Rotary positions are in pairs of neighbours, as in llama.cpp's llama architecture: no row changes its place.
+Rotary positions are in pairs of neighbors, as in llama.cpp's llama architecture, so rows are not permuted.
 """
 
 import math
@@ -38,7 +38,7 @@ _MAX_LAYERS = 512
 
 @dataclass(frozen=True, slots=True)
 class Llama2cHeader:
-    """The header of a checkpoint. group_size: 0 where weights are f32."""
+    """The header of a checkpoint. group_size: 0 if weights are f32."""
 
     version: int
     width: int
@@ -53,7 +53,7 @@ class Llama2cHeader:
 
     @classmethod
     def read(cls, head: bytes) -> "Llama2cHeader":
-        """Parse the first 256 bytes of a file (version 0: 28). Raises ValueError with the reason."""
+        """Parse the first 256 bytes of a file (28 in version 0). Raises ValueError with the reason."""
         if not head.startswith(MAGIC):
             return cls._checked(0, head[: _SHAPE.size], group_size=0)
         if len(head) < _HEADER_BYTES:
@@ -95,8 +95,9 @@ class Llama2cHeader:
         return self.width // self.n_heads
 
     def places(self) -> Iterator["TensorPlace"]:
-        """Yield the place of each tensor, and of unused parts, in the order of the file; raises
-        ValueError.
+        """Yield the place of each tensor and each unused part, in the order of the file; then the file's end.
+
+        Raises ValueError.
         """
         at = _HEADER_BYTES if self.version else _SHAPE.size
         for name, *dimensions in self._order():
@@ -111,7 +112,7 @@ class Llama2cHeader:
         yield TensorPlace("", (0,), at, 0)
 
     def _order(self) -> Iterator[tuple[str, *tuple[int, ...]]]:
-        """Names in GGUF and dimensions."""
+        """Yield each tensor's name in GGUF, and its dimensions."""
         embedding = ("token_embd.weight", self.n_vocab, self.width)
         final_norm = ("output_norm.weight", self.width)
         if self.version == 0:
@@ -151,7 +152,7 @@ class Llama2cHeader:
 
 @dataclass(frozen=True, slots=True)
 class TensorPlace:
-    """The place of a tensor in a checkpoint; `at`: offset in bytes. name: empty for an unused part."""
+    """The place of a tensor in a checkpoint. at: offset in bytes. name: empty for an unused part."""
 
     name: str
     dimensions: tuple[int, ...]
@@ -177,7 +178,7 @@ class TensorPlace:
         return (integers * scales).reshape(-1, width)
 
     def _encoded(self, data: SourceBytes, encoder: Encoder, start: int, stop: int) -> Bytes | None:
-        """q8_0 with the same integers; only the scales are rounded, to f16."""
+        """Return q8_0 with the same integers; only the scales are rounded, to f16. None for other types."""
         width = self.dimensions[-1]
         if encoder.ggml_type.name != "Q8_0" or width % _BLOCK or self.group_size % _BLOCK:
             return None
@@ -193,9 +194,9 @@ class TensorPlace:
 
 
 def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
-    """The conversion for the checkpoint at `path`, with a tokenizer.bin (default: in its folder).
+    """Return the conversion for the checkpoint at `path`; raises ModelLoadError.
 
-    Raises ModelLoadError.
+    tokenizer: a tokenizer.bin; None: the one in the checkpoint's folder.
     """
     data = SourceBytes(path)
     try:
@@ -222,7 +223,9 @@ def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
 
 
 def _tokenizer_in_folder(path: Path, n_vocab: int) -> Path:
-    """The tokenizer in the same folder, as llama2.c names it: tokenizer.bin for Llama 2, else tok4096.bin."""
+    """Return the tokenizer in the same folder, named as in llama2.c: tokenizer.bin, or tok4096.bin for 4096
+    tokens.
+    """
     names = ("tokenizer.bin", f"tok{n_vocab}.bin")
     found = next((each for name in names if (each := path.with_name(name)).is_file()), None)
     if found is None:

@@ -32,7 +32,7 @@ _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
 
 
 class TensorEntry(BaseModel):
-    """A tensor's entry in the header of a file."""
+    """A tensor's entry in a file's header."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
     dtype: str
@@ -45,10 +45,10 @@ class _Index(BaseModel):
 
 
 class SafetensorsFile:
-    """A file of memory-mapped weights. entries: by name."""
+    """A file of memory-mapped weights. entries: by tensor name."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ModelLoadError."""
+        """Read the header; raises ModelLoadError."""
         self.path = path
         self._data = SourceBytes(path)
         try:
@@ -57,7 +57,7 @@ class SafetensorsFile:
             raise ModelLoadError(f"{path} is not a whole safetensors file: {_first_line(error)}") from error
 
     def rows(self, name: str, start: int, stop: int, *, transposed: bool = False) -> Floats:
-        """Rows `[start, stop)` of a tensor as float32; of its transpose if `transposed`."""
+        """Return rows [start, stop) of a tensor, or of its transpose if `transposed`, as float32."""
         entry = self.entries[name]
         values = self._data.array(
             self._data_at + entry.data_offsets[0], math.prod(entry.shape), _TYPES[entry.dtype]
@@ -69,7 +69,7 @@ class SafetensorsFile:
         return rows.astype(np.float32)
 
     def _read_header(self) -> tuple[int, dict[str, TensorEntry]]:
-        """Raises ValueError."""
+        """Return the offset of the data, and the entries; raises ValueError."""
         data = self._data
         if data.n_bytes < _SIZE_BYTES:
             raise ValueError("it is too short")
@@ -90,7 +90,7 @@ class SafetensorsFolder:
     """The tensors of a model in one file, or in shards with an index."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises ModelLoadError."""
+        """Read the headers of all files; raises ModelLoadError."""
         self._folder = folder
         self._index, shards = self._find()
         self._files = [SafetensorsFile(path) for path in shards]
@@ -106,7 +106,7 @@ class SafetensorsFolder:
         return {name: file for file in self._files for name in file.entries}
 
     def _find(self) -> tuple[list[Path], list[Path]]:
-        """The index, if there is one, and the shards."""
+        """Return the index, if there is one, and the shards."""
         if (single := self._folder / SINGLE).is_file():
             return [], [single]
         index = self._folder / INDEX
@@ -132,7 +132,7 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def _check_place(name: str, entry: TensorEntry, n_bytes: int) -> None:
-    """Raises ValueError unless the tensor lies in the file. Types that are not known have no known size."""
+    """Raise ValueError unless the tensor lies within the file. The size is checked only for known types."""
     begin, end = entry.data_offsets
     if not begin <= end <= n_bytes:
         raise ValueError(f"{name[:100]} lies at bytes {begin} to {end} of {n_bytes}: it is cut off")
@@ -144,7 +144,7 @@ def _check_place(name: str, entry: TensorEntry, n_bytes: int) -> None:
 
 
 def is_known_type(entry: TensorEntry) -> bool:
-    """Whether `SafetensorsFile.rows` can read this type."""
+    """Return whether `SafetensorsFile.rows` can read this type."""
     return entry.dtype in _TYPES
 
 

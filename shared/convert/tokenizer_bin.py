@@ -3,7 +3,7 @@
     int32   length of the longest piece
     then for each token: f32 score, int32 length, the piece in UTF-8
 
-Blanks are stored as blanks; the tokens for the begin and end of a text stand between line breaks.
+Blanks are stored as blanks. The tokens for the beginning and end of a text are stored between line breaks.
 """
 
 import math
@@ -27,7 +27,7 @@ _SPACE = "\u2581"
 
 @dataclass(frozen=True, slots=True)
 class TokenizerBin:
-    """Pieces in GGUF's notation, and the score of each."""
+    """The pieces in GGUF's notation, and the score of each piece."""
 
     pieces: list[str]
     scores: list[float]
@@ -62,7 +62,7 @@ def read_tokenizer(path: Path, n_vocab: int) -> TokenizerBin:
 
 
 def _parse(data: bytes, n_vocab: int) -> TokenizerBin:
-    """Raises ValueError and struct.error."""
+    """Parse the file's content; raises ValueError or struct.error."""
     if len(data) < _LONGEST.size + n_vocab * _ENTRY.size:
         raise ValueError("it is too short")
     (longest,) = _LONGEST.unpack_from(data)
@@ -82,7 +82,9 @@ def _parse(data: bytes, n_vocab: int) -> TokenizerBin:
 
 
 def _check(pieces: list[str]) -> None:
-    """llama.cpp aborts at tokens that occur twice, and at bytes that it finds no token for."""
+    """Raise ValueError for vocabularies at which llama.cpp aborts: tokens that occur twice, or
+    missing bytes.
+    """
     if missing := _BYTES.difference(pieces):
         raise ValueError(f"it lacks {len(missing)} of the 256 byte tokens, such as {min(missing)}")
     if len(set(pieces)) < len(pieces) or "" in pieces:

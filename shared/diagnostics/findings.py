@@ -13,7 +13,10 @@ from shared.terminal import one_line, wrapped
 
 
 class Severity(enum.Enum):
-    """GOOD: as it should be. HINT: could be better, or is not known yet. PROBLEM: prevents a speed-up."""
+    """The severity of a finding.
+
+    GOOD: as it should be. HINT: could be better, or is unknown. PROBLEM: prevents a speed-up.
+    """
 
     GOOD = "ok"
     HINT = "hint"
@@ -22,9 +25,9 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One or two sentences: the observation and, for hints and problems, what to change.
+    """An observation in one or two sentences; hints and problems also say what to change.
 
-    They may quote a peer; displayed, they are one line.
+    The sentences may quote a peer; they are shown as one line.
     """
 
     severity: Severity
@@ -53,7 +56,7 @@ class DoctorReport:
         return int(any(each.severity is Severity.PROBLEM for each in self.findings))
 
     def __str__(self) -> str:
-        """One line for each finding, and a summary."""
+        """Return one line for each finding, and a summary."""
         n_problems = sum(each.severity is Severity.PROBLEM for each in self.findings)
         n_hints = sum(each.severity is Severity.HINT for each in self.findings)
         if n_problems:
@@ -66,12 +69,12 @@ class DoctorReport:
 
 
 def count(n: int, noun: str) -> str:
-    """`1 core`, `2 cores`."""
+    """Return `1 core`, `2 cores`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 class Report(Protocol):
-    """`str` of it is the text to print."""
+    """A report whose `str` is the text to print."""
 
     @property
     def status(self) -> int:

@@ -1,4 +1,4 @@
-"""Asks a lead for its state over HTTP; each way in which that fails is a finding."""
+"""Asks a lead for its state over HTTP; each kind of failure is a finding."""
 
 import socket
 import ssl
@@ -17,7 +17,7 @@ from shared.terminal import said_by_lead
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
-"""What a float holds exactly: checks divide and multiply."""
+"""A number that a float can hold exactly, as checks divide and multiply it."""
 _Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -26,12 +26,12 @@ class _Record(BaseModel):
 
 
 class LeadInfo(_Record):
-    """The lead itself. `cores`: those it may run on; `n_threads`: of its engine."""
+    """The lead itself. cores: the cores that it may run on. n_threads: the threads of its engine."""
 
     version: str | None = None
     protocol: int | None = None
     speculates: bool | None = None
-    promise: str = ""  # what holds of its texts
+    promise: str = ""  # the guarantee for its texts
     cores: frozenset[int] = frozenset()
     n_threads: NonNegative = 0
 
@@ -52,7 +52,7 @@ class BackReport(_Record):
 
 
 class SourceReport(_Record):
-    """A source of drafts in the planner's report, `ngram` among them. `token_ms`: None until measured."""
+    """A draft source in the planner's report, such as `ngram`. token_ms: None until measured."""
 
     n_scored: NonNegative = 0
     n_right: NonNegative = 0
@@ -60,7 +60,7 @@ class SourceReport(_Record):
 
 
 class PlannerReport(_Record):
-    """`step_ms` is T(n) by n, `depths` how often each depth was chosen for a sequence."""
+    """The planner's report. step_ms: T(n) by n. depths: how often each depth was chosen for a sequence."""
 
     policy: str = "adaptive"
     step_ms: dict[NonNegative, _Milliseconds] = {}
@@ -73,17 +73,17 @@ class PlannerReport(_Record):
 
     @property
     def plain_step_ms(self) -> float | None:
-        """T(1); None until it is measured."""
+        """T(1) in milliseconds; None until it is measured."""
         return self.step_ms.get(1)
 
     @property
     def idle_share(self) -> float:
-        """The share of choices for depth 0; 0 before the first choice."""
+        """The share of choices of depth 0; 0 before the first choice."""
         return self.depths.get(0, 0) / (sum(self.depths.values()) or 1)
 
 
 class LeadReport(_Record):
-    """`planner`: None while the engine is busy or is being restarted."""
+    """The lead's report. planner: None while the engine is busy or being restarted."""
 
     lead: LeadInfo = LeadInfo()
     backs: tuple[BackReport, ...] = ()
@@ -91,12 +91,12 @@ class LeadReport(_Record):
 
 
 _SECONDS = 10.0
-"""Time-out of a request; the lead's report waits for the end of a step."""
+"""The timeout of a request; the lead's report waits for the end of a step."""
 _N_ASKED = 5
 
 
 class LeadProbe:
-    """Examines one lead; a context manager. `run` sets `report` if the lead returned one."""
+    """A context manager that examines one lead. `run` sets `report` if the lead returns one."""
 
     def __init__(
         self,
@@ -107,10 +107,10 @@ class LeadProbe:
         *,
         key_advice: str = "set --key or --key-file",
     ) -> None:
-        """`url` has no slash at its end; `key` may be one of a client, a back or an admin.
+        """url: without a slash at its end. key: a client's, a back's or an admin's key.
 
-        `tls`: how to verify https://…; None: with the system's CA certificates. `key_advice`: how to set
-        another key.
+        tls: how to verify https://…; None: with the system's CA certificates. key_advice: how to set another
+        key.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url
@@ -133,7 +133,7 @@ class LeadProbe:
         self._client.close()
 
     def run(self) -> Iterator[Finding]:
-        """Yield findings on whether the lead can be reached, is ready and accepts the key; sets `report`."""
+        """Yield findings on whether the lead can be reached, is ready and accepts the key; set `report`."""
         try:
             times = list(self._ask_health())
             answer = self._client.get("/v1/speculation")
@@ -149,7 +149,7 @@ class LeadProbe:
         yield from self._read(answer)
 
     def _ask_health(self) -> Iterator[float]:
-        """The seconds of each request except the first, which includes connecting."""
+        """Yield the seconds of each request except the first, which includes connecting."""
         for number in range(_N_ASKED):
             began = time.perf_counter()
             self._client.get("/health").raise_for_status()
@@ -176,7 +176,7 @@ class LeadProbe:
 
 
 def is_own_address(url: str) -> bool:
-    """Whether the host of `url` is this machine; False for unknown names."""
+    """Return whether the host of `url` is this machine; False for unknown names."""
     host = urlsplit(url).hostname or ""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)

@@ -1,4 +1,7 @@
-"""`--check`: what a program would run, and whether this machine can run it. Starts and downloads nothing."""
+"""`--check`: reports what a program would run, and whether this machine can run it.
+
+Starts nothing and downloads nothing.
+"""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +27,7 @@ from shared.terminal import one_line, size_text
 
 @dataclass(slots=True)
 class PreflightReport:
-    """Lines of (topic, text), and problems."""
+    """The report: lines of (topic, text), and problems."""
 
     lines: list[tuple[str, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -37,7 +40,7 @@ class PreflightReport:
         return int(bool(self.problems))
 
     def __str__(self) -> str:
-        """Lines and problems, which may quote a file: each is shown as one line."""
+        """Return lines and problems. They may quote a file, so each is shown as one line."""
         width = max((len(topic) for topic, _ in self.lines), default=0)
         lines = [f"{topic:<{width}}  {one_line(text)}" for topic, text in self.lines]
         result = [f"PROBLEM: {one_line(problem)}" for problem in self.problems] or [
@@ -48,9 +51,10 @@ class PreflightReport:
 
 @contextmanager
 def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabulary | None]:
-    """The vocabulary of a model, also from the hub's cache; None without a model, or with a problem added.
+    """Yield the vocabulary of a model, also from the hub's cache; None without a model, or after adding a
+    problem.
 
-    Its file, `info.path`, exists until the context ends.
+    The model's file, `info.path`, exists until the context ends.
     """
     with ExitStack() as stack:
         try:
@@ -66,7 +70,7 @@ def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabul
 
 @dataclass(frozen=True, slots=True)
 class LocatedModel:
-    """A model that can be loaded, and a text on where it is."""
+    """A model that can be loaded, and a text that says where it is."""
 
     text: str
     vocabulary: Vocabulary
@@ -74,10 +78,10 @@ class LocatedModel:
 
 @contextmanager
 def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
-    """Load the vocabulary of a model, without converting or downloading it; raises ConfigError.
+    """Yield a model with its vocabulary, without converting or downloading it; None if none is named.
 
-    For a model that would be converted, a temporary file with zeros as weights is written; it exists until
-    the context ends.
+    Raises ConfigError. For a model that would be converted, a temporary file with zeros as weights is
+    written, which exists until the context ends.
     """
     source = source.model_copy(update={"offline": True})
     if conversion := source.pending_conversion():
@@ -96,13 +100,13 @@ def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
 
 
 def describe(info: ModelInfo) -> str:
-    """Name, size and quantization."""
+    """Return the model's name, size and quantization as text."""
     n_params = f"{info.n_params / 1e9:.1f}B" if info.n_params >= 1e9 else f"{info.n_params / 1e6:.1f}M"  # noqa: PLR2004
     return f"{info.name}, {n_params} parameters, {size_text(info.size)}, mostly {quantization(info)}"
 
 
 def quantization(info: ModelInfo) -> str:
-    """The type of most weights, such as Q4_K_M."""
+    """Return the type of most weights, such as Q4_K_M."""
     names = {int(kind): kind.name.removeprefix("MOSTLY_") for kind in gguf.LlamaFileType}
     return names.get(-1 if info.file_type is None else info.file_type, "of an unknown type")
 
@@ -113,10 +117,10 @@ def check_memory(
     taken: Mapping[str, int],
     who_takes: str = "draft model",
 ) -> MemoryPlan | None:
-    """Report where a model would be placed, and compare its size with the free memory.
+    """Report where a model would be placed, and add a problem if the free memory does not suffice.
 
-    taken: bytes that others will use, by place; who_takes: their name. The memory of RPC workers is unknown.
-    None if the model cannot be loaded, with a problem added.
+    taken: bytes that other models will use, by place; who_takes: their name. The memory of RPC workers is
+    unknown. Returns None, and adds a problem, if the model cannot be loaded.
     """
     try:
         plan = make_plan()
@@ -149,12 +153,12 @@ def check_memory(
 
 
 def layers_text(n_gpu_layers: int) -> str:
-    """A phrase for a value of --n-gpu-layers."""
+    """Return a phrase for a value of --n-gpu-layers."""
     return "all layers" if n_gpu_layers < 0 else count(n_gpu_layers, "layer")
 
 
 def list_devices() -> str:
-    """The list of devices, formatted as in llama-server."""
+    """Return the list of devices, formatted as in llama-server."""
     try:
         found = devices.all_devices()
     except ModelLoadError as error:
@@ -169,7 +173,7 @@ def list_devices() -> str:
 def _add_placement(
     report: PreflightReport, placement: Placement, taken: Mapping[str, int], who_takes: str
 ) -> None:
-    """A table of what is where, and what that leaves free."""
+    """Add a table of the sizes on each place, and the memory that they leave free."""
     report.add("devices", str(placement))
     for group in dict.fromkeys(group for group, _ in placement.parts):
         _add_sizes(report, group, {place: n for (each, place), n in placement.parts.items() if each == group})
@@ -193,7 +197,7 @@ def _add_free(report: PreflightReport, place: str, n_free: int, n_used: int) -> 
 
 
 def _mebibytes(n_bytes: int) -> str:
-    """As in llama.cpp's log."""
+    """Return a size as in llama.cpp's log."""
     return f"{n_bytes / (1 << 20):.1f} MiB"
 
 

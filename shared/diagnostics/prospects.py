@@ -1,5 +1,5 @@
-"""Predicts whether drafts from other machines pay, by the duration of the target's steps, with the sentences
-for it.
+"""Predicts from the time of the target's steps whether drafts from other machines pay, with sentences for
+people.
 
 Gains are simulated with published T(n) for draft models of which half to four fifths of the tokens are right
 (`lead plan --device`, `bench simulate`); real pairs and networks differ.
@@ -9,16 +9,16 @@ import enum
 from collections.abc import Mapping
 
 _SHORT_S, _LONG_S = 0.010, 0.100
-"""T(1) at which steps begin to leave a back some time, and all the time that it wants."""
+"""T(1) from which a back has some time, and all the time that it needs, for its drafts."""
 _MIN_GAIN = 1.15
-"""With less, late and wrong drafts leave nothing."""
+"""With a lower best gain, late and wrong drafts leave no speed-up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
-"""Weights that the memory of a desktop, 40 GB/s, reads in about `_LONG_S`."""
+"""The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""
 
 
 class Prospect(enum.Enum):
-    """What to expect of drafts; the values are sentences that need no more context."""
+    """The gain to expect from drafts. The values are sentences that need no more context."""
 
     SHORT = (
         "Steps are shorter than 10 ms, too short for drafts from another machine, which give 1.0 to 1.4 "
@@ -44,7 +44,7 @@ class Prospect(enum.Enum):
 
 
 SLOW_BACK = 0.3
-"""Time of a draft token, in steps of one token, above which a faster draft model is likely to give more."""
+"""The time of a draft token over T(1) above which a faster draft model is likely to give more."""
 SLOWER_BACK = (
     "A faster draft model may give more even if it is right less often: on steps of 118 ms, a back that "
     "takes 30 ms for a token and is right in 70 % gives 1.56 times, one of 80 ms that is right in 80 % 1.18 "
@@ -56,7 +56,7 @@ SECOND_BACK = (
 
 
 def best_gain(step_s: Mapping[int, float], acceptance: float = TYPICAL_ACCEPTANCE) -> tuple[float, int]:
-    """(gain, n): the highest speed-up by steps of n tokens over steps of one, if drafts are there in time.
+    """Return (gain, n): the highest speed-up of steps of n tokens over steps of one, with all drafts in time.
 
     step_s: T(n) in any unit, for n = 1 and others. acceptance: the probability that a draft token is right.
     """
@@ -67,7 +67,7 @@ def best_gain(step_s: Mapping[int, float], acceptance: float = TYPICAL_ACCEPTANC
 
 
 def prospect(step_s: Mapping[int, float]) -> Prospect:
-    """The prospect for T(n) in seconds; UNKNOWN without T(1) and T(n) of a larger step."""
+    """Return the prospect for T(n) in seconds; UNKNOWN without T(1) and T(n) of a larger step."""
     if 1 not in step_s or len(step_s) == 1:
         return Prospect.UNKNOWN
     if best_gain(step_s)[0] < _MIN_GAIN:
@@ -78,9 +78,8 @@ def prospect(step_s: Mapping[int, float]) -> Prospect:
 
 
 def prospect_of_weights(ram_bytes: int, *, is_mixture: bool, has_metal_k_quants: bool) -> Prospect:
-    """The prospect before anything was measured.
-
-    ram_bytes: weights that the CPU multiplies with for each token.
+    """Return the prospect before any measurement. ram_bytes: weights that the CPU multiplies with
+    per token.
     """
     if is_mixture or has_metal_k_quants:
         return Prospect.STEEP

@@ -1,11 +1,11 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
-Calls in, values out: knows no network, no threads and no clock. `handle` takes the lead's messages; each
-`step` is one decode over all sequences with something to do; `take_due` returns the drafts to send after it.
+It does no I/O and knows no threads or clock. `handle` takes the lead's messages. Each `step` is one decode
+over all sequences with work. `take_due` returns the drafts to send after it.
 
-A step decodes one token of each of the likeliest paths (main paths and branches). The number of paths
-maximises the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply, only the main
-path is decoded until it is long or doubtful; where it is flat, many branches at once.
+A step decodes one token of each of the likeliest branches, main and side. The number of branches maximizes
+the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply, only the main branch is
+decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
 """
 
 import logging
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from shared.drafting.drafter_options import DrafterOptions
 from shared.drafting.interfaces import DraftModel, Interrupt, LookAhead, MakeSampler
-from shared.drafting.sequence_state import DraftPath, SequenceState, Work, spans_of
+from shared.drafting.sequence_state import DraftBranch, SequenceState, Work, spans_of
 from shared.drafting.slot_pool import SlotPool
 from shared.errors import DecodeAbortedError, KvCacheFullError, PendingAnswerError
 from shared.llama.span import Span
@@ -34,15 +34,15 @@ from shared.step_cost import StepCost
 log = logging.getLogger("drafter")
 
 _MIN_BRANCH_PROBABILITY = 0.02
-"""In the time of a decode for one token, branch tokens that are committed less than once in fifty times are
-not worth drafting."""
+"""The minimal probability, in a decode that takes the time of one token, at which drafting a side branch's
+token pays."""
 _GRAMMAR_SECONDS = 0.002
-"""For answers about grammars in one step; longer ones are awaited while other paths go on."""
+"""The time that a step waits for answers about grammars; branches without an answer sit out steps."""
 
 DrafterMessage = Open | Extend | Close | Tune
-ValuedPath = tuple[float, SequenceState, DraftPath]
-"""A path after the value of its next token."""
-RankedPath = tuple[SequenceState, DraftPath, list[RankedToken] | None]
+ValuedBranch = tuple[float, SequenceState, DraftBranch]
+"""(value of the next token, sequence, branch)"""
+RankedBranch = tuple[SequenceState, DraftBranch, list[RankedToken] | None]
 
 
 class Drafter:
@@ -74,21 +74,21 @@ class Drafter:
             model, options.n_slots, options.n_model_slots, model.traits, options.prompt_cache
         )
         self.sequences: dict[str, SequenceState] = {}
-        """The sequences that are open, by name."""
+        """The open sequences, by name."""
         self._cache_is_full = False  # no cells were left; no branches then, until a sequence ends
         self._logged_full = False  # each of these two is logged once
         self._logged_unusable = False
         self.n_decoded: Counter[int] = Counter()
-        """Tokens in the last step, by group."""
+        """The number of tokens in the last step, by group."""
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do until the next message of the lead."""
+        """True if there is nothing to do until the lead's next message."""
         return not any(self._has_work(state) for state in self.sequences.values())
 
     @property
     def waiting(self) -> dict[int, list[str]]:
-        """The sequences with something to do, by group."""
+        """The names of sequences with work, by group."""
         waiting: defaultdict[int, list[str]] = defaultdict(list)
         for state in self.sequences.values():
             if self._has_work(state):
@@ -98,10 +98,11 @@ class Drafter:
     def handle(
         self, message: DrafterMessage, group: int = 0, times: tuple[float, float] | None = None
     ) -> tuple[int, int]:
-        """Apply a message of the lead whose sequences are `group`; returns what `SequenceState.commit` does.
+        """Apply a message of the lead whose sequences are in `group`; return the result of
+        `SequenceState.commit`.
 
-        A message that cannot be drafted for, or belongs to another lead, is ignored. times: when it arrived
-        and when it is handled, in seconds, which the next draft reports.
+        Messages that cannot be drafted for, or that concern another lead's sequences, are ignored. times:
+        when the message arrived and when it is handled, in seconds; the next draft reports them.
         """
         match message:
             case Open():
@@ -120,23 +121,23 @@ class Drafter:
     def reset(self, group: int = 0) -> None:
         """Drop the sequences of a group, after the connection to its lead is lost.
 
-        Their caches stay, in case the same texts come back.
+        Their caches are kept, in case the same texts come back.
         """
         for state in [state for state in self.sequences.values() if state.group == group]:
             self._close(state)
         self._tuned.pop(group, None)
 
     def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
-        """Decode once; returns the sequences whose drafts have grown, once for each new token.
+        """Decode once; return the sequences whose drafts have grown, once per new token.
 
-        only: decode these sequences; None: all. n_max: the maximal number of tokens in the batch, at least
-        one for each of them; None: as many as it can hold.
+        only: decode only these sequences; None: all. n_max: the maximal number of tokens in the batch, at
+        least one per sequence; None: as many as the batch can hold.
         """
         grown = self.begin(only, n_max)
         return grown + self.finish()
 
     def begin(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
-        """The first part of `step`: choose the tokens to decode."""
+        """Do the first part of `step`: choose the tokens to decode."""
         if self._interrupt:
             self._interrupt.clear()
         self._budget.set(0.0)
@@ -151,7 +152,7 @@ class Drafter:
         return grown
 
     def finish(self) -> list[SequenceState]:
-        """The second part of `step`: decode them."""
+        """Do the second part of `step`: decode the chosen tokens."""
         work, spans = self._under_way
         self._budget.set(_GRAMMAR_SECONDS)
         try:
@@ -160,9 +161,9 @@ class Drafter:
             self._under_way = (), []
 
     def interrupt(self, message: DrafterMessage, group: int = 0) -> bool:
-        """Stop the current decode if it becomes useless by `message`; returns whether it was stopped.
+        """Stop the current decode if `message` makes it useless; return whether it was stopped.
 
-        May be called in any thread. A late call stops nothing, or a decode that will be repeated.
+        Any thread may call it. A late call stops nothing, or a decode that will be repeated.
         """
         if self._interrupt is None or not self._makes_useless(message, group):
             return False
@@ -176,8 +177,8 @@ class Drafter:
         return all(
             (state.id, state.group) == (message.sequence, group)
             and message.start <= len(state.committed)
-            and not state.can_follow(path, message.tokens[len(state.committed) - message.start :])
-            for state, path in work
+            and not state.can_follow(branch, message.tokens[len(state.committed) - message.start :])
+            for state, branch in work
         )
 
     def learn(self, seconds: float) -> None:
@@ -185,10 +186,10 @@ class Drafter:
             self._cost.learn(n, seconds)
 
     def take_due(self, now: float, *, at_once: bool = False) -> list[tuple[int, Draft]]:
-        """The drafts to send at `now` (seconds), each with the group of its sequence.
+        """Return the drafts to send at the time `now` in seconds, each with the group of its sequence.
 
-        A draft is due at its time. All drafts that have grown since they were last sent are due if none grows
-        any further, or `at_once`: the lead has sent a message, and is about to choose what it verifies.
+        If no draft can grow, or `at_once`, all drafts that have grown since they were last sent are due.
+        `at_once`: the lead has sent a message, and is about to choose what it verifies.
         """
         at_once = at_once or self.idle
         due = [state for state in self.sequences.values() if at_once or state.is_due(now)]
@@ -205,15 +206,15 @@ class Drafter:
                 for span in spans:
                     self._model.trim(span.slot, span.start)
             return []
-        for (_, path), span in zip(work, spans, strict=True):
-            path.cache.add(span.tokens)
-        self._slots.save(path.cache for (_, path), span in zip(work, spans, strict=True) if span.n_logits)
+        for (_, branch), span in zip(work, spans, strict=True):
+            branch.cache.add(span.tokens)
+        self._slots.save(branch.cache for (_, branch), span in zip(work, spans, strict=True) if span.n_logits)
         return self._append_tokens(
-            (state, path, rows[0]) for (state, path), rows in zip(work, logits, strict=True) if len(rows)
+            (state, branch, rows[0]) for (state, branch), rows in zip(work, logits, strict=True) if len(rows)
         )
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless each slot is used once and holds the tokens of its path."""
+        """Raise AssertionError unless each slot is used once and holds the tokens of its branch."""
         self._slots.check_integrity(self._slots_in_use())
         for state in self.sequences.values():
             assert len(state.branches) <= self._options.n_branches
@@ -233,7 +234,7 @@ class Drafter:
         previous = list(slot.tokens)
         # The last token is always decoded, for its logits.
         slot.keep(min(slot.shared_with(message.tokens), max(0, len(message.tokens) - 1)))
-        main = DraftPath(len(message.tokens)).begin(slot, sampler)
+        main = DraftBranch(len(message.tokens)).begin(slot, sampler)
         self.sequences[message.sequence] = SequenceState(
             message.sequence,
             message.sampling,
@@ -292,14 +293,14 @@ class Drafter:
         self._cache_is_full = False
 
     def _has_tokens(self, tokens: Sequence[int]) -> bool:
-        """A lead with a larger vocabulary of the same family may use ids that this model does not have."""
+        """Return whether the model has these tokens; a larger model of the same family may have more."""
         return all(0 <= token < self._model.n_vocab for token in tokens)
 
     # A step
 
     def _choose_work(self, only: Collection[str] | None) -> Work:
-        """The paths to decode, the likeliest first."""
-        growing: list[ValuedPath] = []
+        """Return the branches to decode, the likeliest first."""
+        growing: list[ValuedBranch] = []
         for state in self.sequences.values():
             if only is None or state.id in only:
                 if self._can_extend(state):
@@ -309,27 +310,30 @@ class Drafter:
             state.previous_cache = []
         self._slots.trim_all()
         growing.sort(key=itemgetter(0), reverse=True)
-        return [(state, path) for _, state, path in self._worthwhile(growing) if self._begin(state, path)]
+        return [
+            (state, branch) for _, state, branch in self._worthwhile(growing) if self._begin(state, branch)
+        ]
 
-    def _growing(self, state: SequenceState) -> Iterator[ValuedPath]:
-        """The paths of a sequence that may get another token."""
+    def _growing(self, state: SequenceState) -> Iterator[ValuedBranch]:
+        """Yield the branches of a sequence that may get another token."""
         if self._can_extend(state):
             yield state.main.confidence, state, state.main
         if self._may_branch(state):
             for value, branch in state.growing_branches(self._min_probability):
                 yield value, state, branch
 
-    def _worthwhile(self, growing: list[ValuedPath]) -> list[ValuedPath]:
-        """So many of the first ones as make the most of the time of a step; one even if nothing is gained.
+    def _worthwhile(self, growing: list[ValuedBranch]) -> list[ValuedBranch]:
+        """Return the first branches that together give the most probability per second; at least one.
 
-        Without it a draft that may go on would not, and whoever steps the drafter would do so for ever.
+        Without at least one, a draft that may grow would never do so, and the caller would step the drafter
+        for ever.
         """
         growing = growing[: self._model.n_batch]
         if not self._options.n_branches:
             return growing
         total = 0.0
         best, n_best = 0.0, 1
-        n_prompt = sum(state.n_pending(path) - 1 for _, state, path in growing if path is state.main)
+        n_prompt = sum(state.n_pending(branch) - 1 for _, state, branch in growing if branch is state.main)
         n_prompt = min(self._options.n_chunk, n_prompt)
         for n, (value, *_) in enumerate(growing, 1):
             total += value
@@ -340,26 +344,29 @@ class Drafter:
 
     @property
     def _min_probability(self) -> float:
-        """The minimal probability of a branch's next token."""
+        """The minimal probability of a side branch's next token."""
         n = 1 + self._options.n_branches
         return _MIN_BRANCH_PROBABILITY * min(1.0, self._cost.seconds(n) / (n * self._cost.seconds(1)))
 
-    def _begin(self, state: SequenceState, path: DraftPath) -> bool:
-        """Give a path what it needs to be decoded, if it has not begun yet; False after an error."""
-        if path is state.main or path.key in state.branches:
+    def _begin(self, state: SequenceState, branch: DraftBranch) -> bool:
+        """Give a branch the slot and sampler that it needs to be decoded; return False after an error."""
+        if branch is state.main or branch.key in state.branches:
             return True
         try:
-            sampler = self._branch_sampler(state, path)
+            sampler = self._branch_sampler(state, branch)
         except Exception:
             log.exception("sequence %s: no more side branches", state.id)
             state.can_branch = False
             return False
-        slot = self._slots.take_branch(state.main.cache, path.start - state.window_start)
-        state.branches[path.key] = path.begin(slot, sampler)
+        slot = self._slots.take_branch(state.main.cache, branch.start - state.window_start)
+        state.branches[branch.key] = branch.begin(slot, sampler)
         return True
 
-    def _branch_sampler(self, state: SequenceState, branch: DraftPath) -> Sampler:
-        """If the choice of a token does not depend on the tokens before it, all paths share one sampler."""
+    def _branch_sampler(self, state: SequenceState, branch: DraftBranch) -> Sampler:
+        """Return the sampler of a side branch.
+
+        All branches share one if choices do not depend on earlier tokens.
+        """
         main = state.main
         if not state.sampling.remembers:
             return main.sampler
@@ -367,61 +374,67 @@ class Drafter:
         return self._make_sampler(state.sampling, history, main.sampler)
 
     def _rank_again(self) -> list[SequenceState]:
-        """Go on with paths whose grammar was not ready when they were decoded."""
-        waiting = [(state, path) for state in self.sequences.values() for path in state.unranked]
+        """Continue branches whose grammar was not ready when they were decoded."""
+        waiting = [(state, branch) for state in self.sequences.values() for branch in state.unranked]
         return self._append_tokens(
-            (state, path, path.unranked)
-            for state, path in waiting
-            if path.unranked is not None and path.sampler.is_ready
+            (state, branch, branch.unranked)
+            for state, branch in waiting
+            if branch.unranked is not None and branch.sampler.is_ready
         )
 
     def _append_tokens(
-        self, decoded: Iterable[tuple[SequenceState, DraftPath, NDArray[np.float32]]]
+        self, decoded: Iterable[tuple[SequenceState, DraftBranch, NDArray[np.float32]]]
     ) -> list[SequenceState]:
-        """Choose the next token of each path from its logits."""
-        chosen = [(state, path, self._rank(state, path, logits)) for state, path, logits in decoded]
+        """Choose the next token of each branch from its logits; return the sequences that have grown."""
+        chosen = [(state, branch, self._rank(state, branch, logits)) for state, branch, logits in decoded]
         if self._look_ahead:
             chosen = self._refine(chosen, self._look_ahead)
         return [
-            state for state, path, choices in chosen if choices and self._append_token(state, path, choices)
+            state
+            for state, branch, choices in chosen
+            if choices and self._append_token(state, branch, choices)
         ]
 
     def _rank(
-        self, state: SequenceState, path: DraftPath, logits: NDArray[np.float32]
+        self, state: SequenceState, branch: DraftBranch, logits: NDArray[np.float32]
     ) -> list[RankedToken] | None:
-        """The choices for the next token of a path; None after an error, or if its grammar is not ready."""
+        """Return the candidates for a branch's next token; None after an error, or if its grammar is not
+        ready.
+        """
         if state.id not in self.sequences:  # closed by an error in this step
             return None
         with self._closing_on_error(state):
             try:
-                return path.sampler.rank(logits, path.end, self._options.n_choices)
+                return branch.sampler.rank(logits, branch.end, self._options.n_choices)
             except PendingAnswerError:
-                path.unranked = logits.copy()  # the model reuses their memory
+                branch.unranked = logits.copy()  # the model reuses their memory
         return None
 
-    def _refine(self, chosen: list[RankedPath], look_ahead: LookAhead) -> list[RankedPath]:
-        """Choose again as long as the model has looked further; it does so a few times at most."""
-        while better := look_ahead({path.cache.index: each[0].token for _, path, each in chosen if each}):
+    def _refine(self, chosen: list[RankedBranch], look_ahead: LookAhead) -> list[RankedBranch]:
+        """Choose again as long as the look-ahead returns better logits, which it does a few times at most."""
+        while better := look_ahead({branch.cache.index: each[0].token for _, branch, each in chosen if each}):
             chosen = [
-                (state, path, self._rank(state, path, better[path.cache.index]))
-                if choices and path.cache.index in better
-                else (state, path, choices)
-                for state, path, choices in chosen
+                (state, branch, self._rank(state, branch, better[branch.cache.index]))
+                if choices and branch.cache.index in better
+                else (state, branch, choices)
+                for state, branch, choices in chosen
             ]
         return chosen
 
-    def _append_token(self, state: SequenceState, path: DraftPath, choices: list[RankedToken]) -> bool:
-        """Whether that was done: False after an error."""
+    def _append_token(self, state: SequenceState, branch: DraftBranch, choices: list[RankedToken]) -> bool:
+        """Append a branch's next token; return False after an error."""
         if state.id not in self.sequences:
             return False
         with self._closing_on_error(state):
-            state.append(path, choices)
+            state.append(branch, choices)
             return True
         return False
 
     @contextmanager
     def _closing_on_error(self, state: SequenceState) -> Iterator[None]:
-        """After an error in choosing its tokens a sequence gets no more drafts; its text stays the same."""
+        """Close the sequence if choosing its tokens raises an error; its text stays the same
+        without drafts.
+        """
         try:
             yield
         except Exception:
@@ -442,10 +455,12 @@ class Drafter:
 
     def _slots_in_use(self) -> Iterable[SlotCache]:
         for state in self.sequences.values():
-            yield from (path.cache for path in state.paths)
+            yield from (branch.cache for branch in state.all_branches)
 
     def _make_room(self) -> None:
-        """Drop what costs least: branches, then ended sequences, then the largest running one."""
+        """Free cells, cheapest first: side branches, then ended sequences, then the largest running
+        sequence.
+        """
         log.log(
             logging.DEBUG if self._logged_full else logging.WARNING,
             "the draft model's cache is full, drafting less: try a larger --ctx-size or a smaller --parallel",

@@ -1,6 +1,6 @@
-"""Makes drafters of a model: for texts in the model's own vocabulary, or with a ring's help in another one.
+"""Makes drafters of a model, for texts in its own vocabulary or, with a ring's help, in another one.
 
-A ring plugs in at the seam `other_vocabulary`, a module with a function `translating_maker`.
+A ring plugs in at the seam `other_vocabulary`: a module with a function `translating_maker`.
 """
 
 import functools
@@ -23,7 +23,7 @@ class DrafterMaker:
     """Makes drafters of one model, for texts in one vocabulary."""
 
     translates = False
-    """Whether that is not the model's own: then texts are not stored, not being its tokens."""
+    """True if the vocabulary is not the model's own. Texts are then not stored, as tokens differ."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
         self.model = model
@@ -60,9 +60,9 @@ class DrafterMaker:
 def drafter_maker(
     model: Model, vocabulary: Vocabulary, rings: Iterable[str], log: logging.Logger
 ) -> DrafterMaker:
-    """Make a maker of drafters for texts in `vocabulary`; takes seconds if that is not the model's own.
+    """Return a maker of drafters for texts in `vocabulary`; takes seconds if it is not the model's own.
 
-    rings: those of the program. Raises ModelLoadError if translation is needed and no ring provides it.
+    rings: the rings of the program. Raises ModelLoadError if translation is needed and no ring provides it.
     """
     if vocabulary.identify().fingerprint == model.vocabulary.identify().fingerprint:
         return DrafterMaker(model, vocabulary)
@@ -76,8 +76,9 @@ def drafter_maker(
 
 
 def max_ahead(model: Model, n_wanted: int) -> int:
-    """How many tokens ahead a model can draft: a recurrent model needs a stored state for each
-    draft token.
+    """Return the number of tokens that a model can draft ahead, at most `n_wanted`.
+
+    A recurrent model needs a stored state for each draft token.
     """
     traits = model.traits
     return n_wanted if traits.can_trim else min(n_wanted, traits.n_step_checkpoints - N_FURTHER_STATES)

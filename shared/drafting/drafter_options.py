@@ -6,24 +6,24 @@ from typing import Self
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 N_FURTHER_STATES = 2
-"""A recurrent draft model keeps a state after each draft token, and those before the first ones."""
+"""A recurrent draft model keeps this many states beside those after each draft token."""
 _RUNNERS_UP = 15
-"""Of recovered tokens 25 to 54 % are the first runner-up, 73 to 92 % one of sixteen.
+"""Runners-up ranked for each token: 25 to 54 % of recovered tokens are the first, 73 to 92 % among sixteen.
 
 Measured with models/smollm2/acceptance.py.
 """
 _BRANCH_TOKENS = 6
-"""About as many as the lead verifies in one step after it has left the main path."""
+"""About the number of tokens of a side branch that the lead verifies in one step."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterOptions:
-    """`n_window`: the maximal number of tokens of one sequence that the model sees at once.
+    """The options of a drafter. n_window: the maximal number of tokens of a sequence that the model sees.
 
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has
-    up to `n_branches` side branches of at most `n_branch_tokens` tokens. Texts of ended sequences are kept in
-    `prompt_cache`. The model needs `n_model_slots` slots in its cache.
+    up to `n_branches` side branches of at most `n_branch_tokens` tokens. prompt_cache: the host memory for
+    texts of ended sequences. The model needs `n_model_slots` slots in its cache.
     """
 
     n_slots: int
@@ -48,7 +48,7 @@ class DrafterOptions:
     ) -> Self:
         """Divide a cache of `n_cells` for a model with a training context of `n_train` tokens.
 
-        Side branches take a quarter of the cache at most.
+        Side branches take at most a quarter of the cache.
         """
         share = n_cells // n_slots
         n_branches = min(n_branches, share // 4 // _BRANCH_TOKENS)

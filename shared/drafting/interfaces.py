@@ -1,6 +1,4 @@
-"""Interfaces to the parts that a drafter uses: a model, samplers, and optionally a look-ahead in another
-vocabulary.
-"""
+"""Interfaces to the parts that a drafter uses: a model, samplers, and a look-ahead for another vocabulary."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -23,7 +21,7 @@ class DraftModel(SlotMemory, Protocol):
     traits: MemoryTraits
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """Decode in one forward pass; logits for each span, shape (n_logits, n_vocab).
+        """Decode the spans in one forward pass; return logits of shape (n_logits, n_vocab) for each span.
 
         Raises KvCacheFullError, and DecodeAbortedError after `Interrupt.set`.
         """
@@ -36,7 +34,7 @@ class Interrupt(Protocol):
         """Stop the current decode, which runs in another thread."""
 
     def clear(self) -> None:
-        """Do not stop the next decode."""
+        """Let the next decode run to its end."""
 
 
 class MakeSampler(Protocol):
@@ -45,11 +43,17 @@ class MakeSampler(Protocol):
     def __call__(
         self, parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /
     ) -> Sampler:
-        """A sampler for a sequence with the tokens `history`; `like`: that of one with a common prefix."""
+        """Return a sampler for a sequence with the tokens `history`.
+
+        like: the sampler of a sequence with a common prefix.
+        """
 
 
 class LookAhead(Protocol):
     """The interface to a model with another vocabulary (`shared.translation.translating_model`)."""
 
     def __call__(self, choices: Mapping[int, int], /) -> dict[int, NDArray[np.float32]]:
-        """Better logits of some slots, now that these tokens (slot → token) would be chosen; at last none."""
+        """Return better logits for some slots, given the tokens that would be chosen (slot → token).
+
+        Returns an empty dict when it has no better ones.
+        """

@@ -1,8 +1,8 @@
-"""The state of a sequence: its committed tokens, and the paths of its draft.
+"""The state of a sequence: its committed tokens, and the branches of its draft.
 
-A draft is a tree: a main path, and side branches that leave it before one of its tokens. A branch begins with
-a runner-up of the draft model there: because of the shared noise these are the likeliest tokens for the lead
-to recover. The probability of a path is the product of the confidences along it.
+A draft is a tree: a main branch, and side branches that leave it before one of its tokens. A side branch
+begins with a runner-up of the draft model: because of the shared noise, runners-up are the tokens that the
+lead most likely recovers. The probability of a branch is the product of the confidences along it.
 """
 
 import math
@@ -24,25 +24,25 @@ from shared.sampling.sampler import RankedToken, Sampler
 from shared.slot_cache import SlotCache, common_prefix_length
 
 _OTHERS_WEIGHT = 0.1
-"""What a branch counts that another back is to draft. With four backs in simulation .1 and .2 are the same;
-to leave such branches out gains less than if all backs draft alike, as none may be as far as the others."""
+"""The weight of a side branch that is assigned to another back. In simulation with four backs, .1 and .2 are
+equally good. Leaving such branches out is worse than equal drafts, as backs do not get equally far."""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
-"""From one message to the next, while the lead has enough to verify, and while it may be waiting for more.
-Each takes the lead's front process about 0.2 ms of CPU time that its model could use; in the shorter time a
-fast draft model makes several tokens, which then go into one message."""
+"""The times between two messages: while the lead has enough to verify, and while it may wait for more tokens.
+A message takes the lead's front process about 0.2 ms of CPU time that its model could use. In the shorter
+time, a fast draft model makes several tokens, which go into one message."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class DraftPath:
-    """Draft tokens at positions start, start + 1, …; `cache` and `sampler` also cover everything before them.
+class DraftBranch:
+    """A branch: draft tokens at positions start, start + 1, … `cache` and `sampler` cover all tokens before,
+    too.
 
     ranked: for each position the draft token and its runners-up, likeliest first.
 
-    A branch that has not begun is a path of one token, without cache and sampler. In a path that has begun,
-    the last token has been sampled but not decoded, and `cache` holds those of the others that were decoded.
-    Exception: while a grammar's choice is awaited, everything has been decoded, and `unranked` are the logits
-    after it.
+    A side branch that has not begun has one token, and no cache or sampler. In a branch that has begun, the
+    last token is sampled but not decoded, and `cache` holds the decoded ones. Exception: while a grammar's
+    choice is awaited, all tokens are decoded, and `unranked` has the logits after them.
     """
 
     start: int
@@ -52,13 +52,13 @@ class DraftPath:
     unranked: NDArray[np.float32] | None = None
 
     def begin(self, cache: SlotCache, sampler: Sampler) -> Self:
-        """Give the path a slot and a sampler, so that it can be decoded; returns the path."""
+        """Give the branch a slot and a sampler, so that it can be decoded; return the branch."""
         self.cache, self.sampler = cache, sampler
         return self
 
     @property
     def key(self) -> tuple[int, int]:
-        """The start and first token of a branch, which are unique among branches."""
+        """The start and first token of a side branch, which identify it."""
         return self.start, self.ranked[0][0].token
 
     @property
@@ -79,7 +79,7 @@ class DraftPath:
         return math.prod(choices[0].confidence for choices in self.ranked)
 
     def n_matching(self, tokens: Sequence[int]) -> int:
-        """The length of the common prefix of this path and `tokens`."""
+        """Return the length of the common prefix of this branch and `tokens`."""
         n = 0
         for choices, token in zip(self.ranked, tokens, strict=False):
             if choices[0].token != token:
@@ -88,12 +88,12 @@ class DraftPath:
         return n
 
     def drop_before(self, start: int) -> None:
-        """Remove the tokens at positions before `start`, which are committed now."""
+        """Remove the tokens before position `start`, which are committed now."""
         del self.ranked[: start - self.start]
         self.start = start
 
     def append(self, choices: Sequence[RankedToken]) -> None:
-        """Append the first of `choices`; the others, in descending order, are its runners-up."""
+        """Append the first of `choices`; the others are its runners-up, likeliest first."""
         self.unranked = None
         self.ranked.append(choices)
         self.sampler.accept(choices[0].token)
@@ -101,26 +101,25 @@ class DraftPath:
 
 @dataclass(slots=True)
 class SequenceState:
-    """The state of one sequence. Each path's cache holds a window of the path and of the tokens before it.
+    """The state of one sequence. Each branch's cache holds a window of its text.
 
-        committed + main path        [0 ......................... main.end)
+        committed + main branch      [0 ......................... main.end)
         the model's window           [window_start ...... up to n_window tokens)
-        in the main path's cache     [window_start .. window_start + len(cache))
-        main path                    [len(committed) .... main.end)
-        a branch                          [start .... end)    instead of the main path's tokens there
+        in the main branch's cache   [window_start .. window_start + len(cache))
+        main branch                  [len(committed) .... main.end)
+        a side branch                     [start .... end)    instead of the main branch's tokens there
 
-    `part`: of the side branches, as the lead divides them among backs; None: all. `options`: as tuned by the
-    lead; `group`: the same for all sequences of a lead. `release` takes back the slots of dropped paths.
-    `branches`: by their keys. `grown_from`: the length of the main path when the draft began to grow after it
-    was last sent; None: it has not grown. `sent_at`: the time of the last `take_draft`, in seconds.
-    `corrected`: when the message that rejected the last draft arrived, and when it was handled; kept until
-    the next draft is sent.
+    part: the side branches that the lead assigns to this back; None: all. options: as tuned by the lead.
+    group: the same for all sequences of a lead. release: takes back the slots of dropped branches. branches:
+    side branches by key. grown_from: the length of the main branch when the draft began to grow after it was
+    last sent; None: it has not grown. sent_at: the time of the last `take_draft`, in seconds. corrected: when
+    the message that rejected the last draft arrived, and when it was handled, until the next draft is sent.
     """
 
     id: str
     sampling: SamplingParameters
     committed: list[int]
-    main: DraftPath
+    main: DraftBranch
     options: DrafterOptions
     end_tokens: Collection[int]
     release: Callable[[SlotCache], None]
@@ -129,25 +128,25 @@ class SequenceState:
     grown_from: int | None = None
     sent_at: float = -math.inf
     corrected: tuple[float, float] | None = None
-    branches: dict[tuple[int, int], DraftPath] = field(default_factory=dict)
+    branches: dict[tuple[int, int], DraftBranch] = field(default_factory=dict)
     window_start: int = 0
     can_branch: bool = True  # False after a branch has failed
     previous_cache: list[int] = field(default_factory=list)
     # what the slot held before this sequence, until the next decode
 
     @property
-    def paths(self) -> Sequence[DraftPath]:
-        """The main path, then its branches."""
+    def all_branches(self) -> Sequence[DraftBranch]:
+        """The main branch, then the side branches."""
         return (self.main, *self.branches.values())
 
     @property
-    def unranked(self) -> Iterator[DraftPath]:
-        """Yield the paths that wait for their grammar."""
-        return (path for path in self.paths if path.unranked is not None)
+    def unranked(self) -> Iterator[DraftBranch]:
+        """The branches that wait for their grammar."""
+        return (branch for branch in self.all_branches if branch.unranked is not None)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the main path has all the tokens that it may get before others are committed."""
+        """True if the main branch has all the tokens that it may get before more tokens are committed."""
         main = self.main
         if len(main.ranked) >= self.options.n_ahead:
             return True
@@ -157,42 +156,45 @@ class SequenceState:
 
     @property
     def can_extend(self) -> bool:
-        """Whether the main path may get another token."""
+        """True if the main branch may get another token."""
         return self.main.unranked is None and self.main.end > 0 and not self.is_complete
 
-    def append(self, path: DraftPath, choices: Sequence[RankedToken]) -> None:
+    def append(self, branch: DraftBranch, choices: Sequence[RankedToken]) -> None:
         if self.grown_from is None:
             self.grown_from = len(self.main.ranked)
-        path.append(choices)
+        branch.append(choices)
 
-    def n_pending(self, path: DraftPath) -> int:
-        """The number of tokens to decode before the path's next token can be sampled."""
-        return path.end - self.window_start - len(path.cache)
+    def n_pending(self, branch: DraftBranch) -> int:
+        """Return the number of tokens to decode before the branch's next token can be sampled."""
+        return branch.end - self.window_start - len(branch.cache)
 
     @property
     def n_pending_after_move(self) -> int:
-        """The value that `n_pending` of the main path will have after `move_window`."""
+        """`n_pending` of the main branch as it will be after `move_window`."""
         if self._fits_window:
             return self.n_pending(self.main)
         return min(self.main.end, self._n_kept)
 
-    def pending(self, path: DraftPath, n: int) -> list[int]:
-        """The next `n` tokens to decode. The cache of a branch holds everything before the branch."""
-        start = self.window_start + len(path.cache)
-        if start >= path.start:
-            return path.tokens[start - path.start :][:n]
-        return [*self.committed[start : start + n], *path.tokens][:n]
+    def pending(self, branch: DraftBranch, n: int) -> list[int]:
+        """Return the next `n` tokens to decode.
 
-    def can_follow(self, path: DraftPath, tokens: Sequence[int]) -> bool:
-        """Whether a path of the draft agrees with these tokens, which follow the committed ones."""
-        drafted = [*self.main.tokens[: path.start - self.main.start], *path.tokens]
+        The cache of a side branch holds all tokens before the branch.
+        """
+        start = self.window_start + len(branch.cache)
+        if start >= branch.start:
+            return branch.tokens[start - branch.start :][:n]
+        return [*self.committed[start : start + n], *branch.tokens][:n]
+
+    def can_follow(self, branch: DraftBranch, tokens: Sequence[int]) -> bool:
+        """Return whether a branch agrees with these tokens, which follow the committed ones."""
+        drafted = [*self.main.tokens[: branch.start - self.main.start], *branch.tokens]
         return all(mine == theirs for mine, theirs in zip(drafted, tokens, strict=False))
 
     def commit(self, tokens: Sequence[int]) -> tuple[int, int]:
-        """Add committed `tokens` and keep the part of the draft that agrees.
+        """Add committed `tokens`, and keep the part of the draft that agrees.
 
-        If the tokens follow a branch, it becomes the main path, with all that has been decoded of it. Returns
-        the number of right tokens of the main path, and the number (0 or 1) of wrong ones.
+        If the tokens follow a side branch, it becomes the main branch, with all its decoded tokens. Returns
+        the number of right tokens of the main branch, and the number (0 or 1) of wrong ones.
         """
         n_right = n_matching = self.main.n_matching(tokens)
         n_wrong = int(n_right < min(len(tokens), len(self.main.ranked)))
@@ -218,7 +220,7 @@ class SequenceState:
         return n_right, n_wrong
 
     def restore_cache(self) -> None:
-        """Reuse more of the slot's previous contents, as a long prompt arrives in several messages."""
+        """Reuse more of the slot's previous contents, because a long prompt arrives in several messages."""
         n = min(common_prefix_length(self.previous_cache, self.committed), len(self.committed) - 1)
         n = self.main.cache.reachable(n, self.previous_cache)
         if n > len(self.main.cache):
@@ -241,22 +243,23 @@ class SequenceState:
 
     @property
     def _n_kept(self) -> int:
-        """Tokens of a full window that are in the next one, too."""
+        """The number of tokens of a full window that are also in the next one."""
         return max(1, self.options.n_window // 2)
 
     def drop_branches(self, before: float = math.inf) -> None:
-        """Drop the branches that start before this position."""
+        """Drop the side branches that start before this position."""
         for key in [key for key in self.branches if key[0] < before]:
             self.release(self.branches.pop(key).cache)
 
-    def growing_branches(self, minimum: float) -> list[tuple[float, DraftPath]]:
-        """The branches to continue or to begin, as (value, path) with values from `minimum` on.
+    def growing_branches(self, minimum: float) -> list[tuple[float, DraftBranch]]:
+        """Return (value, branch) for side branches to continue or to begin, with values of at least
+        `minimum`.
 
-        The value of a branch is the probability that its next token is committed, if the confidences are
-        right; it is reduced for branches assigned to another back.
+        The value is the probability that the branch's next token is committed, according to the confidences.
+        It is reduced for branches that are assigned to another back.
         """
         minimum = max(minimum, self.options.min_confidence / 2)
-        # reach[i]: the probability that the first i tokens of the main path are all committed
+        # reach[i]: the probability that the first i tokens of the main branch are all committed
         reach = list(accumulate((each.confidence for each in self.main.drafted), mul, initial=1.0))
         begun = ((self._value(each, reach), each) for each in self.branches.values() if self._can_grow(each))
         valued = [each for each in begun if each[0] >= minimum]
@@ -264,12 +267,12 @@ class SequenceState:
             valued += nlargest(n_free, self._new_branches(reach, minimum), key=itemgetter(0))
         return valued
 
-    def _value(self, branch: DraftPath, reach: Sequence[float]) -> float:
+    def _value(self, branch: DraftBranch, reach: Sequence[float]) -> float:
         is_own = self.part is None or self.part.has(*branch.key)
         probability = reach[branch.start - self.main.start] * branch.confidence
         return probability * (1.0 if is_own else _OTHERS_WEIGHT)
 
-    def _can_grow(self, branch: DraftPath) -> bool:
+    def _can_grow(self, branch: DraftBranch) -> bool:
         return (
             branch.unranked is None
             and len(branch.ranked) < self.options.n_branch_tokens
@@ -278,10 +281,10 @@ class SequenceState:
             and branch.ranked[-1][0].token not in self.end_tokens
         )
 
-    def _new_branches(self, reach: Sequence[float], minimum: float) -> Iterator[tuple[float, DraftPath]]:
-        """Yield each branch that could begin now, with its value."""
+    def _new_branches(self, reach: Sequence[float], minimum: float) -> Iterator[tuple[float, DraftBranch]]:
+        """Yield each side branch that could begin now, with its value."""
         main = self.main
-        # A branch's cache begins as a copy of the main path's, which is refilled after the window has moved.
+        # A new branch's cache is a copy of the main branch's, which is refilled when the window has moved.
         n_cached_end = self.window_start + len(main.cache)
         last = min(n_cached_end, main.start + self.options.n_ahead - 2)
         for start, choices in enumerate(main.ranked, main.start):
@@ -293,14 +296,14 @@ class SequenceState:
             for runner_up in choices[1:]:
                 if prefix_probability * runner_up.confidence < minimum:
                     break
-                branch = DraftPath(start, [[runner_up]])
+                branch = DraftBranch(start, [[runner_up]])
                 if runner_up.token in self.end_tokens or branch.key in self.branches:
                     continue
                 if (value := self._value(branch, reach)) >= minimum:
                     yield value, branch
 
     def take_draft(self, now: float) -> Draft | None:
-        """The draft, to be sent at `now`; None if it has not grown since it was last sent."""
+        """Return the draft to send at the time `now`; None if it has not grown since it was last sent."""
         has_grown, self.grown_from, self.sent_at = self.grown_from is not None, None, now
         draft = self.draft() if has_grown else None
         if draft is None or self.corrected is None:
@@ -311,11 +314,11 @@ class SequenceState:
         )
 
     def is_due(self, now: float) -> bool:
-        """Whether the draft has grown, and it is time to send it."""
+        """Return whether the draft has grown and it is time to send it."""
         return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
 
     def _send_delay(self, n_before: int) -> float:
-        """Seconds from the last message to the next, if that had `n_before` tokens of the main path."""
+        """Return the seconds between two messages; the last one had `n_before` tokens of the main branch."""
         n, n_per_step = len(self.main.ranked), self.options.n_per_step
         if n == n_before:  # only side branches have grown
             return SEND_SECONDS
@@ -324,10 +327,10 @@ class SequenceState:
         return SOON_SECONDS if n < n_per_step else SEND_SECONDS
 
     def draft(self) -> Draft | None:
-        """The whole draft, main path first; None without tokens.
+        """Return the whole draft, main branch first; None if it has no tokens.
 
-        Branches of a single token are left out: they would only be used where the target has just chosen that
-        token itself.
+        Side branches of a single token are left out: they would help only where the target has just chosen
+        this token.
         """
         drafted = self.main.drafted
         if not drafted:
@@ -351,42 +354,42 @@ class SequenceState:
         )
 
     def check_integrity(self) -> None:
-        """Raise AssertionError unless all paths continue the committed tokens and hold no others."""
+        """Raise AssertionError unless all branches continue the committed tokens and hold no others."""
         base = len(self.committed)
-        assert self.main.start == base, f"main path starts at {self.main.start}, committed ends at {base}"
+        assert self.main.start == base, f"main branch starts at {self.main.start}, committed ends at {base}"
         for key, branch in self.branches.items():
             assert key == branch.key
-        for path in self.paths:
-            assert base <= path.start <= self.main.end
-            text = [*self.committed, *self.main.tokens[: path.start - base], *path.tokens]
-            end = self.window_start + len(path.cache)
-            assert path.cache.tokens == text[self.window_start : end], (
-                f"slot {path.cache.index} holds other tokens"
+        for branch in self.all_branches:
+            assert base <= branch.start <= self.main.end
+            text = [*self.committed, *self.main.tokens[: branch.start - base], *branch.tokens]
+            end = self.window_start + len(branch.cache)
+            assert branch.cache.tokens == text[self.window_start : end], (
+                f"slot {branch.cache.index} holds other tokens"
             )
-            assert path is self.main or self.n_pending(path) == (1 if path.unranked is None else 0)
+            assert branch is self.main or self.n_pending(branch) == (1 if branch.unranked is None else 0)
 
 
 def _ms(seconds: float) -> float:
     return round(1000 * seconds, 3)
 
 
-Work = Sequence[tuple[SequenceState, DraftPath]]
-"""The paths to decode, those of more importance first."""
+Work = Sequence[tuple[SequenceState, DraftBranch]]
+"""The branches to decode, the most valuable first."""
 
 
 def spans_of(work: Work, n_max: int, n_chunk: int) -> list[Span]:
-    """A span for each path: one token if it is drafting; prompts share the rest of `n_max` tokens.
+    """Return a span for each branch: one token if it is drafting; prompts share the rest of `n_max` tokens.
 
-    n_chunk: maximal number of prompt tokens while a path is drafting.
+    n_chunk: the maximal number of prompt tokens while a branch is drafting.
     """
     n_spare = max(0, n_max - len(work))
-    if any(state.n_pending(path) == 1 for state, path in work):
+    if any(state.n_pending(branch) == 1 for state, branch in work):
         n_spare = min(n_spare, n_chunk)
     spans = []
-    for state, path in work:
-        n_pending = state.n_pending(path)
+    for state, branch in work:
+        n_pending = state.n_pending(branch)
         n = 1 + min(n_pending - 1, n_spare)
         n_spare -= n - 1
         n_logits = 1 if n == n_pending else 0
-        spans.append(Span(path.cache.index, len(path.cache), state.pending(path, n), n_logits))
+        spans.append(Span(branch.cache.index, len(branch.cache), state.pending(branch, n), n_logits))
     return spans

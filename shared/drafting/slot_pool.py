@@ -1,4 +1,4 @@
-"""The slots of the draft model's KV cache: one for each sequence, the others for side branches."""
+"""The slots of the draft model's KV cache: one for each sequence, and others for side branches."""
 
 from collections.abc import Iterable
 
@@ -11,9 +11,9 @@ from shared.text_store import MIN_TOKENS, NO_PROMPT_CACHE, PromptCacheSize, Text
 class SlotPool:
     """Allocates slots. Slots of ended sequences keep their tokens, for sequences with the same prefix.
 
-    When another sequence gets a slot, these tokens move to a prompt cache in host memory; otherwise attention
-    would read them with each draft token. They are not moved if the memory cannot be cut back, as such a text
-    ends with a draft.
+    When a sequence gets a slot, tokens of idle slots move to a prompt cache in host memory, because attention
+    would read them with each draft token. They are not moved if the memory cannot be cut back, because the
+    text would end with a draft.
     """
 
     def __init__(
@@ -31,13 +31,13 @@ class SlotPool:
         self._is_storing = False  # texts of which a part is stored
 
     def __bool__(self) -> bool:
-        """Whether there is a slot for another sequence."""
+        """Return whether there is a slot for another sequence."""
         return bool(self._idle)
 
     def take(self, tokens: list[int]) -> SlotCache:
-        """The idle slot with the longest prefix of `tokens`; it may hold others after them.
+        """Return the idle slot with the longest prefix of `tokens`; other tokens may follow the prefix.
 
-        If it is `loading`, it gets more in the next steps.
+        If the slot is `loading`, it gets more tokens of the prefix in the next steps.
         """
         slot = max(self._idle, key=lambda cache: (cache.reuse_score(tokens), not cache))
         self._idle.remove(slot)
@@ -50,7 +50,7 @@ class SlotPool:
         return slot
 
     def _load_longer(self, slot: SlotCache, tokens: list[int]) -> None:
-        """Give `slot` what is stored of `tokens`, if it holds much less of them itself."""
+        """Load the stored prefix of `tokens` into `slot`, if it is much longer than the slot's own."""
         n, text = self._texts.best(
             tokens,
             lambda text: text.reachable(common_prefix_length(text.tokens, tokens), can_trim=True),
@@ -60,7 +60,7 @@ class SlotPool:
             self._texts.load(slot, text, n)
 
     def _store_idle(self) -> None:
-        """Empty idle slots, once they are stored: a part in each step."""
+        """Store the texts of idle slots, a part in each step, and then empty the slots."""
         self._is_storing = False
         for slot in self._idle:
             n_left = self._texts.store(slot)
@@ -74,7 +74,7 @@ class SlotPool:
         self._idle.append(slot)
 
     def take_branch(self, main: SlotCache, n_shared: int) -> SlotCache:
-        """An idle slot, set to the first `n_shared` tokens of `main`."""
+        """Return an idle slot, set to the first `n_shared` tokens of `main`."""
         slot = self._idle_branches.pop()
         self._texts.empty(slot)
         if n_shared not in main.saved:
@@ -84,25 +84,25 @@ class SlotPool:
         return slot
 
     def save(self, slots: Iterable[SlotCache]) -> None:
-        """Store the states of `slots` to which a rejected draft or a branch can return."""
+        """Store the states of `slots` to which a rejected draft or a side branch can return."""
         for slot in slots:
             if not slot.traits.can_trim:
                 apply_edits(slot.save(), self._model)
 
     def give_back_branch(self, slot: SlotCache) -> None:
-        """Give back the slot of a branch, whose tokens are dropped."""
+        """Free the slot of a side branch, and drop its tokens."""
         slot.keep(0)
         self._idle_branches.append(slot)
 
     def clear_idle(self) -> bool:
-        """Drop the tokens of ended sequences; returns whether there were any."""
+        """Drop the tokens of ended sequences; return whether there were any."""
         had_tokens = any(self._idle)
         for slot in self._idle:
             slot.keep(0)
         return had_tokens
 
     def trim_all(self) -> None:
-        """Remove from the model's cache the tokens that slots no longer hold, and move texts; call before a
+        """Remove tokens that slots no longer hold from the model's cache, and move texts; call it before a
         step.
         """
         self._texts.begin_step()

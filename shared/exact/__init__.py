@@ -1,3 +1,1 @@
-"""Exact mode: batches whose bits do not depend on their size, and the measurement of such sizes on this
-machine.
-"""
+"""Exact mode: batches whose bits do not depend on their size, and the measurement of such sizes."""

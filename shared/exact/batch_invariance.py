@@ -1,8 +1,8 @@
-"""Batch invariance: passes in which logits depend on nothing but the tokens. Imports no native library.
+"""Batch invariance: passes in which logits depend only on the tokens. Imports no native library.
 
 llama.cpp chooses its kernels by the number of tokens that are decoded together, the batch size. Sizes whose
-logits are bit-identical form a class; the classes depend on the weights, the options and the CPU
-(`shared.exact.invariance_probe` measures them). `InvariantSizes` has a class for the tokens of prompts and
+logits are bit-identical form a class. The classes depend on the weights, the options and the CPU
+(`shared.exact.invariance_probe` measures them). `InvariantSizes` has a class for the tokens of prompts, and
 one for generated tokens. `invariant_passes` splits and pads a batch so that each token is decoded in a size
 of its class.
 """
@@ -22,11 +22,11 @@ RESERVE = 64
 
 @dataclass(frozen=True, slots=True)
 class InvariantSizes:
-    """Batch sizes per slot that agree with each other, ascending: for generated tokens and for prompts.
+    """Batch sizes per slot with identical logits, ascending: for generated tokens and for prompts.
 
     wide: further sizes for prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may
-    share a pass if their size and that of the whole pass are among the sizes; otherwise each takes a pass of
-    its own.
+    share a pass if their size and that of the whole pass are among the sizes; otherwise each slot takes a
+    pass of its own.
     """
 
     answer: tuple[int, ...]
@@ -50,19 +50,19 @@ class InvariantSizes:
         return invariant_passes(spans, self)
 
     def narrow(self, span: Span) -> tuple[int, ...]:
-        """The batch sizes in which the logits of `span` may be computed."""
+        """Return the batch sizes in which the logits of `span` may be computed."""
         return self.prompt if span.is_prompt else self.answer
 
     def of(self, span: Span) -> tuple[int, ...]:
-        """The batch sizes in which `span` may be decoded."""
+        """Return the batch sizes in which `span` may be decoded."""
         return (*self.prompt, *self.wide) if span.is_prompt else self.answer
 
 
 def invariant_passes(spans: Sequence[Span], sizes: InvariantSizes) -> list[Pass]:
-    """The passes that decode `spans`; parts of one span are in successive passes.
+    """Return the passes that decode `spans`; parts of one span are in successive passes.
 
-    All parts of a pass have the same size and number of outputs: llama.cpp computes the last layer for these
-    tokens only, so their number is a size, too.
+    All parts of a pass have the same size and number of outputs. llama.cpp computes the last layer only for
+    tokens with outputs, so their number is a batch size, too.
     """
     cut = (_parts(number, span, sizes.of(span)) for number, span in enumerate(spans))
     rounds = ([part for part in each if part] for each in zip_longest(*cut))
@@ -79,7 +79,7 @@ def _parts(number: int, span: Span, sizes: Sequence[int]) -> Iterator[SpanPart]:
 
 
 def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
-    """Answers first: prompts may be long."""
+    """Yield passes of parts that may be decoded together, answers before prompts, which may be long."""
     together: Pass = []
     for part in sorted(parts, key=lambda part: (part.span.is_prompt, part.span.slot)):
         if wider := _with(together, part, sizes):
@@ -91,7 +91,7 @@ def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
 
 
 def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
-    """A pass with one part more, all equally wide; None if it is better decoded in a pass of its own."""
+    """Return the pass with one more part, all of equal width; None if the part needs a pass of its own."""
     if not together:
         return [part]
     if not (sizes.joins and _are_alike(together[-1], part)):
@@ -104,7 +104,7 @@ def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
 
 
 def _are_alike(last: SpanPart, part: SpanPart) -> bool:
-    """Whether both may be in one pass; those of prompts only if that adds no padding."""
+    """Return whether both parts may be in one pass; parts of prompts only if no padding is added."""
     one, other = last.span, part.span
     if one.is_prompt != other.is_prompt or bool(one.n_logits) != bool(other.n_logits):
         return False
@@ -121,10 +121,10 @@ def _with_outputs(together: Pass, sizes: InvariantSizes) -> Pass:
 
 
 def _size_of_each(sizes: Sequence[int], minimum: int, n_parts: int) -> int | None:
-    """The least size of each of `n_parts` in one pass."""
+    """Return the smallest size for each of `n_parts` parts of one pass; None: there is none."""
     return next((size for size in sizes if size >= minimum and size * n_parts in sizes), None)
 
 
 def _smallest(sizes: Sequence[int], n_tokens: int) -> int:
-    """The least size that holds them; they are at most the largest."""
+    """Return the smallest size that holds `n_tokens` tokens."""
     return next(size for size in sizes if size >= n_tokens)

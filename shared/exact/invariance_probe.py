@@ -1,15 +1,15 @@
-"""Measures, on the loaded model, which batch sizes agree bit for bit, and what they cost.
+"""Measures, on the loaded model, which batch sizes agree bit for bit, and their cost.
 
 Measuring: a text is decoded in batches of one size, at several lengths of context, over cells that were
 trimmed before; the logits of all its tokens are compared. Only measured sizes are used.
 
-Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so that a different
-last bit shows only where it changes a rounding, once in some ten thousand activations. Therefore small models
-are measured with more tokens.
+Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so a different last
+bit shows only where it changes a rounding, once in some ten thousand activations. Therefore small models are
+measured with more tokens.
 
-Rehearsing: one text is decoded alone, token by token; then in another slot, with its prompt split
-differently, with busy slots of other lengths next to it, and with drafts that are partly wrong and trimmed.
-All logits must be bit-identical.
+Rehearsing: one text is decoded alone, token by token. Then it is decoded in another slot, with its prompt
+split differently, beside busy slots of other lengths, and with drafts that are partly wrong and trimmed. All
+logits must be bit-identical.
 """
 
 import hashlib
@@ -70,22 +70,24 @@ Prints = dict[tuple[int, int], bytes]
 
 @dataclass(slots=True)
 class SizeReport:
-    """Measurements of batch sizes: `prints`: hashes of their logits; `seconds`: of a pass, for some sizes."""
+    """Measurements of batch sizes. prints: hashes of their logits. seconds: the time of a pass, for some
+    sizes.
+    """
 
     prints: dict[int, Prints] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
     wide: list[int] = field(default_factory=list)  # those that read a prompt as the class of `_ANCHOR` does
 
     def agree(self, one: int, other: int) -> bool:
-        """Whether the tokens that both sizes decoded have equal logits."""
+        """Return whether the tokens that both sizes decoded have equal logits."""
         a, b = self.prints[one], self.prints[other]
         return all(a[key] == b[key] for key in a.keys() & b.keys())
 
     def class_of(self, anchor: int) -> tuple[int, ...]:
-        """The sizes that agree with each other and with `anchor`, ascending.
+        """Return the sizes that agree with each other and with `anchor`, ascending.
 
         Round sizes are preferred: kernels process tokens in groups of 4, 8 or 16, and compute the rest
-        differently. Sizes that are always measured come first, so that another start chooses the same.
+        differently. Sizes that are always measured come first, so that another start chooses the same class.
         """
         chosen = [anchor]
         for size in sorted(self.prints, key=lambda n: (n not in _NEEDED, -_roundness(n))):
@@ -96,9 +98,9 @@ class SizeReport:
         return tuple(sorted(chosen))
 
     def batch_sizes(self) -> InvariantSizes | None:
-        """The sizes to decode in; None: no two sizes agree.
+        """Return the sizes to decode in; None: no two sizes agree.
 
-        The choice depends on agreement, not on times, so that another start chooses the same.
+        The choice depends on agreement, not on times, so that another start chooses the same sizes.
         """
         prompt = self.class_of(_ANCHOR)
         answer = prompt
@@ -112,18 +114,17 @@ class SizeReport:
         return InvariantSizes(answer, prompt, all_of_prompts[len(prompt) :])
 
     def describe(self) -> str:
-        """The classes, for the log."""
+        """Return the classes, for the log."""
         classes = dict.fromkeys(self.class_of(size) for size in sorted(self.prints))
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
     def price(self, batch_sizes: InvariantSizes) -> float:
-        """The time of the smallest step under `batch_sizes`, divided by that of a single token."""
+        """Return the time of the smallest step under `batch_sizes` over that of a single token."""
         return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
 
 
 def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport | None:
-    """Measurements that suffice for a price, but not for a guarantee; None if even they take more than
-    `seconds`.
+    """Return measurements for a price, not for a guarantee; None if they would take more than `seconds`.
 
     Slot 0 must be empty and is left empty.
     """
@@ -135,7 +136,10 @@ def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) 
 
 
 def measure_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport:
-    """All required measurements, and optional ones for `seconds` more. Slot 0 is as for `estimate_sizes`."""
+    """Return all required measurements, and optional ones for `seconds` more.
+
+    Slot 0 must be empty and is left empty.
+    """
     measurement = _Measurement(model, clock)
     try:
         measurement.warm_up()
@@ -181,7 +185,7 @@ class _Measurement:
         return self._timed(_REPEATS)
 
     def _measure(self, contexts: Iterable[int], batch_sizes: Iterable[int]) -> None:
-        """After each of the contexts: kernels that differ after a long text only are no less different."""
+        """Measure the sizes after each context, because some kernels differ only after a long text."""
         for context in contexts:
             self._read_context(context)
             for size in batch_sizes:
@@ -211,7 +215,7 @@ class _Measurement:
         return self._report
 
     def _measure_wide(self, deadline: float) -> None:
-        """Whether the tokens after a wide batch have the logits that they have after narrow ones."""
+        """Find wide sizes after which tokens have the same logits as after narrow ones."""
         prompt = self._report.class_of(_ANCHOR)
         if _LARGEST not in prompt:
             return
@@ -224,7 +228,7 @@ class _Measurement:
                 self._report.wide.append(size)
 
     def _after(self, pieces: Sequence[int]) -> list[bytes]:
-        """Digests of the logits after a text that is read in these pieces."""
+        """Return digests of the logits after a text that is read in these pieces."""
         self._model.trim(0, 0)
         at = 0
         for size in pieces:
@@ -243,10 +247,10 @@ class _Measurement:
 
 
 def rehearse(model: Model, batch_sizes: InvariantSizes) -> InvariantSizes | None:
-    """Put `batch_sizes` into force, or else a variant without joint passes; returns the sizes that passed the
-    rehearsal, None if neither did.
+    """Use `batch_sizes`, or a variant without joint passes, if they pass a rehearsal; return the sizes in
+    use.
 
-    All slots must be empty and are left empty.
+    None: neither passed. All slots must be empty and are left empty.
     """
     for tried in dict.fromkeys((batch_sizes, replace(batch_sizes, joins=False))):
         model.batch_sizes = tried
@@ -257,7 +261,7 @@ def rehearse(model: Model, batch_sizes: InvariantSizes) -> InvariantSizes | None
 
 
 def _alone(model: Model, batch_sizes: InvariantSizes) -> list[bytes]:
-    """The answer in the smallest size."""
+    """Return digests of the answer, decoded in the smallest size."""
     text, size = _text(model, 0), batch_sizes.answer[0]
     prints = _digests(model, [_prompt(0, 0, text[:_N_PROMPT])], 0)
     for at in range(_N_PROMPT, len(text), size):
@@ -290,7 +294,7 @@ def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
 
 
 def _answer_with_drafts(model: Model, slot: int, batch_sizes: InvariantSizes) -> list[bytes]:
-    """Right tokens and then wrong ones, in steps of many sizes."""
+    """Return digests of the answer, decoded with right tokens and then wrong ones, in steps of many sizes."""
     text, at, prints = _text(model, 0), _N_PROMPT, []
     for n_right in cycle(range(1, max(2, min(_N_PROMPT, batch_sizes.answer[-1]) - _WRONG))):
         right = text[at : at + n_right]
@@ -309,7 +313,7 @@ def _other_slots(slot: int) -> range:
 
 
 def _others(model: Model, slot: int) -> list[Span]:
-    """One token of each other slot, which is trimmed by the next call."""
+    """Return a token of each other slot, which the next call trims."""
     spans = []
     for number, other in enumerate(_other_slots(slot), 1):
         model.trim(other, _OTHERS * number)
@@ -318,7 +322,7 @@ def _others(model: Model, slot: int) -> list[Span]:
 
 
 def _digests(model: Model, spans: Sequence[Span], index: int) -> list[bytes]:
-    """Digests of the logits of one of the spans."""
+    """Return digests of the logits of one of the spans."""
     return [_digest(row) for row in model.decode(spans)[index]]
 
 
@@ -338,12 +342,12 @@ def _digest(row: Any) -> bytes:
 
 
 def _roundness(size: int) -> int:
-    """The largest power of two that divides `size`."""
+    """Return the largest power of two that divides `size`."""
     return size & -size
 
 
 def _without_gaps(batch_sizes: Sequence[int]) -> tuple[int, ...]:
-    """`batch_sizes` up to the first that is too far from the one before."""
+    """Return `batch_sizes` up to the first gap above MAX_GAP."""
     kept = [batch_sizes[0]]
     for size in batch_sizes[1:]:
         if size - kept[-1] > MAX_GAP:

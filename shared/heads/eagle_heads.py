@@ -1,10 +1,10 @@
-"""EAGLE-3: a drafter of one layer, in a file of its own, that reads inputs of three layers of its target.
+"""EAGLE-3: a drafter of one layer, in its own file, that reads inputs of three layers of its target.
 
 It drafts like an MTP head (`mtp_heads`): for the token at position p it reads the target's state for p - 1,
 and returns a hidden state from which it can continue. The target's states (the inputs of three layers) are
-first reduced to the size of its own by `llama_encode`. If it has no embeddings or output matrix of its own,
-it uses those of its target. Its vocabulary may be a part of the target's (`d2t`); the logits of all other
-tokens are -inf.
+first reduced to the size of its own by `llama_encode`. If it has no embeddings or output matrix, it uses
+those of its target. Its vocabulary may be a part of the target's (`d2t`); the logits of all other tokens are
+-inf.
 """
 
 import ctypes
@@ -30,7 +30,7 @@ _OWN = {"token_embd.weight", "output.weight"}
 
 
 def why_no_target(architecture: str) -> str | None:
-    """The reason why a model of this architecture cannot have an EAGLE-3 drafter; None if it can."""
+    """Return why a model of this architecture cannot have an EAGLE-3 drafter; None if it can."""
     if architecture in ARCHITECTURES:
         return None
     return (
@@ -40,10 +40,9 @@ def why_no_target(architecture: str) -> str | None:
 
 
 def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
-    """Open the heads with a cache for as many slots and tokens as the target's; the target then records the
-    states that they read.
+    """Open the heads, with a cache for as many slots and tokens as the target's; raises ModelLoadError.
 
-    Raises ModelLoadError.
+    The target then records the states that the heads read.
     """
     if target.batch_sizes:
         raise ModelLoadError(f"{path}: --exact cannot be combined with an EAGLE-3 drafter")
@@ -53,7 +52,7 @@ def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
 
 
 def _load_eagle(path: Path, target: Model) -> tuple[Any, list[int]]:
-    """(llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
+    """Return (llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
 
     All has to be known before llama.cpp computes: it aborts the process where something does not fit.
     """
@@ -86,16 +85,13 @@ def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str |
 
 
 def _shape(model: Any) -> tuple[int, int, int]:
-    """`n_embd`, layers, tokens."""
+    """Return (n_embd, number of layers, number of tokens)."""
     n_vocab = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd(model), llama_cpp.llama_model_n_layer(model), n_vocab
 
 
 class EagleHeads(MtpHeads):
-    """A context for an EAGLE-3 drafter.
-
-    A state has `n_features` numbers of the target, or `n_embd` of its own.
-    """
+    """A context for an EAGLE-3 drafter. A state has `n_features` numbers (target's) or `n_embd` (its own)."""
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
     reads_first = False
@@ -103,7 +99,10 @@ class EagleHeads(MtpHeads):
     title = "an EAGLE-3 drafter"
 
     def __init__(self, model: Any, target: Model, n_features: int) -> None:
-        """model: freed by `close`. n_features: numbers in a state of the target. Raises ModelLoadError."""
+        """model: freed by `close`. n_features: the number of values in a state of the target.
+
+        Raises ModelLoadError.
+        """
         super().__init__(model, target, owns_model=True)
         self._max_fused: int = llama_cpp.llama_n_ubatch(self._context)
         self._features = MtpBatch(self._max_fused, n_features, with_tokens=False)
@@ -112,7 +111,7 @@ class EagleHeads(MtpHeads):
         return super().decode([span._replace(states=self._fused(span.states)) for span in spans])
 
     def _fused(self, states: Sequence[NDArray[np.float32]]) -> list[NDArray[np.float32]]:
-        """`states`, those of the target fused to the size of the drafter's own."""
+        """Return `states` with the target's states reduced to the size of the drafter's own."""
         fused = list(states)
         wide = [i for i, state in enumerate(states) if len(state) != self.n_embd]
         for first in range(0, len(wide), self._max_fused):
@@ -122,7 +121,7 @@ class EagleHeads(MtpHeads):
         return fused
 
     def _encode(self, states: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
-        """Shape (len(states), n_embd), copied."""
+        """Return the reduced states, of shape (len(states), n_embd), as a copy."""
         # The positions mean nothing to it, but llama.cpp wants them to follow those in the cache.
         start = llama_cpp.llama_memory_seq_pos_max(self._memory, 0) + 1
         self._features.fill([MtpSpan(0, start, [0] * len(states), states)], with_outputs=True)

@@ -1,7 +1,6 @@
-"""Sources of a target's hidden states: after its last layer, for its MTP heads, and between layers, for
-EAGLE-3.
+"""Sources of a target's hidden states, which record the states from their creation on.
 
-An object records the states from its creation on.
+MTP heads read the states after the last layer, EAGLE-3 reads states between layers.
 """
 
 import ctypes
@@ -28,7 +27,7 @@ ARCHITECTURES = frozenset(
 
 
 def target_layers(drafter: Any) -> list[int]:
-    """The layers of the target that a drafter (a llama_model) reads; raises ModelLoadError."""
+    """Return the layers of the target that a drafter (a llama_model) reads; raises ModelLoadError."""
     ids = _function("llama_model_target_layer_ids")(drafter)
     return [int(ids[i]) for i in range(_function("llama_model_target_layer_ids_n")(drafter))]
 
@@ -37,7 +36,7 @@ class NextnStates(HiddenStates):
     """The hidden states of `target` that MTP heads read."""
 
     def __init__(self, target: Model) -> None:
-        """All slots must be empty."""
+        """Begin to record; all slots must be empty."""
         model, self._context = target.native
         super().__init__(target.n_slots, llama_cpp.llama_model_n_embd_out(model))
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, False)
@@ -53,9 +52,9 @@ class LayerInputs(HiddenStates):
     """The hidden states of `target` that EAGLE-3 drafters read: the inputs of some layers."""
 
     def __init__(self, target: Model, layers: Sequence[int]) -> None:
-        """The target must be of one of `ARCHITECTURES`, and have these layers; all slots must be empty.
+        """Begin to record; all slots must be empty. Raises ModelLoadError.
 
-        Raises ModelLoadError.
+        The target must be of one of `ARCHITECTURES` and have these layers.
         """
         model, self._context = target.native
         self._layers, self._n_embd = layers, llama_cpp.llama_model_n_embd(model)

@@ -36,7 +36,7 @@ class _SlotStates:
         self.first = min(self.first, end) if not self.tokens else self.first
 
     def beginning(self, n_keep: int) -> "_SlotStates":
-        """A copy, as of the first `n_keep` tokens of the text."""
+        """Return a copy, as of the first `n_keep` tokens of the text."""
         other = _SlotStates(self.first)
         other.tokens, other.states = list(self.tokens), list(self.states)
         other.cut(n_keep)
@@ -52,7 +52,7 @@ class HiddenStates(SlotPart):
     """The hidden states of each slot's last tokens."""
 
     def __init__(self, n_slots: int, n_embd: int) -> None:
-        """n_embd: numbers in a state."""
+        """n_embd: the number of values in a state."""
         self.token_bytes = 4 * n_embd
         self.n_max = max(1, min(_MAX_STATES, _MAX_BYTES // (4 * n_embd)))
         self.nothing = np.zeros(n_embd, np.float32)
@@ -66,7 +66,7 @@ class HiddenStates(SlotPart):
         return self.n_max * self.nothing.nbytes
 
     def read(self, n_tokens: int) -> NDArray[np.float32]:
-        """The states of the last pass, of `n_tokens` tokens; shape (n_tokens, n_embd)."""
+        """Return the states of the last pass, of `n_tokens` tokens; shape (n_tokens, n_embd)."""
         raise NotImplementedError
 
     def computed(self, together: Pass) -> None:
@@ -100,9 +100,7 @@ class HiddenStates(SlotPart):
         self._stored[key] = part
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """Take over the states stored with the snapshot `key`, which was loaded; those of texts from disk are
-        unknown.
-        """
+        """Restore the states stored with the snapshot `key`; states of texts from disk are unknown."""
         part, kept = self._stored.get(key, _SlotStates(n_keep)).beginning(n_keep), self._slots[slot]
         if not part.tokens or part.first != kept.end or not kept.tokens:
             self._slots[slot] = part
@@ -118,7 +116,9 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """The position from which on the states before the last of `tokens` are known for this text."""
+        """Return the first position from which all states before the last of `tokens` are known for this
+        text.
+        """
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:
             return end
@@ -127,6 +127,6 @@ class HiddenStates(SlotPart):
         return end
 
     def state(self, slot: int, position: int) -> NDArray[np.float32]:
-        """The state after the token at `position`, which must not be before `first`."""
+        """Return the state after the token at `position`, which must not be before `first`."""
         kept = self._slots[slot]
         return kept.states[position - kept.first]

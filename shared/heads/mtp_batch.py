@@ -9,14 +9,14 @@ from shared.llama.batch import NativeBatch
 
 
 class MtpBatch(NativeBatch):
-    """Hidden states of `n_embd` numbers and, with tokens, the token after each."""
+    """A llama_batch with hidden states of `n_embd` values and, with tokens, the token after each state."""
 
     def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
         self._states = np.zeros((n_batch, n_embd), np.float32)
         super().__init__(n_batch, self._states, with_tokens=with_tokens)
 
     def fill(self, spans: Sequence[MtpSpan], *, with_outputs: bool) -> list[int]:
-        """Write the spans into the batch; returns the index of the last token of each span."""
+        """Write the spans into the batch; return the index of the last token of each span."""
         at, last = 0, []
         for span in spans:
             end = at + len(span.tokens)

@@ -1,7 +1,7 @@
 """MTP heads: parts of a model that predict further tokens (multi-token prediction, "nextn" in llama.cpp).
 
 A head is one additional layer. For the token at position p it reads the hidden state after the token at p -
-1, predicts the token at p + 1, and returns a hidden state from which it can continue. It has a KV cache, with
+1, predicts the token at p + 1, and returns a hidden state from which it can continue. It has a KV cache with
 the same slots as the target's.
 """
 
@@ -39,9 +39,9 @@ _FEW_TOKENS = 16
 
 
 def has_heads(path: Path) -> bool:
-    """Whether a model file has usable heads.
+    """Return whether a model file has usable heads.
 
-    Checks the tensors, as some files only mention heads in their metadata.
+    Checks the tensors, because some files only mention heads in their metadata.
     """
     if read_beginning(path).get("general.architecture") not in _ARCHITECTURES:
         return False
@@ -50,14 +50,14 @@ def has_heads(path: Path) -> bool:
 
 
 def is_heads_file(path: Path) -> bool:
-    """Whether a file has usable heads, but no complete model: mtp-*.gguf."""
+    """Return whether a file has usable heads but no complete model (mtp-*.gguf)."""
     return has_heads(path) and _FIRST_LAYER not in tensor_names(parts_of(path)[0])
 
 
 def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
-    """The heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
+    """Open the heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
 
-    path: the file of the heads; None: the target has loaded them. They read its `NextnStates`.
+    path: the file of the heads; None: the target has loaded them. The heads read its `NextnStates`.
     """
     if path is None:
         return MtpHeads(target.native.model, target)
@@ -65,7 +65,7 @@ def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
 
 
 def _load_heads(path: Path, target: Model) -> Any:
-    """A llama_model; raises ModelLoadError if it does not fit."""
+    """Return a llama_model; raises ModelLoadError if it does not fit."""
     parameters = target.model_parameters()
     parameters.load_mtp = True
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), parameters)
@@ -81,13 +81,13 @@ class MtpHeads:
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
     reads_first = True
-    """Whether it reads the first token of a text, for which there is no hidden state."""
+    """True if it reads the first token of a text, for which there is no hidden state."""
     source = "mtp"
     """What its drafts are called."""
     title = "the model's own heads (MTP)"
 
     def __init__(self, model: Any, target: Model, *, owns_model: bool = False) -> None:
-        """model: a llama_model with the head, which `close` frees if it is owned. Raises ModelLoadError."""
+        """model: a llama_model with the head; if it is owned, `close` frees it. Raises ModelLoadError."""
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
         """Bytes, in addition to those of the target."""
@@ -126,7 +126,7 @@ class MtpHeads:
         ]
 
     def _decode_all_but_last(self, spans: Sequence[MtpSpan]) -> list[MtpSpan]:
-        """Decode all tokens but the last of each span; returns the spans of the last tokens."""
+        """Decode all tokens except the last of each span; return the spans of the last tokens."""
         beginnings = [
             MtpSpan(span.slot, span.start, span.tokens[:-1], span.states[:-1])
             for span in spans
@@ -139,10 +139,10 @@ class MtpHeads:
         ]
 
     def _decode(self, spans: Sequence[MtpSpan], *, with_outputs: bool) -> list[int]:
-        """Returns the index of the last token of each span.
+        """Decode the spans; return the index of the last token of each span.
 
-        Either all tokens have outputs or none: llama.cpp reads back the first n_outputs hidden states, which
-        are those of the outputs in some of its graphs, and in others those of the first tokens.
+        Either all tokens have outputs, or none. llama.cpp reads back the first n_outputs hidden states: in
+        some of its graphs they belong to the outputs, in others to the first tokens.
         """
         last = self._batch.fill(spans, with_outputs=with_outputs)
         code = llama_cpp.llama_decode(self._context, self._batch.native)
@@ -165,7 +165,7 @@ class MtpHeads:
 
 
 def _shape(model: Any) -> tuple[int, int]:
-    """The properties that a model and its heads must share: `n_embd` and number of tokens."""
+    """Return the properties that a model and its heads must share: `n_embd` and number of tokens."""
     n_tokens = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
     return llama_cpp.llama_model_n_embd_out(model), n_tokens
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 
 class MtpSpan(NamedTuple):
-    """Tokens of a slot at positions start, start + 1, …, each with the hidden state of the token
-    before it.
+    """Tokens of a slot at positions start, start + 1, …, each with the hidden state after the token
+    before.
     """
 
     slot: int
@@ -19,7 +19,7 @@ class MtpSpan(NamedTuple):
 
 
 class MtpOutput(NamedTuple):
-    """The results for the last token of a span: logits, shape (n_vocab,), and the head's hidden state,
+    """The results for a span's last token: logits of shape (n_vocab,), and the head's state of shape
     (n_embd,).
     """
 

@@ -1,6 +1,6 @@
 """llama.cpp: the only package of this project that imports llama_cpp.
 
-Uses llama_cpp's low-level functions, because its high-level classes turn every return code of `llama_decode`
-into one RuntimeError and drop pieces over 32 bytes. Everything is range-checked here before native code
-sees it: an id out of range aborts the process.
+It uses llama_cpp's low-level functions, because the high-level classes turn every return code of
+`llama_decode` into one RuntimeError and drop pieces over 32 bytes. All arguments are range-checked here
+before native code sees them, because an id out of range aborts the process.
 """

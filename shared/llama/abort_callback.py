@@ -1,8 +1,8 @@
 """Lets another thread watch a running `llama_decode`, and stop it.
 
-llama.cpp calls its abort callback before each operation of a graph on the CPU: thousands of times in a step.
-A Python callback would cost some per cent of the step, and need a lock that another thread may hold.
-Therefore functions of libc are the callback, which take nanoseconds; a result other than 0 means "abort".
+llama.cpp calls its abort callback before each operation of a graph on the CPU, thousands of times in a step.
+A Python callback would take some percent of the step, and need a lock that another thread may hold. Therefore
+the callbacks are functions of libc, which take nanoseconds. A result other than 0 means "abort".
 """
 
 import ctypes
@@ -36,7 +36,7 @@ class StepProgress:
         _set_callback(context, _libc().sigemptyset, self._flag)
 
     def has_proceeded(self) -> bool:
-        """Whether the CPU has begun an operation of a graph since the last call; for any thread."""
+        """Return whether the CPU has begun an operation since the last call. Any thread may call it."""
         has = self._flag[0] == b"\0"
         self._flag[0] = b"\1"
         return has
@@ -53,7 +53,7 @@ class ContextInterrupt:
         _set_callback(context, _libc().strlen, self._text)
 
     def set(self) -> None:
-        """Abort the current decode, and later ones until `clear`; for any thread."""
+        """Abort the current decode, and later ones until `clear`. Any thread may call it."""
         self._text[0] = b"\1"
 
     def clear(self) -> None:

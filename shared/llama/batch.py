@@ -1,6 +1,4 @@
-"""llama_batches over numpy arrays, as filling them element by element with ctypes takes longer than
-sampling.
-"""
+"""llama_batches over numpy arrays; filling them with ctypes element by element takes longer than sampling."""
 
 import ctypes
 from typing import Any
@@ -14,7 +12,7 @@ from shared.llama.span import Pass, Span
 
 
 class NativeBatch:
-    """Room for `n_batch` tokens; `native` is the structure for llama_decode."""
+    """A llama_batch with room for `n_batch` tokens; `native` is the structure for llama_decode."""
 
     def __init__(
         self,
@@ -24,7 +22,9 @@ class NativeBatch:
         with_tokens: bool,
         n_sections: int = 1,
     ) -> None:
-        """n_sections: of positions, as llama.cpp reads them of embeddings under M-RoPE."""
+        """n_sections: the number of sections of a position, as llama.cpp reads for embeddings under
+        M-RoPE.
+        """
         self._token = np.zeros(n_batch, np.int32)
         self._position = np.zeros(n_sections * n_batch, np.int32)
         self._n_slots = np.ones(n_batch, np.int32)  # each token belongs to one sequence
@@ -51,7 +51,7 @@ class Batch(NativeBatch):
         self._position_of = position_of
 
     def fill(self, together: Pass, n_vocab: int, n_slots: int) -> int:
-        """Write the tokens of a pass into the arrays; returns their number, padding included.
+        """Write the tokens of a pass into the arrays; return their number, padding included.
 
         Raises ValueError for slots, positions or token ids out of range.
         """
@@ -81,7 +81,7 @@ class Batch(NativeBatch):
         return at
 
     def _fill_one(self, span: Span, n_vocab: int, n_slots: int) -> int:
-        """As `fill`, for one token: the usual step without drafts."""
+        """Do `fill` for a single token: the usual step without drafts."""
         if not (0 <= span.slot < n_slots and span.start >= 0 and 0 <= span.tokens[0] < n_vocab):
             raise ValueError(f"not a batch of a token in 0 ≤ id < {n_vocab} and of {n_slots} slots: {span}")
         self._token[0], self._slot[0], self._wanted[0] = span.tokens[0], span.slot, 1

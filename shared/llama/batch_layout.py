@@ -1,6 +1,6 @@
 """Divides spans into passes, each of which is one call of llama_decode, and pads them.
 
-Only this module decides it: a scheduler plans a `Layout`, and `Model.decode` executes it. Imports no native
+No other module decides this: a scheduler plans a `Layout`, and `Model.decode` executes it. Imports no native
 library.
 """
 
@@ -22,7 +22,7 @@ Measured: both cost the same at 450 to 800."""
 class BatchSizes(Protocol):
     """The batch sizes in which all tokens are decoded, for a model that is restricted to certain sizes.
 
-    Generated tokens and prompts may have different ones.
+    Generated tokens and prompts may have different sizes.
     """
 
     @property
@@ -31,28 +31,28 @@ class BatchSizes(Protocol):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether generated tokens have the same bits when they are read again as part of a prompt."""
+        """True if generated tokens have the same bits when they are read again as part of a prompt."""
 
     @property
     def max_draft(self) -> int:
         """The maximal number of draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """The number of draft tokens that can join `n_tokens` of a sequence at no cost, as they replace
-        padding.
+        """Return the number of draft tokens that can replace padding beside `n_tokens` of a sequence, at no
+        cost.
         """
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
-        """The passes that decode `spans`; parts of one span are in successive passes."""
+        """Return the passes that decode `spans`; parts of one span are in successive passes."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutRules:
     """The properties of a model that determine the passes.
 
-    n_batch: the maximal number of tokens in a pass. n_ctx_sequence: that of a slot, padding included.
-    own_cells: slots do not share one pool of cells. batch_sizes: None: any size is allowed. tiles_attention:
-    flash attention compares the tokens of several sequences with the cells of all of them.
+    n_batch: the maximal number of tokens in a pass. n_ctx_sequence: the maximal number of tokens in a slot,
+    padding included. own_cells: slots do not share one pool of cells. batch_sizes: None: any size is allowed.
+    tiles_attention: flash attention compares tokens of several sequences with the cells of all of them.
     """
 
     n_batch: int
@@ -64,26 +64,26 @@ class LayoutRules:
 
     @property
     def splits_lengths(self) -> bool:
-        """Whether llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
+        """True if llama.cpp divides a pass into ubatches in which each slot has the same number of tokens."""
         return self.own_cells or self.traits.equal_lengths
 
     @property
     def pads(self) -> bool:
-        """Whether drafts are padded to equal lengths if that saves an ubatch and causes no replay."""
+        """True if drafts are padded to equal lengths if that saves an ubatch and causes no replay."""
         return self.splits_lengths and self.traits.n_rollback != 0
 
     @property
     def rolls_states_back(self) -> bool:
-        """Whether tokens of the last decode can be removed from recurrent states."""
+        """True if tokens of the last decode can be removed from recurrent states."""
         return bool(self.traits.n_rollback) and self.traits.equal_lengths
 
 
 @dataclass(slots=True)
 class Layout(Sequence[Span]):
-    """Spans and the passes that compute them. Iterates over its spans.
+    """Spans, and the passes that compute them. Iterates over its spans.
 
-    can_roll_back: the slots from which a part of the decoded tokens can be removed afterwards. n_ubatches:
-    how often llama.cpp reads all weights, if each pass fits into one ubatch apart from unequal lengths.
+    can_roll_back: the slots from which some of the decoded tokens can be removed afterwards. n_ubatches: how
+    often llama.cpp reads all weights, if each pass fits into one ubatch apart from unequal lengths.
     """
 
     spans: list[Span]
@@ -106,7 +106,7 @@ class Layout(Sequence[Span]):
 
     @property
     def n_tokens(self) -> int:
-        """The number of tokens that are computed, padding included."""
+        """The number of computed tokens, padding included."""
         return sum(part.size for each in self.passes for part in each)
 
 
@@ -125,15 +125,15 @@ def layout(spans: Sequence[Span], rules: LayoutRules) -> Layout:
 
 
 def one_pass(spans: Sequence[Span]) -> Layout:
-    """All `spans` in one pass, without padding."""
+    """Return all `spans` in one pass, without padding."""
     parts = [SpanPart(number, span) for number, span in enumerate(spans)]
     return Layout(list(spans), [parts], frozenset(span.slot for span in spans), 1)
 
 
 def _images_first(spans: Sequence[Span], rules: LayoutRules) -> Layout:
-    """Rows of an image are alone in their passes: llama.cpp reads either tokens or embeddings.
+    """Lay out images before other spans: llama.cpp reads either tokens or embeddings in a pass.
 
-    Nothing of them is rolled back.
+    No part of an image is rolled back.
     """
     images = [piece for number, span in enumerate(spans) for piece in _pieces(number, span, rules.n_batch)]
     numbers = [number for number, span in enumerate(spans) if not span.image]
@@ -145,7 +145,7 @@ def _images_first(spans: Sequence[Span], rules: LayoutRules) -> Layout:
 
 
 def _pieces(number: int, span: Span, n_batch: int) -> list[Pass]:
-    """The passes of an image; none of other spans."""
+    """Return the passes of an image; none for other spans."""
     if not span.image:
         return []
     cuts = range(0, len(span.tokens), n_batch)
@@ -166,9 +166,9 @@ def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> La
 
 
 def _slots_in_last_ubatch(last: Pass, n_ubatches: int, rules: LayoutRules) -> frozenset[int]:
-    """None if the last pass has several.
+    """Return the slots whose last tokens can be rolled back: those of the last pass, if it is one ubatch.
 
-    An ubatch moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
+    A ubatch moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
     earlier tokens.
     """
     slots = frozenset(part.span.slot for part in last)
@@ -178,16 +178,18 @@ def _slots_in_last_ubatch(last: Pass, n_ubatches: int, rules: LayoutRules) -> fr
 
 
 def _prompts_first(parts: Pass) -> list[Pass]:
-    """Prompts, then the rest, which may be rolled back; without empty passes."""
+    """Return a pass of the prompts, then one of the other spans, which may be rolled back; no empty
+    passes.
+    """
     prompts = [part for part in parts if not part.span.is_verified]
     return [each for each in (prompts, [part for part in parts if part.span.is_verified]) if each]
 
 
 def _is_read_apart(spans: Sequence[Span]) -> bool:
-    """Whether prompts are better decoded apart from the rest, with flash attention on a CPU in one pool.
+    """Return whether to decode prompts apart from other spans, with flash attention on a CPU in one pool.
 
-    A tile of tokens is compared with the cells of every sequence that it has a token of: in one pass with a
-    prompt, a generated token costs as much attention as a tile of them.
+    A tile of tokens is compared with the cells of every sequence that has a token in it. In one pass with a
+    prompt, a generated token costs as much attention as a tile of tokens.
     """
     n_prompt = sum(len(span.tokens) for span in spans if not span.is_verified)
     n_cells = sum(span.start for span in spans if span.is_verified)
@@ -195,10 +197,11 @@ def _is_read_apart(spans: Sequence[Span]) -> bool:
 
 
 def _padded(parts: Pass, rules: LayoutRules) -> Pass:
-    """In the order of slots, and each as long as the longest draft: every ubatch reads all weights.
+    """Return the parts in the order of slots, padded to the longest draft, because every ubatch reads all
+    weights.
 
     llama.cpp starts a new ubatch where slot numbers are not consecutive. Longer spans are prompts, whose
-    remainder is worth a ubatch of its own. No padding is added where batch or slot are full.
+    remainder is worth a ubatch of its own. No padding is added where the batch or a slot is full.
     """
     ordered = sorted(parts, key=lambda part: part.span.slot)
     spans = [part.span for part in ordered]

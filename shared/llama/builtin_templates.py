@@ -17,9 +17,7 @@ def names() -> frozenset[str]:
 
 
 def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prompt: bool) -> str:
-    """Render `messages`, (role, content) each, as a prompt; raises ValueError if the template cannot be
-    applied.
-    """
+    """Render `messages`, (role, content) each, as a prompt; raises ValueError if the template fails."""
     native = (llama_cpp.llama_chat_message * len(messages))(
         *(llama_cpp.llama_chat_message(_native(role), _native(content)) for role, content in messages)
     )
@@ -37,5 +35,5 @@ def apply(name: str, messages: Sequence[tuple[str, str]], *, add_generation_prom
 
 
 def _native(text: str) -> bytes:
-    """A C string, without NUL, which would end it."""
+    """Return a C string without NUL, which would end it."""
     return text.replace("\0", "").encode("utf-8", "replace")

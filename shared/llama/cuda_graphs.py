@@ -2,9 +2,10 @@
 
 The CUDA backend records a step that has the shape of the one before it, and updates the recorded graph when
 another shape is recorded. On an H200, 8 to 17 of 300 rows of random traffic were then wrong by as much as
-logits differ, in three of 15 runs; without graphs none was. The likely reason: `cudaGraphExecUpdate` ignores
-the number of blocks in a cluster (as others have found), which kernels of cuBLAS use since compute capability
-9.0. cuBLAS multiplies weights that are not quantized, and computes attention without flash attention.
+logits differ, in three of 15 runs; without graphs none were. The likely reason: `cudaGraphExecUpdate` ignores
+the number of blocks in a cluster (others have found this, too), which cuBLAS kernels use since compute
+capability 9.0. cuBLAS multiplies weights that are not quantized, and computes attention without flash
+attention.
 """
 
 import logging
@@ -28,11 +29,10 @@ NO_FLASH_ATTENTION = "Flash Attention not supported"
 
 
 def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention: bool) -> None:
-    """Switch CUDA graphs off for this process if they would be wrong; call before its first step with the
-    model at `path`.
+    """Switch CUDA graphs off for this process if they would be wrong with the model at `path`.
 
-    log_lines: llama.cpp's messages about the devices, and about the model's context. flash_attention: it may
-    be used.
+    Call it before the model's first step. log_lines: llama.cpp's messages about the devices, and about the
+    model's context. flash_attention: it may be used.
     """
     lines = list(log_lines)
     capabilities = [float(found[1]) for line in lines if (found := _CAPABILITY.search(line))]

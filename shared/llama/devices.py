@@ -1,6 +1,6 @@
-"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and those of RPC workers.
+"""The devices that llama.cpp can compute on in this process: CPU, GPUs, and devices of RPC workers.
 
-`shared.placement` decides which layers each of them gets.
+`shared.placement` decides which layers each device gets.
 """
 
 import ctypes
@@ -30,7 +30,9 @@ _TENSOR_BYTES = 1 << 12
 
 
 def descriptions() -> list[str]:
-    """Name and model of each device; equal lists mean that two processes compute on the same devices."""
+    """Return name and model of each device; equal lists mean that two processes compute on the same
+    devices.
+    """
     library.start()
     try:
         found = [_properties(device) for device in pointers()]
@@ -46,7 +48,7 @@ remote: set[str] = set()
 def hide_gpus() -> None:
     """Make llama.cpp find no GPU in this process; its children still find them.
 
-    Call this before anything else here.
+    Call it before any other function of this module.
     """
     before = {name: os.environ.get(name) for name in NO_GPU}
     os.environ.update(NO_GPU)
@@ -58,7 +60,7 @@ def hide_gpus() -> None:
 
 
 def has_gpu() -> bool:
-    """Whether this machine has a GPU that llama.cpp can use; one behind RPC does not count."""
+    """Return whether this machine has a GPU that llama.cpp can use; GPUs behind RPC do not count."""
     library.start()
     try:
         return any(_is_own_gpu(device) for device in pointers())
@@ -67,17 +69,17 @@ def has_gpu() -> bool:
 
 
 def pointers() -> list[int]:
-    """Pointers to the devices, each a ggml_backend_dev_t."""
+    """Return pointers to the devices, each a ggml_backend_dev_t."""
     return [function("ggml_backend_dev_get")(i) for i in range(function("ggml_backend_dev_count")())]
 
 
 def array(found: Sequence[int]) -> Any:
-    """An array for llama_model_params.devices: NULL-terminated; without devices: only the CPU."""
+    """Return a NULL-terminated array for llama_model_params.devices; without devices: only the CPU."""
     return (ctypes.c_void_p * (len(found) + 1))(*found, None)
 
 
 def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> list[int]:
-    """The devices with these names, in this order; raises ModelLoadError."""
+    """Return the devices with these names, in this order; raises ModelLoadError."""
     library.start()
     try:
         found = [device for device in pointers() if not only_gpus or _is_gpu(device)]
@@ -91,10 +93,10 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
 
 
 def chosen(options: ModelOptions) -> list[int] | None:
-    """The devices that may be used with these options: this machine's GPUs, or those of --device.
+    """Return the devices that may be used with these options: this machine's GPUs, or those of --device.
 
-    None: this build cannot list them, and llama.cpp chooses. Raises ModelLoadError with the names of the
-    existing ones if --device, --main-gpu, --tensor-split or --split-mode contradict them.
+    None: this build cannot list devices, and llama.cpp chooses. Raises ModelLoadError with the names of the
+    existing devices if --device, --main-gpu, --tensor-split or --split-mode contradict them.
     """
     library.start()
     if options.n_gpu_layers == 0 or options.device == _NONE:
@@ -110,7 +112,7 @@ def chosen(options: ModelOptions) -> list[int] | None:
 
 
 def describe(found: Sequence[int]) -> list[Device]:
-    """The names of devices, and their memory."""
+    """Return the names of devices, and their memory."""
     return [_describe(device) for device in found]
 
 
@@ -138,7 +140,7 @@ def located(n_bytes: Mapping[str, int]) -> dict[str, int]:
 
 
 def all_devices() -> list[Device]:
-    """The devices that a model can be offloaded to; raises ModelLoadError."""
+    """Return the devices that a model can be offloaded to; raises ModelLoadError."""
     library.start()
     try:
         return describe([device for device in pointers() if _is_gpu(device)])
@@ -147,7 +149,7 @@ def all_devices() -> list[Device]:
 
 
 def buffer_names(found: Sequence[int]) -> dict[str, str]:
-    """The names of devices by those of their buffers, as llama.cpp logs them."""
+    """Return the names of devices, by the names of their buffers in llama.cpp's log."""
     kinds = {device: function("ggml_backend_dev_buffer_type")(device) for device in found}
     return {
         function("ggml_backend_buft_name")(kind).decode(): _properties(device).name.decode()
@@ -157,15 +159,16 @@ def buffer_names(found: Sequence[int]) -> dict[str, str]:
 
 
 def buffer_type(name: str) -> int:
-    """The ggml_backend_buffer_type_t of a device or of CPU; raises ModelLoadError."""
+    """Return the ggml_backend_buffer_type_t of a device or of CPU; raises ModelLoadError."""
     (device,) = named([name], "--override-tensor")
     kind: int = function("ggml_backend_dev_buffer_type")(device)
     return kind
 
 
 def pinned_buffer_type(name: str) -> int | None:
-    """The ggml_backend_buffer_type_t of pinned host memory for this device, which it copies quickly; None: it
-    has none.
+    """Return the ggml_backend_buffer_type_t of pinned host memory, which this device copies quickly.
+
+    None: the device has none.
     """
     (device,) = named([name], "--device")
     kind: int | None = function("ggml_backend_dev_host_buffer_type")(device)
@@ -190,9 +193,10 @@ def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
 
 
 def _own_gpus() -> list[int]:
-    """Those that llama.cpp chooses if it is not told: each once, and integrated ones if there are no others.
+    """Return the GPUs that llama.cpp chooses by default: each once, and integrated ones if there are no
+    others.
 
-    The same device may be known to several backends, of which the first has it.
+    Several backends may know the same device; the first has it.
     """
     gpus: list[int] = []
     integrated: list[int] = []
@@ -228,7 +232,9 @@ def _describe(device: int) -> Device:
 
 
 def _max_tensor(device: int, n_total: int) -> int:
-    """The largest tensor that it can hold, to a MiB: llama.cpp ends the process for a larger cache."""
+    """Return the size of the largest tensor that a device can hold, to a MiB; llama.cpp aborts for a larger
+    cache.
+    """
     minimum, maximum = 0, n_total // _MIB
     if _can_hold(device, maximum):
         return n_total

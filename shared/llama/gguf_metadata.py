@@ -1,5 +1,5 @@
-"""The content of a GGUF file except weights: names of tensors, and metadata; can be written as a file of its
-own.
+"""The content of a GGUF file except weights: names of tensors, and metadata, which can be a file of
+its own.
 """
 
 import hashlib
@@ -18,25 +18,25 @@ _UINT32 = 4
 
 
 def tensor_names(path: Path) -> list[str]:
-    """The names of tensors in the order of the file; empty if llama.cpp cannot read it.
+    """Return the names of tensors in the order of the file; empty if llama.cpp cannot read it.
 
-    Of a split model, one part's.
+    For a split model, only the tensors of this part.
     """
     return list(tensor_sizes(path))
 
 
 def tensor_sizes(path: Path) -> dict[str, int]:
-    """Bytes of tensors by name; see `tensor_names`."""
+    """Return the bytes of tensors by name; see `tensor_names`."""
     return {name: size for name, size, _ in _tensors(path)}
 
 
 def unquantized_tensors(path: Path) -> list[str]:
-    """The names of tensors in f32, f16 or bf16; see `tensor_names`."""
+    """Return the names of tensors in f32, f16 or bf16; see `tensor_names`."""
     return [name for name, _, type_ in _tensors(path) if type_ in _UNQUANTIZED]
 
 
 def _tensors(path: Path) -> list[tuple[str, int, int]]:
-    """Names, bytes and types (`ggml_type`)."""
+    """Return (name, bytes, `ggml_type`) of each tensor."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
         return []
@@ -50,7 +50,7 @@ def _tensors(path: Path) -> list[tuple[str, int, int]]:
 
 
 def integers(path: Path, prefix: str) -> dict[str, int]:
-    """The unsigned 32-bit metadata whose keys begin with `prefix`; lists are left out."""
+    """Return the unsigned 32-bit metadata whose keys begin with `prefix`, without lists."""
     file = function("gguf_init_from_file")(os.fsencode(path), GgufInitParameters(True, None))
     if not file:
         return {}
@@ -65,7 +65,9 @@ def integers(path: Path, prefix: str) -> dict[str, int]:
 
 
 def content_digest(path: Path) -> str:
-    """The name of a vocabulary file between leads and backs: the beginning of its SHA-256, in hexadecimal."""
+    """Return the name of a vocabulary file between leads and backs: the start of its SHA-256, in
+    hexadecimal.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:32]
 

@@ -1,7 +1,7 @@
 """Host memory for stored states: pinned if a device offers it (`ggml-backend.h`).
 
-A device reads and writes pinned memory itself; with other memory its driver copies everything once more. But
-each page has to be pinned first, so freed blocks are kept for reuse.
+A device reads and writes pinned memory itself; with other memory its driver makes one more copy. But pinning
+takes time for each page, so freed blocks are kept for reuse.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ _SLACK = 8
 
 @dataclass(slots=True, eq=False)
 class HostBlock:
-    """`pointer` to `size` bytes, out of `n_allocated`. owner: an array; a ggml_backend_buffer_t if pinned."""
+    """`size` bytes at `pointer`, of `n_allocated`. owner: an array, or a ggml_backend_buffer_t if pinned."""
 
     pointer: Any
     size: int
@@ -37,7 +37,7 @@ class HostBlock:
         return isinstance(self.owner, int)
 
     def bytes(self) -> memoryview:
-        """The block's content; the view keeps an array alive, but no pinned buffer."""
+        """Return the block's content; the view keeps an array alive, but not a pinned buffer."""
         if not self.is_pinned:
             return memoryview(self.owner)
         array = (ctypes.c_uint8 * self.size).from_address(ctypes.addressof(self.pointer.contents))
@@ -48,9 +48,9 @@ class HostMemory:
     """Allocates and reuses blocks."""
 
     def __init__(self, pinned: int | None, n_max: int) -> None:
-        """pinned: a ggml_backend_buffer_type_t; None: there is none.
+        """pinned: a ggml_backend_buffer_type_t; None: there is none. n_max: the most bytes to keep.
 
-        n_max: bytes; what is kept for later is freed if all would be more.
+        Blocks kept for reuse are freed if all blocks together would exceed `n_max`.
         """
         self._pinned = pinned
         self._n_max = n_max
@@ -58,7 +58,7 @@ class HostMemory:
         self._spare: list[HostBlock] = []  # the longest unused first
 
     def take(self, size: int) -> HostBlock:
-        """A block with undefined content."""
+        """Return a block with undefined content."""
         if self._pinned and size >= _MIN_BYTES and (block := self._reused(size) or self._allocated(size)):
             return block
         array = np.empty(size, np.uint8)
@@ -85,7 +85,7 @@ class HostMemory:
         return block
 
     def _allocated(self, size: int) -> HostBlock | None:
-        """None: the device refuses, or there are too many blocks."""
+        """Return a new pinned block; None: the device refuses, or there are too many blocks."""
         self._free_spare(size)
         if self._n_blocks == _MAX_BLOCKS:
             return None
@@ -99,7 +99,7 @@ class HostMemory:
         return HostBlock(ctypes.cast(address, ctypes.POINTER(ctypes.c_uint8)), size, size, buffer)
 
     def _free_spare(self, n_more: int) -> None:
-        """As far as `n_more` bytes in another block need it."""
+        """Free spare blocks as needed for `n_more` bytes in another block."""
         while self._spare and (
             self._n_bytes + n_more > self._n_max or self._n_blocks + (n_more > 0) > _MAX_BLOCKS
         ):

@@ -15,7 +15,7 @@ _N_SECTIONS = 4
 
 
 class ImageDecoder:
-    """Decodes images in one context."""
+    """Decodes the rows of images in one context."""
 
     def __init__(self, model: Any, context: Any, images: ImageMemory) -> None:
         """`model` is a llama_model, `context` a llama_context."""
@@ -26,7 +26,7 @@ class ImageDecoder:
         self._memory = mmap.mmap(images.descriptor, images.n_bytes, access=mmap.ACCESS_READ)
 
     def decode(self, span: Span, position: int) -> int:
-        """Decode the rows of an image, or some of them, in one pass; returns the result of llama_decode.
+        """Decode some or all rows of an image in one pass; return the result of llama_decode.
 
         position: of the image's first row.
         """
@@ -57,7 +57,7 @@ class _ImageBatch(NativeBatch):
         self._n, self._n_sections = n, n_sections
 
     def filled(self, slot: int, position: int, first: int, image: ImageSpan) -> Any:
-        """The llama_batch: the rows from `first` on, none of which has logits."""
+        """Return the llama_batch with the rows from `first` on, none of which has logits."""
         numbers = np.arange(first, first + self._n, dtype=np.int32)
         sections = np.broadcast_to(numbers, (_N_SECTIONS, self._n))
         if image.width:

@@ -1,7 +1,7 @@
-"""Loads and initialises the native library, once per process, with its log sent to ours.
+"""Loads and initializes the native library, once per process, and sends its log to ours.
 
-The code that computes on the CPU (the kernel) is compiled for one kind of CPU; or there is a library for each
-of many kinds (GGML_CPU_ALL_VARIANTS), of which the best one for this CPU is loaded.
+The code that computes on the CPU (the kernel) is compiled for one kind of CPU. Or there is a library for each
+of many kinds (GGML_CPU_ALL_VARIANTS), of which the best for this CPU is loaded.
 """
 
 import ctypes
@@ -56,9 +56,9 @@ LOG_CALLBACK = llama_cpp.llama_log_callback(_forward)
 
 @functools.cache
 def start() -> Path | None:
-    """Initialise llama.cpp; further calls do nothing. Raises LibraryError if it has no code for this CPU.
+    """Initialize llama.cpp; further calls do nothing. Raises LibraryError if it has no code for this CPU.
 
-    Returns the library of the CPU kernel that was chosen, if there was a choice.
+    Returns the library of the chosen CPU kernel; None: there was no choice.
     """
     llama_cpp.llama_log_set(LOG_CALLBACK, ctypes.c_void_p(0))
     chosen = _load_kernels()
@@ -67,7 +67,7 @@ def start() -> Path | None:
 
 
 def _load_kernels() -> Path | None:
-    """llama_backend_init would look for them beside the program and in the working directory."""
+    """Load the CPU kernels from llama.cpp's folder; llama_backend_init would search other folders."""
     try:
         if function("ggml_backend_reg_count")():
             return None
@@ -87,7 +87,9 @@ def _load_kernels() -> Path | None:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """A context that collects llama.cpp's messages in a list: some facts are only in its log."""
+    """Yield a list that collects llama.cpp's messages within this context, as some facts are only
+    in its log.
+    """
     lines: list[str] = []
     _captures.append(lines)
     try:
@@ -110,14 +112,14 @@ def explained_errors() -> Iterator[list[str]]:
 
 
 def kernel() -> str:
-    """The name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if there is only one."""
+    """Return the name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if there is only one."""
     chosen = start()
     found = _KERNEL.search(chosen.name) if chosen else None
     return found[1] if found else "compiled"
 
 
 def describe_kernel() -> str:
-    """The CPU's kernel, and the CPU instructions that it uses, for people."""
+    """Return the CPU's kernel, and the CPU instructions that it uses, for people."""
     start()
     of_cpu = re.search(r"CPU : ([^:]*)", llama_cpp.llama_print_system_info().decode())
     features = _FEATURE.findall(of_cpu[1] if of_cpu else "")
@@ -125,7 +127,7 @@ def describe_kernel() -> str:
 
 
 def build() -> str:
-    """The build of llama.cpp, its CPU kernel and the instructions that it uses."""
+    """Return the build of llama.cpp, its CPU kernel and the instructions that it uses."""
     chosen = start()
     others = set(FOLDER.glob("*ggml-cpu-*")) - {chosen}
     files = sorted(set(FOLDER.glob("*")) - others)
@@ -134,5 +136,5 @@ def build() -> str:
 
 
 def version() -> str:
-    """The versions of llama.cpp and llama-cpp-python."""
+    """Return the versions of llama.cpp and llama-cpp-python."""
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"

@@ -16,9 +16,8 @@ from shared.text_store import PromptCacheSize
 class ContextNeeds:
     """The requirements on a context, independent of the placement of its layers.
 
-    n_window: tokens that see each other in a sliding window; 0: there are none. kv_unified: see
-    `ModelOptions`; a recurrent target with windows has cells of its own for each slot, whatever was
-    requested.
+    n_window: the number of tokens in a sliding window; 0: there are none. kv_unified: as in `ModelOptions`,
+    except that slots of a recurrent target with windows always have cells of their own.
     """
 
     n_ctx: int
@@ -29,29 +28,28 @@ class ContextNeeds:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether a `WindowGuard` keeps the cells that leave the window."""
+        """True if a `WindowGuard` keeps the cells that leave the window."""
         return self._is_plain_pool and self.n_window > 0
 
     @property
     def checks_windows(self) -> bool:
-        """Whether a slot that was cut back may have lost cells of its window, and has to be checked.
+        """True if a slot that was cut back may have lost cells of its window, and must be checked.
 
-        For recurrent models llama.cpp does not report it.
+        llama.cpp does not report the loss for recurrent models.
         """
         return self.n_window > 0 and not self.traits.can_trim and not self.traits.equal_lengths
 
     @property
     def has_parts(self) -> bool:
-        """Whether texts are stored in parts.
+        """True if texts are stored in parts.
 
-        Ranges of cells can be addressed only in one pool, and only if the memory consists of nothing but
-        cells.
+        Ranges of cells can be addressed only in one pool, and only if the memory has nothing but cells.
         """
         return self._is_plain_pool and self._n_sequences < MAX_SLOTS
 
     @property
     def can_store(self) -> bool:
-        """Whether texts can be stored. If all cells of windows are kept, a text can be cut anywhere.
+        """True if texts can be stored. If all cells of windows are kept, a text can be cut anywhere.
 
         llama.cpp stores nothing of a sequence outside its last window, but parts are no longer than that.
         """
@@ -66,7 +64,7 @@ class ContextNeeds:
         return self.n_slots * (2 if self.is_guarded else 1 + self.traits.n_step_checkpoints)
 
     def parameters(self, options: ModelOptions) -> Any:
-        """A llama_context_params with room for all sequences and states."""
+        """Return a llama_context_params with room for all sequences and states."""
         parameters, traits = context_parameters(options, self.n_ctx, self.n_slots), self.traits
         make_room(
             parameters,
@@ -83,10 +81,10 @@ class MemoryPlan:
     """The context, placement and caches that a model is loaded with.
 
     files: the state of the files that were read (`start_key`). options: as requested, with the chosen layers
-    on devices and batch sizes. placement: None if llama.cpp places layers. step_bytes: weights that are read
-    to decode one token. has_long_rope: llama.cpp chooses between two tables of rope factors by the length of
-    a sequence's context (LongRoPE). with_heads: MTP layers are loaded, too. with_workers: layers may be on
-    RPC workers, not only on this machine.
+    on devices and batch sizes. placement: None if llama.cpp places layers. step_bytes: the bytes of weights
+    read to decode one token. has_long_rope: llama.cpp chooses between two tables of rope factors by the
+    length of a sequence's context (LongRoPE). with_heads: MTP layers are loaded. with_workers: layers may be
+    on RPC workers.
     """
 
     path: Path

@@ -23,8 +23,8 @@ _LAYER = re.compile(r"(llama_kv_cache|llama_memory_recurrent)\w*[:,] layer +(\d+
 class MemorySize:
     """The memory of a context, in bytes.
 
-    n_states: the number of recurrent states. layers: those with an equal share of `full_attention`, of
-    `windows` and of `states`. buffers: parts of `computing` by the name of the buffer.
+    n_states: the number of recurrent states. layers: the layers that share `full_attention`, `windows` and
+    `states` equally. buffers: the parts of `computing`, by the name of the buffer.
     """
 
     full_attention: int = 0
@@ -40,11 +40,11 @@ class MemorySize:
         return self.full_attention + self.windows + self.states + self.computing
 
     def with_graphs(self, n_bytes: int) -> "MemorySize":
-        """A copy with `n_bytes` more for computing."""
+        """Return a copy with `n_bytes` more for computing."""
         return replace(self, computing=self.computing + n_bytes)
 
     def caches(self, n_layers: int) -> list[int]:
-        """The bytes of each layer's caches (keys, values, states)."""
+        """Return the bytes of each layer's caches (keys, values, states)."""
         found = [0] * n_layers
         for n_bytes, layers in zip(
             (self.full_attention, self.windows, self.states), self.layers, strict=True
@@ -54,7 +54,7 @@ class MemorySize:
         return found
 
     def computing_by(self, devices: Mapping[str, str]) -> dict[str, int]:
-        """Parts of `computing` by device or CPU; `devices`: their names by those of their buffers."""
+        """Return the parts of `computing` by device or CPU; `devices`: device names by buffer names."""
         found = {CPU: self.computing}
         for buffer, device in devices.items():
             found[device] = self.buffers.get(buffer, 0)
@@ -62,7 +62,7 @@ class MemorySize:
         return found
 
     def __str__(self) -> str:
-        """For the log."""
+        """Return the sizes as text for the log."""
         parts = [f"{size_text(self.full_attention)} for keys and values"]
         if self.windows:
             parts.append(f"{size_text(self.windows)} for those of sliding windows")
@@ -106,11 +106,11 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
 
 
 def graph_bytes(context: Any, parameters: Any) -> int:
-    """Bytes for computing besides the compute buffers: the CPU's work buffer and the graphs.
+    """Return bytes for computing beside the compute buffers: the CPU's work buffer, and the graphs.
 
-    Without flash attention the work buffer holds the attention scores of a whole batch in the type of the KV
-    cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params:
-    llama.cpp prepares its largest graph again. 0 if this build does not report it.
+    Without flash attention, the work buffer holds the attention scores of a whole batch in the type of the KV
+    cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params,
+    because llama.cpp prepares its largest graph again. 0 if this build does not report it.
     """
     try:
         graph = _largest_graph(context, parameters)
@@ -120,7 +120,9 @@ def graph_bytes(context: Any, parameters: Any) -> int:
 
 
 def _largest_graph(context: Any, parameters: Any) -> int | None:
-    """The ggml_cgraph of the largest batch over a full cache; None: there is no memory for its buffer."""
+    """Return the ggml_cgraph of the largest batch over a full cache; None: there is no memory for
+    its buffer.
+    """
     n_seqs = parameters.n_seq_max
     n_tokens = min(parameters.n_ctx, parameters.n_ubatch)
     graph: int | None = function("llama_graph_reserve")(context, n_tokens, n_seqs, n_seqs)
@@ -134,7 +136,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """The bytes of a graph's nodes, if it has the maximal number."""
+    """Return the bytes of a graph's nodes, if it has the maximal number."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

@@ -18,12 +18,12 @@ from shared.llama.span import Pass
 
 @dataclass(frozen=True, slots=True)
 class MemoryTraits:
-    """How far a slot's memory can be cut back, and at what cost.
+    """The lengths to which a slot's memory can be cut back, and the cost.
 
-    n_rollback: how many tokens at the end of the last decode can be removed before the next decode, but never
-    all of them; None: any number of tokens at any time. n_step_checkpoints: how many states of each slot
-    `Model.save` can keep, at no cost. equal_lengths: spans of different lengths are decoded in several
-    passes. checkpoint_bytes: size of a checkpoint of one slot.
+    n_rollback: the number of tokens at the end of the last decode that can be removed before the next decode,
+    but never all of them; None: any number of tokens at any time. n_step_checkpoints: the number of states
+    per slot that can be kept on the device at no cost. equal_lengths: spans of different lengths are decoded
+    in several passes. checkpoint_bytes: the size of a slot's checkpoint.
     """
 
     n_rollback: int | None = None
@@ -33,17 +33,17 @@ class MemoryTraits:
 
     @property
     def can_trim(self) -> bool:
-        """Whether a slot can be cut back to any length at any time."""
+        """True if a slot can be cut back to any length at any time."""
         return self.n_rollback is None
 
     @property
     def can_speculate(self) -> bool:
-        """Whether rejected draft tokens can be removed."""
+        """True if rejected draft tokens can be removed."""
         return self.n_rollback != 0 or self.n_step_checkpoints > 0
 
     @property
     def replays(self) -> bool:
-        """Whether accepted tokens of a rejected draft must be decoded again."""
+        """True if accepted tokens of a rejected draft must be decoded again."""
         return self.n_rollback == 0 and self.n_step_checkpoints > 0
 
 
@@ -58,22 +58,22 @@ class SlotPart:
     """Bytes that are kept for each token of a text that was stored."""
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """`slot` now has `length` tokens, followed by padding."""
+        """Record that `slot` now has `length` tokens, followed by padding."""
 
     def computed(self, together: Pass) -> None:
-        """A pass was computed, and its results are still in llama.cpp's buffers."""
+        """Handle a pass that was computed; its results are still in llama.cpp's buffers."""
 
     def trimmed(self, slot: int, n_keep: int) -> None:
-        """`slot` now has at most its first `n_keep` tokens, and no padding."""
+        """Record that `slot` now has at most its first `n_keep` tokens, and no padding."""
 
     def copied(self, source: int, slot: int, n_keep: int) -> None:
-        """`slot`, which was empty, now has the first `n_keep` tokens of `source`."""
+        """Record that `slot`, which was empty, now has the first `n_keep` tokens of `source`."""
 
     def stored(self, slot: int, key: int, start: int, end: int) -> None:
-        """The tokens `start` to `end` of `slot` were stored as `key`."""
+        """Record that the tokens `start` to `end` of `slot` were stored as `key`."""
 
     def loaded(self, slot: int, key: int, n_keep: int) -> None:
-        """The copy `key` was loaded after the first `n_keep` tokens of `slot`."""
+        """Record that the snapshot `key` was loaded into `slot`, which now has `n_keep` tokens."""
 
     def forget(self, key: int) -> None:
         """Free the data stored as `key`, if there is any."""

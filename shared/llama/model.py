@@ -57,13 +57,13 @@ class Model:
     """Which files were loaded, and how."""
 
     overlaps = False
-    """Whether the last step left this thread free most of the time between `launch` and its end.
+    """True if the last step left this thread free most of the time between `launch` and its end.
 
     Never on a CPU, which may only have been taken away for a while.
     """
 
     def __init__(self, plan: MemoryPlan, images: ImageMemory | None = None) -> None:
-        """Load what was planned; raises ModelLoadError. images: None: it reads none."""
+        """Load the planned model; raises ModelLoadError. images: None: the model reads no images."""
         if plan.placement and plan.placement.problem:
             raise ModelLoadError(f"{plan.path}: {plan.placement.problem}")
         # The order matters: weights and context first, then the parts that share its memory, then sizes.
@@ -112,7 +112,7 @@ class Model:
         self._parts += [part for part in (self._windows, self._saved) if part]
 
     def _measure(self, context_parameters: Any) -> None:
-        """Sizes of what was loaded, and what is made for them."""
+        """Read the sizes of the loaded model, and create the batch for them."""
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
@@ -123,7 +123,7 @@ class Model:
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         has_layers = self.plan.options.n_gpu_layers != 0
         self.is_offloaded = has_layers and (self.plan.with_workers or devices.has_gpu())
-        """Whether a GPU or another machine computes some of the layers."""
+        """True if a GPU or another machine computes some of the layers."""
         is_plain = self.traits == PLAIN
         self.tiles_attention = is_plain and not self.is_offloaded and _tiles(context_parameters)
         """See `LayoutRules`."""
@@ -132,11 +132,11 @@ class Model:
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)  # view of the last pass's logits
 
     def model_parameters(self) -> Any:
-        """A llama_model_params for this model, and for others that are loaded on the same devices."""
+        """Return a llama_model_params for this model, and for others that are loaded on the same devices."""
         return model_parameters(self.plan.options, with_workers=self.plan.with_workers)
 
     def _load_adapters(self) -> list[Any]:
-        """Frees the model and raises ModelLoadError if one does not fit to it."""
+        """Load the adapters; frees the model and raises ModelLoadError if one does not fit."""
         if not self.plan.options.lora:
             return []
         try:
@@ -147,9 +147,9 @@ class Model:
         return loaded
 
     def _open_context(self, parameters: Any) -> tuple[Any, Any, bool]:
-        """A llama_context, its memory, and whether it uses flash attention.
+        """Return a llama_context, its memory, and whether it uses flash attention.
 
-        Frees the model and raises ModelLoadError if there is none, or the files are others by now.
+        Frees the model and raises ModelLoadError if there is no context, or if the files have changed.
         """
         path, options = self.plan.path, self.plan.options
         with library.captured_log() as lines:
@@ -180,7 +180,7 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """Numbers of activations that the layers compute for one token: `n_embd` times layers."""
+        """The number of activations that the layers compute for a token: `n_embd` times layers."""
         n_embd: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return n_embd * n_layers
@@ -211,15 +211,15 @@ class Model:
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
         Raises KvCacheFullError (the cache is unchanged except for the slots that it names), WindowLostError
-        (it is unchanged), DecodeAbortedError (slots may hold some of the tokens), DecodeFatalError.
+        (the cache is unchanged), DecodeAbortedError (slots may hold some of the tokens) or DecodeFatalError.
         """
         return self.launch(spans)()
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
-        """Start what `decode` does; the returned function waits for the last pass and returns the logits.
+        """Start `decode`; return a function that waits for the last pass and returns the logits.
 
-        Until it was called, nothing else may be done with this model. On a CPU there is nothing left to wait
-        for.
+        Nothing else may be done with this model before that function was called. On a CPU there is nothing
+        left to wait for.
         """
         began = time.perf_counter()
         planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
@@ -261,7 +261,7 @@ class Model:
                 part.decoded(span.slot, span.start + len(span.tokens), n_padding)
 
     def _begin_image(self, span: Span) -> None:
-        """Rows of an image, which are alone in a pass."""
+        """Decode rows of an image, which are alone in a pass."""
         image = span.image
         assert image is not None
         assert self._images, "this model reads no images"
@@ -272,7 +272,7 @@ class Model:
             self._positions.add_image(span.slot, image)
 
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
-        """Add the logits of a pass to those of each span; they are copied if another pass overwrites them."""
+        """Add the logits of a pass to those of each span, copied if another pass will overwrite them."""
         for each in self._parts:
             each.computed(together)
         for part, outputs in zip(together, self._rows([part.n_rows for part in together]), strict=True):
@@ -289,21 +289,21 @@ class Model:
             self._remove_end(slot, length)
 
     def _take_back(self, done: Sequence[Span]) -> list[int]:
-        """Remove what was decoded; returns the slots that were emptied, as nothing less can be removed."""
+        """Remove the decoded spans; return the slots that had to be emptied."""
         for span in reversed(done):
             self.trim(span.slot, span.start if self.traits.can_trim else 0)
         return [] if self.traits.can_trim else [span.slot for span in done]
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """Remove all but the first `n_keep` tokens of a slot; raises DecodeFatalError if that fails."""
+        """Remove all tokens of a slot but the first `n_keep`; raises DecodeFatalError if that fails."""
         self._check(slot)
         self._remove_end(slot, n_keep)
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
 
-        With `kv_unified` no cells are used: both slots own the same ones, until both have freed them.
-        Otherwise they are copied; the memory must be trimmable.
+        With `kv_unified` no cells are used: both slots own the same cells until both have freed them.
+        Otherwise the cells are copied, and the memory must be trimmable.
         """
         self._check(source_slot)
         self._check(slot)
@@ -320,10 +320,11 @@ class Model:
             part.copied(source_slot, slot, n_keep)
 
     def _copy_cells(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Between slots with cells of their own.
+        """Copy between slots with cells of their own.
 
-        llama.cpp copies all cells when it decodes next: what is loaded into either slot until then would be
-        overwritten or copied, what is stored would be old. So where texts are stored, the copy is one, too.
+        llama.cpp copies all cells at its next decode. A text loaded into either slot before that would be
+        overwritten or copied, and a stored text would be old. So where texts are stored, the copy is made by
+        storing and loading.
         """
         self._positions.copied(source_slot, slot, n_keep)
         if self.plan.prompt_cache.n_bytes:
@@ -336,16 +337,16 @@ class Model:
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:
-        """An object by which another thread sees whether `decode` makes progress; to be kept as long as this
-        object.
+        """Return an object by which another thread sees whether `decode` makes progress; keep it with the
+        model.
         """
         return StepProgress(self._context)
 
     def interrupt(self) -> ContextInterrupt | None:
-        """An object by which another thread can stop `decode`; to be kept as long as this object.
+        """Return an object by which another thread can stop `decode`; keep it with the model.
 
-        Not together with `watch_steps`. None: the device cannot be stopped, or the memory cannot be cut back
-        to where it was.
+        Do not combine it with `watch_steps`. None: the device cannot be stopped, or the memory cannot be cut
+        back.
         """
         return None if self.is_offloaded or not self.traits.can_trim else ContextInterrupt(self._context)
 
@@ -364,7 +365,7 @@ class Model:
                 part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """Give a slot the first `n_keep` tokens of a text, up to the snapshot's end.
+        """Give a slot the first `n_keep` tokens of a text, at most to the snapshot's end.
 
         Raises DecodeFatalError.
         """
@@ -442,7 +443,7 @@ class Model:
         return [table[end - n : end] for n, end in zip(n_outputs, ends, strict=True)]
 
     def _table(self, address: int, n_rows: int) -> Rows:
-        """A view of llama.cpp's logits, which mostly are where they were after the last step."""
+        """Return a view of llama.cpp's logits, which mostly are where they were after the last step."""
         where = address, n_rows
         if where != self._table_at:
             memory = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address)
@@ -452,7 +453,7 @@ class Model:
 
 
 def _pinned(placement: Placement | None) -> int | None:
-    """The type of host memory that the first device with a part of the cache copies quickly."""
+    """Return the type of host memory that the first device with a part of the cache copies quickly."""
     on = (
         [each.name for each in placement.devices if (CACHE, each.name) in placement.parts]
         if placement
@@ -462,7 +463,7 @@ def _pinned(placement: Placement | None) -> int | None:
 
 
 def _tiles(parameters: Any) -> bool:
-    """Whether llama.cpp's kernel for flash attention on CPUs takes tokens in tiles, of several sequences."""
+    """Return whether llama.cpp's flash attention on CPUs processes tokens of several sequences in tiles."""
     is_on = parameters.kv_unified and parameters.flash_attn_type != llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
     types = (llama_cpp.GGML_TYPE_F16, llama_cpp.GGML_TYPE_F32)
     return is_on and parameters.type_k == parameters.type_v and parameters.type_k in types

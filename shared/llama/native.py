@@ -3,8 +3,8 @@
 The package llama_cpp also imports its high-level classes, which are not used here, and with them numpy,
 jinja2 and a database: .15 s and 13 MB in each process. Therefore its `__init__` is not run.
 
-It looks up all functions when it is imported. Here a name that the library lacks, as another build in
-LLAMA_CPP_LIB_PATH may, raises only when it is called: most of the names are never called.
+The package looks up all functions when it is imported. Here, a name that the library lacks, as another build
+in LLAMA_CPP_LIB_PATH may, raises only when it is called, because most names are never called.
 """
 
 import importlib
@@ -28,7 +28,7 @@ _PACKAGE = "llama_cpp"
 
 
 def _without_classes() -> ModuleType:
-    """The package, in which only the submodule of the same name has been imported; raises LibraryError."""
+    """Return the package with only its submodule of the same name imported; raises LibraryError."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None:
         raise LibraryError("llama-cpp-python is not installed: pip install llama-cpp-python")
@@ -71,7 +71,7 @@ def _raising(name: str, library: str) -> Callable[..., Any]:
 
 
 class _NoExtensions:
-    """Stands for llama_cpp_ext where the library lacks one of its few functions, which draft heads need."""
+    """Replaces llama_cpp_ext if the library lacks one of its few functions, which draft heads need."""
 
     def __getattr__(self, name: str) -> Any:
         raise MissingFunctionError(name, str(FOLDER))

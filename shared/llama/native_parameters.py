@@ -26,7 +26,7 @@ _NO_TENSOR = ("^$", CPU)
 
 
 def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> Any:
-    """A llama_model_params; with_workers: RPC workers are devices, too. Raises ModelLoadError."""
+    """Return a llama_model_params; raises ModelLoadError. with_workers: RPC workers are devices, too."""
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = options.n_gpu_layers
     parameters.use_extra_bufts = options.repack
@@ -51,7 +51,7 @@ def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> An
 
 
 def _overrides(options: ModelOptions, chosen: Sequence[int]) -> Any:
-    """A NULL-terminated array of llama_model_tensor_buft_override; None: nothing is placed by its name.
+    """Return a NULL-terminated array of llama_model_tensor_buft_override; None: no tensor is placed by name.
 
     On several Vulkan devices that overlap, logits were sometimes wrong: by up to .09, three rows of 30 in two
     of five runs (two software devices, batches of four ubatches); without overlap none in ten runs.
@@ -73,7 +73,7 @@ def _overrides(options: ModelOptions, chosen: Sequence[int]) -> Any:
 
 
 def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
-    """A llama_context_params for `n_ctx` cells and `n_slots` sequences."""
+    """Return a llama_context_params for `n_ctx` cells and `n_slots` sequences."""
     parameters = llama_cpp.llama_context_default_params()
     parameters.n_ctx = n_ctx
     n_batch = options.batch_size or DEFAULT_BATCH
@@ -94,9 +94,9 @@ def context_parameters(options: ModelOptions, n_ctx: int, n_slots: int) -> Any:
 
 
 def make_room(parameters: Any, n_sequences: int, n_rollback: int, *, one_ubatch: bool) -> None:
-    """Enlarge a llama_context_params for more sequences, or for states of each to roll back to (`n_rs_seq`).
+    """Enlarge a llama_context_params for more sequences, or for more states to roll back to (`n_rs_seq`).
 
-    one_ubatch: limit batches to the size of an ubatch.
+    one_ubatch: limit batches to the size of a ubatch.
     """
     # llama.cpp aborts the process if a batch cannot hold one token of each sequence, or 2 + n_rs_seq tokens.
     minimum = max(n_sequences, MIN_BATCH if one_ubatch else 0)
@@ -121,17 +121,17 @@ def _flash_attention(options: ModelOptions, n_slots: int) -> int:
 
 
 def is_offloaded(options: ModelOptions) -> bool:
-    """Whether a GPU or another machine may compute some of the layers."""
+    """Return whether a GPU or another machine may compute some of the layers."""
     return options.n_gpu_layers != 0 and (devices.has_gpu() or bool(devices.remote))
 
 
 def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:
-    """Whether flash attention is faster on a CPU (docs/performance.md).
+    """Return whether flash attention is faster on a CPU (docs/performance.md).
 
-    It skips the cells of other texts, which otherwise are compared with every token. One text alone is read
-    as fast, and continued more slowly once it is long, by several tokens a step above all: that is most of
-    the work where nobody has asked for more slots than the default. More slots than `parallel` hold branches
-    of texts. The kernel for prompts knows f16 only.
+    It skips the cells of other texts, which are otherwise compared with every token. One text alone is read
+    as fast. It is continued more slowly once it is long, above all by several tokens per step; this is most
+    of the work with the default number of slots. More slots than `parallel` hold side branches. The kernel
+    for prompts supports only f16.
     """
     is_f16 = options.cache_type_k == options.cache_type_v == "f16"
     return is_f16 and options.parallel > DEFAULT_SLOTS and n_slots == options.parallel

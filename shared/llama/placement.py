@@ -31,7 +31,7 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that layers can be on. Sizes in bytes.
+    """A device that can hold layers; sizes in bytes.
 
     is_shared: its memory is the host's. max_tensor: the largest tensor that it can hold.
     """
@@ -48,8 +48,8 @@ class Device:
 class Placement:
     """Options of llama.cpp that fix the placement, and the resulting bytes by (group, device or CPU).
 
-    n_layers: the number of all layers, including the output. problem: why the model cannot be loaded so;
-    empty: it can.
+    n_layers: the number of all layers, including the output. problem: why the model cannot be loaded; empty:
+    it can.
     """
 
     devices: Sequence[Device]
@@ -61,27 +61,25 @@ class Placement:
     problem: str = ""
 
     def used(self, place: str) -> int:
-        """Bytes on the device of this name, or on the CPU.
+        """Return the bytes on the device of this name, or on the CPU.
 
-        What devices that share the host's memory take of it is not on the CPU: see `host_bytes`.
+        Host memory used by devices that share it is not on the CPU: see `host_bytes`.
         """
         return sum(n_bytes for (_, where), n_bytes in self.parts.items() if where == place)
 
     @property
     def host_bytes(self) -> int:
-        """Bytes of host memory, including those of devices that share it."""
+        """The bytes of host memory, including those of devices that share it."""
         return self.used(CPU) + sum(self.used(device.name) for device in self.devices if device.is_shared)
 
     @property
     def host_weights(self) -> int:
-        """Bytes of weights on the CPU alone: they may be mapped, and then the system counts them as free."""
+        """The bytes of weights on the CPU alone. They may be mapped; then the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
     @property
     def cpu_weights(self) -> int:
-        """Bytes of weights that the CPU multiplies with. Embeddings are excluded, as they are only
-        looked up.
-        """
+        """The bytes of weights that the CPU multiplies with, without embeddings, which are only looked up."""
         no_products = {*_OF_TEXTS, EMBEDDINGS}
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in no_products)
 
@@ -90,13 +88,13 @@ class Placement:
         return any(group == EXPERTS for group, _ in self.parts)
 
     def with_computing(self, computing: Mapping[str, int]) -> "Placement":
-        """A copy with these bytes for intermediate results."""
+        """Return a copy with these bytes for intermediate results."""
         weights = {key: n_bytes for key, n_bytes in self.parts.items() if key[0] != COMPUTING}
         found = {(COMPUTING, where): n_bytes for where, n_bytes in computing.items()}
         return replace(self, parts=weights | found)
 
     def options(self, asked: ModelOptions) -> ModelOptions:
-        """`asked` with all placement options set explicitly."""
+        """Return `asked` with all placement options set explicitly."""
         return asked.model_copy(
             update={
                 "batch_size": asked.batch_size or (DEFAULT_BATCH if self.cpu_weights else GPU_BATCH),
@@ -107,7 +105,7 @@ class Placement:
         )
 
     def __str__(self) -> str:
-        """For the log: where the layers are, and what that leaves."""
+        """Return where the layers are, and the memory left free, as text for the log."""
         if not self.n_gpu_layers:
             free = ", ".join(f"{each.name} has {each.free / _MIB:.0f} MiB free" for each in self.devices)
             return f"all layers are on the CPU{free and f' ({free})'}"
@@ -121,5 +119,5 @@ class Placement:
 
 
 def group_of(tensor: str) -> str:
-    """The group under which a tensor is reported: embeddings, experts, feed-forward, attention or output."""
+    """Return the group of a tensor: embeddings, experts, feed-forward, attention or output."""
     return next((group for group, pattern in _GROUPS if pattern.search(tensor)), OUTPUT)

@@ -13,7 +13,7 @@ _FORMAT = "<iii"
 
 
 class _Jump(NamedTuple):
-    """The rows `start` to `end` take `n_positions` positions, which are fewer."""
+    """The rows `start` to `end`, which take `n_positions` positions, fewer than rows."""
 
     start: int
     end: int
@@ -21,7 +21,7 @@ class _Jump(NamedTuple):
 
 
 class Positions(SlotPart):
-    """The positions of rows. Rows of a slot are its tokens and the rows of its images, counted from 0.
+    """The positions of rows. The rows of a slot are its tokens and its images' rows, counted from 0.
 
     Row i is at position i, until an image under M-RoPE takes fewer positions than it has rows.
 
@@ -30,14 +30,14 @@ class Positions(SlotPart):
         position 0 1 2 3 .. 3   5  6            of rows
 
     All rows of such an image count as at its first position, so no cut divides it: the position of a row
-    inside is that of its beginning. A slot whose text has no such image has no entry here.
+    inside is that of the image's beginning. A slot whose text has no such image has no entry here.
     """
 
     def __init__(self, n_slots: int) -> None:
         self._jumps: list[list[_Jump]] = [[] for _ in range(n_slots)]
 
     def position_of(self, slot: int, row: int) -> int:
-        """The position of a row that `slot` has, or of the next one."""
+        """Return the position of a row that `slot` has, or of the next row."""
         position = row
         for start, end, n_positions in self._jumps[slot]:
             if row < end:
@@ -46,7 +46,7 @@ class Positions(SlotPart):
         return position
 
     def has_jumps(self, slot: int) -> bool:
-        """Whether rows and positions of `slot` differ."""
+        """Return whether rows and positions of `slot` differ."""
         return bool(self._jumps[slot])
 
     def add_image(self, slot: int, image: ImageSpan) -> None:
@@ -65,7 +65,7 @@ class Positions(SlotPart):
         self.trimmed(slot, n_keep)
 
     def packed(self, slot: int, start: int, end: int) -> bytes:
-        """The bytes to store for the images that begin in the rows `start` to `end`. Usually empty."""
+        """Return the bytes to store for the images that begin in the rows `start` to `end`; usually empty."""
         jumps = [jump for jump in self._jumps[slot] if start <= jump.start < end]
         return b"".join(struct.pack(_FORMAT, *jump) for jump in jumps)
 

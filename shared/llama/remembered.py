@@ -1,7 +1,4 @@
-"""Measurements of a model, cached on disk for later starts with the same key.
-
-One file for each key (`start_key`).
-"""
+"""Measurements of a model, cached on disk for later starts with the same key (`start_key`)."""
 
 import logging
 import math
@@ -22,18 +19,16 @@ _N_FILES = 256
 
 
 class Remembered(Generic[T]):
-    """The cached measurement of one kind, under the key of a start."""
+    """The cached measurement of one kind, for starts with one key."""
 
     def __init__(self, folder: CacheFolder, kind: type[T], key: str) -> None:
-        """key: of all that decides what is found."""
+        """key: of all inputs that determine the measurement."""
         self._kind = kind
         self.key = key
         self.path = user_cache_path("llama-duo") / folder / f"{key}.json"
 
     def recall(self, max_age: float = math.inf) -> T | None:
-        """The cached measurement if it is at most `max_age` seconds old; None: there is none that can be
-        read.
-        """
+        """Return the cached measurement if it is at most `max_age` seconds old; None: there is none."""
         try:
             if time.time() - self.path.stat().st_mtime > max_age:
                 return None
@@ -42,7 +37,7 @@ class Remembered(Generic[T]):
             return None
 
     def keep(self, found: T) -> None:
-        """Cache a measurement for later starts. If that fails, they measure again."""
+        """Cache a measurement for later starts; if that fails, they measure again."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self.path) as part:

@@ -1,4 +1,4 @@
-"""Data that is kept of slots besides their cells; a `Model` tells each part of every edit."""
+"""Data that is kept for slots beside their cells; a `Model` tells each part of every edit."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from shared.llama.positions import PositionOf
 
 
 class Padding(SlotPart):
-    """The slots that end with padding; `lengths`: their numbers of tokens without it."""
+    """The slots that end with padding. lengths: their numbers of tokens without it."""
 
     def __init__(self) -> None:
         self.lengths: dict[int, int] = {}
@@ -27,12 +27,12 @@ class WindowGuard(SlotPart):
     """Keeps the cells of a sliding-window cache that later tokens may need again.
 
     `find_slot` (llama-kv-cache.cpp) reuses a cell as soon as the sequence that owns it has moved on by more
-    than its window, also in a cache of full size (`swa_full`). That is right as long as a sequence only
-    grows. A sequence that is cut back or shared needs those cells again, and another slot may have
-    overwritten them. A cell with two owners is never reused. Therefore each slot has a second sequence, which
-    is never decoded and which shares the slot's cells before they leave the window.
+    than its window, also in a cache of full size (`swa_full`). That is right if a sequence only grows. But a
+    sequence that is cut back or shared needs those cells again, and another slot may have overwritten them. A
+    cell with two owners is never reused. Therefore each slot has a second sequence, which is never decoded
+    and shares the slot's cells before they leave the window.
 
-    Slot i of `n_slots` in one pool is guarded by sequence n_slots + i: the context needs 2 * n_slots
+    Slot i of `n_slots` in one pool is guarded by sequence n_slots + i, so the context needs 2 * n_slots
     sequences. A decode must be one ubatch, because cells are also reused between ubatches.
 
         in the cache of a slot       [0 ............................ length)
@@ -41,7 +41,7 @@ class WindowGuard(SlotPart):
     """
 
     def __init__(self, memory: Any, n_slots: int, n_window: int, position_of: PositionOf) -> None:
-        """`memory` is the llama_memory_t of a context with `kv_unified`; n_window: as in `ContextNeeds`."""
+        """memory: the llama_memory_t of a context with `kv_unified`. n_window: as in `ContextNeeds`."""
         self._position_of = position_of
         self._memory = memory
         self._n_window = n_window
@@ -49,8 +49,8 @@ class WindowGuard(SlotPart):
         self._guarded = [0] * n_slots
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """Guards whole windows, which also suffices for chunked ones (Llama 4), as these begin at multiples
-        of the window.
+        """Guard whole windows, which suffices for chunked ones (Llama 4), as they begin at multiples of the
+        window.
         """
         length = self._position_of(slot, length) + n_padding
         guarded = self._guarded[slot]
@@ -84,7 +84,7 @@ class WindowCheck(SlotPart):
     """
 
     def __init__(self, memory: Any, n_window: int, position_of: PositionOf) -> None:
-        """`memory` is a llama_memory_t; n_window: as in `ContextNeeds`."""
+        """memory: a llama_memory_t. n_window: as in `ContextNeeds`."""
         self._position_of = position_of
         self._memory = memory
         self._n_window = n_window
@@ -104,7 +104,7 @@ class WindowCheck(SlotPart):
         self.trimmed(slot, n_keep)
 
     def require(self, slots: Iterable[int]) -> None:
-        """Raise WindowLostError if any of `slots` has to be emptied before it is used."""
+        """Raise WindowLostError if any of `slots` must be emptied before it is used."""
         if lost := sorted(self._lost.intersection(slots)):
             raise WindowLostError(lost)
 
@@ -112,15 +112,16 @@ class WindowCheck(SlotPart):
 class StepCheckpoints(SlotPart):
     """Keeps earlier states of slots, for models that cannot remove tokens.
 
-    Further sequences, which are never decoded, share a slot's cells and recurrent state. llama.cpp does not
-    write into a state with two owners: the next decode of the slot reads the old one and writes another
-    (`llama_memory_recurrent::find_slot`). So nothing is copied, and going back is exact.
+    Additional sequences, which are never decoded, share a slot's cells and recurrent state. llama.cpp does
+    not write into a state with two owners: the slot's next decode reads the old state and writes another
+    (`llama_memory_recurrent::find_slot`). So nothing is copied, and returning to a state is exact.
     """
 
     def __init__(self, memory: Any, n_slots: int, n_each: int) -> None:
-        """`n_each` states of each of `n_slots` slots in one pool: n_slots * (1 + n_each) sequences.
+        """Keep `n_each` states for each of `n_slots` slots in one pool, with n_slots * (1 + n_each)
+        sequences.
 
-        Slot i keeps them in the places i * n_each to (i + 1) * n_each. `memory` is a llama_memory_t.
+        Slot i keeps them in the places i * n_each to (i + 1) * n_each. memory: a llama_memory_t.
         """
         self._memory = memory
         self._n_slots = n_slots
@@ -128,10 +129,10 @@ class StepCheckpoints(SlotPart):
         self._lengths: dict[int, int] = {}  # place → tokens
 
     def save(self, slot: int, place: int, n_tokens: int) -> None:
-        """Keep the state of `slot` with `n_tokens`.
+        """Keep the state of `slot` with `n_tokens` tokens in `place`.
 
-        The slot must have been decoded since it was last cut back. The whole sequence is copied: the copy of
-        a recurrent state is always that after its last token.
+        The slot must have been decoded since it was last cut back. The whole sequence is copied, because the
+        copy of a recurrent state is always the state after its last token.
         """
         assert place // self._n_each == slot, f"{place} is no place of slot {slot}"
         self._copy(slot, self._n_slots + place)

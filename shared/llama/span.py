@@ -1,4 +1,4 @@
-"""The parts of a batch that belong to one sequence. Imports no native library: schedulers use it."""
+"""The part of a batch that belongs to one sequence. Imports no native library, as schedulers use it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ if TYPE_CHECKING:  # settings, which import this, need no numpy
 
 @dataclass(slots=True)  # not frozen, as all that is made for each step: twice the time
 class Span:
-    """Tokens of one sequence, its rows start, start + 1, …; logits are computed for the last `n_logits`.
+    """Tokens of one sequence, in rows start, start + 1, …; logits are computed for the last `n_logits`.
 
-    slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: they are tokens of a prompt; it only
-    matters for `shared.exact.batch_invariance`. image: the tokens are the identities of its rows.
+    slot: the sequence id in llama.cpp, 0 ≤ slot < n_slots. is_prompt: the tokens belong to a prompt, which
+    matters only for `shared.exact.batch_invariance`. image: the tokens are the identities of this image's
+    rows.
     """
 
     slot: int
@@ -28,7 +29,7 @@ class Span:
 
     @property
     def is_verified(self) -> bool:
-        """Whether the span is one that a sequence generates: logits are needed for all its tokens."""
+        """True if logits are needed for all tokens of the span, as for a span that a sequence generates."""
         return self.n_logits == len(self.tokens)
 
 
@@ -37,10 +38,10 @@ Rows: TypeAlias = "NDArray[np.float32]"
 
 
 class SpanPart(NamedTuple):
-    """A part of span `number`, or all of it, in one pass; `n_padding` tokens follow it.
+    """A part of span `number`, or all of it, in one pass, followed by `n_padding` tokens.
 
     n_outputs: the number of tokens at the end, padding included, for which logits are computed; None: as the
-    span says, and none for padding.
+    span says, without padding.
     """
 
     number: int
@@ -59,7 +60,7 @@ class SpanPart(NamedTuple):
         return self.span.n_logits if self.n_outputs is None else self.n_outputs
 
     def wanted(self, outputs: Rows) -> Rows:
-        """The rows of `outputs` that the span needs."""
+        """Return the rows of `outputs` that the span needs."""
         if self.n_outputs is None:
             return outputs
         end = len(outputs) - self.n_padding if self.span.n_logits else 0

@@ -1,7 +1,7 @@
-"""Finds special tokens in text: as `tokenizer_st_partition` of llama.cpp, in linear time.
+"""Finds special tokens in text as llama.cpp's `tokenizer_st_partition` does, but in linear time.
 
-llama.cpp's own walks a linked list from its beginning for every occurrence, so that its time grows with the
-square of their number. Here the result is the same, and occurrences can be excluded.
+llama.cpp walks a linked list from its beginning for every occurrence, so its time grows with the square of
+their number. Here the result is the same, and occurrences can be excluded.
 """
 
 from bisect import bisect_right
@@ -21,7 +21,7 @@ Fragment = str | int
 class SpecialToken:
     """A token that is found in text before the text is tokenized.
 
-    control: only found if the caller trusts the text. strips_left, strips_right: it absorbs white space on
+    control: found only if the caller trusts the text. strips_left, strips_right: it absorbs white space on
     that side.
     """
 
@@ -51,8 +51,9 @@ class SpecialTokens:
     def split(self, text: str, *, control: bool, breaks: Sequence[int] = ()) -> list[Fragment]:
         """Split `text` into plain text and special tokens.
 
-        Without `control` only user-defined tokens are found. `breaks`: ascending positions in `text`; a
-        control token that would contain one is left as plain text, as text from both sides would make it up.
+        Without `control`, only user-defined tokens are found. breaks: ascending positions in `text`. A
+        control token that contains such a position stays plain text, because texts from both sides together
+        would form it.
         """
         ranges: list[tuple[int, int] | int] = [(0, len(text))] if text else []
         for token in self.occurring(text):
@@ -62,7 +63,7 @@ class SpecialTokens:
         return [part if isinstance(part, int) else text[part[0] : part[1]] for part in ranges]
 
     def occurring(self, text: str) -> list[SpecialToken]:
-        """The tokens whose text occurs in `text`, in the order in which they are matched."""
+        """Return the tokens whose text occurs in `text`, in the order in which they are matched."""
         found = (
             ranked
             for prefix, tokens in self._by_prefix.items()
@@ -76,7 +77,7 @@ class SpecialTokens:
 def _split(
     text: str, part: tuple[int, int] | int, token: SpecialToken, breaks: Sequence[int]
 ) -> Iterator[tuple[int, int] | int]:
-    """A range of `text` without the occurrences of `token`, which stand between what is left."""
+    """Yield the ranges of `text` between the occurrences of `token`, and the token for each occurrence."""
     if isinstance(part, int):
         yield part
         return
@@ -96,7 +97,9 @@ def _split(
 
 
 def find_unbroken(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
-    """The first occurrence of `wanted` in a range of `text` with none of `breaks` inside it; -1: none."""
+    """Return the first occurrence of `wanted` in a range of `text` with none of `breaks` inside it;
+    -1: none.
+    """
     while (at := text.find(wanted, start, end)) >= 0:
         next_break = bisect_right(breaks, at)
         if next_break == len(breaks) or breaks[next_break] >= at + len(wanted):

@@ -1,7 +1,7 @@
-"""Keys of starts, under which one start caches data for later ones: `DECIDES` has a row for each input.
+"""Keys of starts, under which one start caches data for later ones. `DECIDES` has a row for each input.
 
 A key is a digest of the inputs that determine the data: options, files, llama.cpp's build, the CPU and other
-devices. The process that loads the files describes them before it does (`state_of_files`).
+devices. The process that loads the files describes them before loading (`state_of_files`).
 """
 
 import enum
@@ -23,8 +23,7 @@ class LoadedFacts(NamedTuple):
     """Properties of a loaded model that are part of keys.
 
     files: as described by `state_of_files`. n_ctx_of_rope: with LongRoPE, the length of context by which keys
-    are rotated; 0: it makes no difference. uses_flash_attention: without it values are stored in another
-    order.
+    are rotated; 0: without. uses_flash_attention: without it, values are stored in another order.
     """
 
     files: str
@@ -33,7 +32,7 @@ class LoadedFacts(NamedTuple):
 
 
 class StoredKind(enum.Flag):
-    """Kinds of cached data, each with keys of its own."""
+    """Kinds of cached data, each with its own keys."""
 
     NOTHING = 0
     TEXTS = enum.auto()
@@ -43,7 +42,7 @@ class StoredKind(enum.Flag):
     MEMORY = enum.auto()
     """What contexts take (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """Whether flash attention is faster (the ring `lead.attention`)."""
+    """True if flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
@@ -85,10 +84,9 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
-    """The key under which data of the kind `kept` is cached for starts with the same `files`, options and
-    facts.
+    """Return the key under which data of the kind `kept` is cached for equal `files`, options and facts.
 
-    facts: the fields of `LoadedFacts`.
+    facts: the fields of `LoadedFacts`, and other inputs of `DECIDES`.
     """
     decisive = {name for name, kinds in DECIDES.items() if kept in kinds}
     assert facts.keys() == decisive - ModelOptions.model_fields.keys(), f"other facts decide {kept}"
@@ -103,7 +101,7 @@ def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any)
 
 
 def state_of_files(model: Path, options: ModelOptions) -> str:
-    """The files of a model and its adapters, with their sizes and modification times; raises
+    """Return the files of a model and its adapters, with sizes and modification times; raises
     ModelLoadError.
     """
     paths = [*parts_of(model), *(adapter.path for adapter in options.lora)]
@@ -115,12 +113,12 @@ def state_of_files(model: Path, options: ModelOptions) -> str:
 
 
 def changed_meanwhile(model: Path) -> ModelLoadError:
-    """The error for a model whose files changed while they were loaded."""
+    """Return the error for a model whose files changed while they were loaded."""
     return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
 
 
 def _environment() -> list[str]:
-    """What llama.cpp reads itself: LLAMA_ATTN_ROT_DISABLE, say, changes what a quantized cache holds."""
+    """Return the variables that llama.cpp reads itself, such as LLAMA_ATTN_ROT_DISABLE."""
     return sorted(
         f"{name}={value}"
         for name, value in os.environ.items()

@@ -1,9 +1,9 @@
 """States and texts of slots in host memory.
 
-A state is what llama.cpp cannot compute backwards: a recurrent state and the cells of sliding windows
-(`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The keys and values of full attention stay in the slot; without the
-beginning of its text a state is of no use. A text is everything in a slot, a part some tokens of it: a spare
-sequence shares their cells while they are written or read.
+A state holds what llama.cpp cannot compute backwards: a recurrent state and the cells of sliding windows
+(`LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY`). The keys and values of full attention stay in the slot, so a state is
+of no use without the beginning of its text. A text is everything in a slot; a part is some of its tokens. A
+spare sequence shares the cells of a part while they are written or read.
 """
 
 from typing import Any
@@ -22,10 +22,12 @@ _COPY = -1
 
 
 class StoredStates(SlotPart):
-    """States of slots that were copied to host memory."""
+    """States and texts of slots that were copied to host memory."""
 
     def __init__(self, context: Any, spare: int | None, memory: HostMemory, positions: Positions) -> None:
-        """`context` is a llama_context. spare: a sequence to store parts with; None: texts are whole."""
+        """context: a llama_context. spare: a sequence to store parts with; None: texts are stored
+        as a whole.
+        """
         self._positions = positions
         self._context = context
         self._host = memory
@@ -60,7 +62,7 @@ class StoredStates(SlotPart):
             llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def copy_text(self, source: int, slot: int, n_keep: int) -> None:
-        """Give an empty slot the first `n_keep` tokens of another; raises DecodeFatalError."""
+        """Give an empty slot the first `n_keep` tokens of another slot; raises DecodeFatalError."""
         self._store(source, _COPY, _WHOLE)
         self._load(slot, slot, _COPY, n_keep, _WHOLE)
         self.forget(_COPY)
@@ -71,7 +73,9 @@ class StoredStates(SlotPart):
             self._host.give_back(block)
 
     def lend(self, key: int) -> memoryview | None:
-        """The bytes of a snapshot for another thread, until `take_back`; None: not stored yet, or lent."""
+        """Return the bytes of a snapshot for another thread, until `take_back`; None: not stored yet, or
+        lent.
+        """
         block = self._states.get(key)
         if block is None or key in self._lent:
             return None
@@ -79,13 +83,13 @@ class StoredStates(SlotPart):
         return block.bytes()
 
     def take_back(self, key: int) -> None:
-        """End the lending of memory, which is not read or written any more."""
+        """End the lending of memory, which is no longer read or written."""
         block = self._lent.pop(key)
         if key not in self._states:
             self._host.give_back(block)
 
     def reserve(self, key: int, size: int) -> memoryview:
-        """A new snapshot of `size` bytes, lent to be written."""
+        """Return a new snapshot of `size` bytes, lent for writing."""
         block = self._states[key] = self._lent[key] = self._host.take(size)
         return block.bytes()
 
@@ -95,7 +99,7 @@ class StoredStates(SlotPart):
         self._host.clear()
 
     def _store(self, slot: int, key: int, flags: int, positions: bytes = b"") -> None:
-        """positions: to follow what llama.cpp stores."""
+        """Store the state of a slot. positions: bytes to store after llama.cpp's."""
         size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
         block = self._states[key] = self._host.take(size + len(positions))
         if positions:
@@ -104,7 +108,7 @@ class StoredStates(SlotPart):
             raise DecodeFatalError(f"the state of slot {slot} cannot be stored")
 
     def _load(self, sequence: int, slot: int, key: int, n_keep: int, flags: int) -> None:
-        """Into `sequence`, which is `slot` or goes on from what that holds."""
+        """Load a state into `sequence`, which is `slot` itself or continues its text."""
         block = self._states[key]
         n_read = llama_cpp.llama_state_seq_set_data_ext(
             self._context, block.pointer, block.size, sequence, flags

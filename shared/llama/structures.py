@@ -1,7 +1,7 @@
-"""Checks that llama.cpp's structures have the layout of llama_cpp's classes for them.
+"""Checks that llama.cpp's structures have the layout of llama_cpp's classes.
 
-If another version of the library inserts a field, the later fields shift although no function changes its
-name, and options silently get wrong values.
+If another version of the library inserts a field, later fields shift although no function changes its name,
+and options silently get wrong values.
 """
 
 import ctypes
@@ -46,7 +46,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
 def check_structures(functions: ModuleType) -> None:
     """Compare the library's defaults with the known ones; raises LibraryError.
 
-    functions: llama_cpp's, with the library. A field that was appended at the end is not noticed.
+    functions: llama_cpp's module, with the library. A field appended at the end is not noticed.
     """
     library = functions._lib._name  # noqa: SLF001 - ctypes has no other name for it
     for name, defaults in _DEFAULTS.items():

@@ -1,4 +1,4 @@
-"""Functions that llama.cpp's libraries export and llama_cpp does not bind: all bindings made by hand."""
+"""Functions that llama.cpp's libraries export and llama_cpp does not bind, with bindings made by hand."""
 
 import ctypes
 import functools
@@ -146,7 +146,7 @@ _MANGLED = {
 
 
 def add_library(path: Path) -> None:
-    """Search this library, too, which the process has loaded."""
+    """Also search this library, which the process has loaded."""
     _libraries.append(ctypes.CDLL(str(path)))
 
 
@@ -158,7 +158,7 @@ if sys.platform == "win32":  # a library's handle does not find what that librar
 
 @functools.cache
 def function(name: str) -> Callable[..., Any]:
-    """A function by its name in C; raises MissingFunctionError if this build does not export it."""
+    """Return a function by its name in C; raises MissingFunctionError if this build does not export it."""
     symbols = itertools.product(_libraries, _MANGLED.get(name, (name,)))
     library, symbol = next(
         ((each, symbol) for each, symbol in symbols if hasattr(each, symbol)), (None, name)

@@ -43,8 +43,8 @@ _CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNO
 
 
 class FimTokens(NamedTuple):
-    """Tokens for fill-in-the-middle: before the prefix, the suffix and the middle; before a repository name
-    and each file.
+    """Tokens for fill-in-the-middle: before prefix, suffix and middle, before a repository name, and before a
+    file.
 
     None: the model has no such token.
     """
@@ -57,12 +57,10 @@ class FimTokens(NamedTuple):
 
 
 class Vocabulary:
-    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method checks, and raises ValueError for
-    others.
-    """
+    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method raises ValueError for others."""
 
     def __init__(self, model: Any, path: Path) -> None:
-        """`model` is a llama_model pointer that outlives this object (see `load` for one that owns it)."""
+        """model: a llama_model pointer that outlives this object (`load` makes an object that owns it)."""
         self._model = model
         self._vocab = llama_cpp.llama_model_get_vocab(model)
         self.info = _read_info(model, self._vocab, path)
@@ -96,24 +94,24 @@ class Vocabulary:
         return FimTokens(*(_token_or_none(each(self._vocab)) for each in read))
 
     def is_end(self, token: int) -> bool:
-        """Whether a token ends an answer. Does not compute `end_tokens`, which takes as long as
-        `attributes`.
-        """
+        """Return whether a token ends an answer, without computing `end_tokens`, which takes long."""
         return bool(llama_cpp.llama_vocab_is_eog(self._vocab, self.check(token)))
 
     @functools.cached_property
     def attributes(self) -> "array[int]":
-        """The attributes of each token; takes a tenth of a second for a quarter of a million tokens."""
+        """The attributes of each token; computing takes a tenth of a second for a quarter of a million
+        tokens.
+        """
         tokens = range(self.n_tokens)
         return array("i", map(llama_cpp.llama_vocab_get_attr, itertools.repeat(self._vocab), tokens))
 
     def _with_attributes(self, mask: int) -> Iterator[int]:
-        """The tokens that have one of them."""
+        """Yield the tokens that have one of these attributes."""
         return (token for token, attributes in enumerate(self.attributes) if attributes & mask)
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """Control tokens by their text. A grammar refers to them by id, as they have no text for it."""
+        """Control tokens by their text. A grammar refers to them by id, because they have no text in it."""
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
             for token in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
@@ -149,7 +147,9 @@ class Vocabulary:
         )
 
     def template(self, name: str) -> str | None:
-        """One of the model's own prompt templates, such as `rerank`; None: it has none of this name."""
+        """Return one of the model's own prompt templates, such as `rerank`; None: it has none of
+        this name.
+        """
         return _template(self._model, name.encode())
 
     def tokenize(
@@ -161,7 +161,8 @@ class Vocabulary:
     def encode(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> "array[int]":
-        """The tokens of `text`, as llama_tokenize returns them, except for a second BOS at the beginning.
+        """Return the tokens of `text`, as llama_tokenize returns them, except for a second BOS at the
+        beginning.
 
         `add_special` adds the tokens that the model wants around a prompt (BOS, unless the text begins with
         it, as the output of chat templates does); `parse_special` reads the text of control tokens as those
@@ -174,7 +175,8 @@ class Vocabulary:
     def encode_parts(
         self, text: str, given: Iterable[tuple[int, int, "array[int]"]], breaks: Sequence[int] = ()
     ) -> "list[array[int]]":
-        """`encode` for a prompt in parts: before, in and after each range of `text` whose tokens are given.
+        """Return the tokens of a prompt in parts: before, in and after each range of `text` whose tokens are
+        given.
 
         given: start, end and tokens, in order; the ranges begin and end at control tokens.
         """
@@ -190,7 +192,7 @@ class Vocabulary:
     def _encode(
         self, text: str, before: "array[int]", *, parse_special: bool = True, breaks: Sequence[int] = ()
     ) -> "array[int]":
-        """`before` and the tokens of `text`, whose BOS is left out if it is there already."""
+        """Return `before` and the tokens of `text`; the text's BOS is omitted if `before` is the BOS."""
         text = text.encode("utf-8", "replace").decode()
         tokens = array("i", before)
         known: dict[str, array[int]] = {}
@@ -228,14 +230,14 @@ class Vocabulary:
         raise ValueError("the text could not be tokenized")
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
-        """The bytes of one token; control tokens are empty unless `special`."""
+        """Return the bytes of one token; control tokens are empty unless `special`."""
         found = self._pieces.get((token, special))
         if found is None:
             found = self._pieces[token, special] = self._read_piece(self.check(token), special=special)
         return found
 
     def all_pieces(self) -> list[bytes]:
-        """`piece` of every token, special ones included. Not cached."""
+        """Return `piece` of every token, special ones included. Not cached."""
         vocab, read, buffer = self._vocab, llama_cpp.llama_token_to_piece, ctypes.create_string_buffer(64)
         pieces = []
         for token in range(self.n_tokens):
@@ -245,14 +247,14 @@ class Vocabulary:
 
     @functools.cached_property
     def reads_any_text(self) -> bool:
-        """Whether llama.cpp can tokenize every text: with SentencePiece it aborts at a byte that has no
+        """True if llama.cpp can tokenize every text: with SentencePiece it aborts at a byte that has no
         token.
         """
         n_bytes = sum(1 for _ in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_BYTE))
         return self.info.vocab_type != llama_cpp.LLAMA_VOCAB_TYPE_SPM or n_bytes == _N_BYTES
 
     def is_unused(self, token: int) -> bool:
-        """Whether a token only fills up the vocabulary to a round size."""
+        """Return whether a token only fills up the vocabulary to a round size."""
         attributes = llama_cpp.llama_vocab_get_attr(self._vocab, self.check(token))
         return bool(attributes & llama_cpp.LLAMA_TOKEN_ATTR_UNUSED)
 
@@ -267,7 +269,7 @@ class Vocabulary:
         return "" if self.eos is None else self.detokenize([self.eos])
 
     def detokenize(self, tokens: Sequence[int]) -> str:
-        """The text of `tokens`, control tokens included."""
+        """Return the text of `tokens`, control tokens included."""
         return b"".join(self.piece(token, special=True) for token in tokens).decode("utf-8", "replace")
 
     def check(self, token: int) -> int:
@@ -277,7 +279,7 @@ class Vocabulary:
         return token
 
     def identify(self) -> VocabularyId:
-        """The vocabulary's id, which lead and back compare at `hello`."""
+        """Return the vocabulary's id, which lead and back compare at `hello`."""
         return VocabularyId(fingerprint=self._fingerprint, n_tokens=self.n_tokens, model=self.info.name[:128])
 
     def _read_piece(self, token: int, *, special: bool) -> bytes:
@@ -342,7 +344,7 @@ def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
 
 
 def unusable(path: Path, reason: str) -> ModelLoadError:
-    """The error for a kind of model that cannot be served."""
+    """Return the error for a kind of model that cannot be served."""
     return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
 
 
@@ -375,7 +377,9 @@ def _check_vocabulary(model: Any, path: Path) -> None:
 
 
 def _lacks_first_layer(path: Path) -> bool:
-    """Whether there are layers, but not the first: a file with what comes after a model's last layer."""
+    """Return whether there are layers, but not the first: a file with what comes after a model's
+    last layer.
+    """
     names = [name for name in tensor_names(path) if name.startswith("blk.")]
     return bool(names) and not any(name.startswith("blk.0.") for name in names)
 
@@ -410,7 +414,7 @@ def _template(model: Any, name: bytes | None) -> str | None:
 
 
 def metadata(model: Any, key: str) -> str | None:
-    """A value in the metadata of a llama_model; None: it has none."""
+    """Return a value in the metadata of a llama_model; None: it has none."""
     buffer = ctypes.create_string_buffer(1024)
     n = llama_cpp.llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
     return buffer.value.decode("utf-8", "replace") if n >= 0 else None

@@ -42,22 +42,23 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
 
 
 def without_unsafe_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
-    """The options, without one pool for recurrent models with windows: there llama.cpp silently reuses cells
-    that are still seen.
+    """Return the options with separate cells per slot, for recurrent models with windows.
+
+    In one pool, llama.cpp would silently reuse cells that are still in a window.
     """
     is_wrong = probe.is_recurrent and probe.n_window > 0
     return options.model_copy(update={"kv_unified": False}) if is_wrong else options
 
 
 def choose_n_ctx(options: ModelOptions, n_ctx_train: int) -> int:
-    """Number of cells in the KV cache: `ctx_size`, or a default for 0."""
+    """Return the number of cells in the KV cache: `ctx_size`, or a default for 0."""
     return options.ctx_size or min(n_ctx_train * options.parallel, DEFAULT_CTX)
 
 
 def choose_traits(
     probe: MemoryProbe, options: ModelOptions, n_slots: int, free_bytes: int, n_step_checkpoints: int = 0
 ) -> MemoryTraits:
-    """The traits with which to use a model's memory, if `free_bytes` are free besides its weights.
+    """Return the traits with which to use a model's memory, if `free_bytes` are free besides its weights.
 
     n_step_checkpoints: prefer this many states of each slot, or fewer, to rollback; 0: either.
     """
@@ -81,5 +82,7 @@ def choose_traits(
 
 
 def _n_fitting(state_bytes: int, free_bytes: int) -> int:
-    """How often `state_bytes`, the states of all slots, fit into memory besides the current ones."""
+    """Return how many times `state_bytes`, the states of all slots, fit into memory beside the
+    present ones.
+    """
     return max(0, int(MEMORY_SHARE * free_bytes)) // max(1, state_bytes)

@@ -24,9 +24,9 @@ _N_CELLS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MemoryProbe:
-    """Bytes of a token in full attention and in sliding windows, and of a recurrent state.
+    """The bytes of a token in full attention and in sliding windows, and the bytes of a recurrent state.
 
-    n_window: tokens that see each other in a window; 0: there are no windows.
+    n_window: the number of tokens in a window; 0: there are no windows.
     """
 
     is_recurrent: bool
@@ -38,7 +38,7 @@ class MemoryProbe:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Bytes of a checkpoint of one slot: its recurrent state and its window."""
+        """The bytes of a checkpoint of one slot: its recurrent state and its window."""
         return self.state_bytes + self.n_window * self.window_token_bytes
 
 
@@ -98,12 +98,12 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """The part of `size` for caches; nothing is allocated for the rest."""
+        """Return the part of `size` for caches; nothing is allocated for the rest."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 
     def size(self, parameters: Any) -> MemorySize:
-        """The size of a context with these llama_context_params."""
+        """Return the size of a context with these llama_context_params."""
         with self._context(parameters) as (context, size):
             # A GPU computes large batches whether it holds the weights or not.
             on_cpu = context and self._options.n_gpu_layers == 0

@@ -39,15 +39,15 @@ _LONG_FACTORS = "rope_factors_long"
 
 
 class Headroom(NamedTuple):
-    """Free bytes. handles: of the devices `gpus`; None: llama.cpp chooses among those it finds."""
+    """The free memory in bytes. handles: of the devices `gpus`; None: llama.cpp chooses the devices."""
 
     handles: Sequence[int] | None
     gpus: Sequence[Device]
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """The memory that remains free beside `n_weights` bytes of weights: on devices, or on these and the
-        host if weights are on both.
+        """Return the memory left beside `n_weights` bytes of weights: on devices, and also on the host if it
+        has weights.
         """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free
@@ -144,7 +144,9 @@ def _free_room(options: ModelOptions, taken: Mapping[str, int], *, with_workers:
 
 
 def _placed(model: Unplaced) -> tuple[Placement | None, MemorySize]:
-    """The placement, and the memory of the context there; None: llama.cpp places layers as requested."""
+    """Return the placement, and the memory of the context there; None: llama.cpp places layers as
+    requested.
+    """
     if model.room.handles is not None:
         for ring in plugged(RINGS, "place_layers"):
             placed: tuple[Placement, MemorySize] = ring.place_layers(model)
@@ -174,7 +176,7 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
 def _weights(
     path: Path, options: ModelOptions, measured: MeasuredOutline, *, with_heads: bool
 ) -> dict[str, int]:
-    """Bytes by tensor, without the heads that are not loaded, with what `lora` adds."""
+    """Return the bytes by tensor, without heads that are not loaded, and with the bytes that `lora` adds."""
     sizes = {name: size for part in parts_of(path) for name, size in tensor_sizes(part).items()}
     n_layers, n_heads = measured.n_layers, 0 if with_heads else measured.n_heads
     heads = tuple(f"blk.{layer}." for layer in range(n_layers - n_heads, n_layers))
@@ -183,7 +185,9 @@ def _weights(
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
-    """Bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused later."""
+    """Return the bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused
+    later.
+    """
     return {
         f"{name} of {adapter.path}": size
         for adapter in options.lora
@@ -193,7 +197,9 @@ def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[
 
 
 def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
-    """Weights that are read for one token: of the experts this share, and embeddings only as the output."""
+    """Return the bytes of weights read for one token: a share of the experts; embeddings only as
+    the output.
+    """
     n_read = 0.0 if "output.weight" in weights else weights.get("token_embd.weight", 0)
     for name, n_bytes in weights.items():
         group = group_of(name)

@@ -1,7 +1,7 @@
-"""Caches the sizes of a model's contexts, as measuring them takes long for the vocabulary alone.
+"""Caches the sizes of a model's contexts, because measuring them takes long.
 
-llama.cpp reads the vocabulary even of a model without weights, which is most of the time of measuring: for a
-quarter of a million tokens more than a second.
+Most of the time goes into reading the vocabulary, which llama.cpp reads even for a model without weights:
+more than a second for a quarter of a million tokens.
 """
 
 from collections.abc import Callable, Iterator
@@ -84,11 +84,11 @@ class StoredOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """As in `ModelOutline`, but cached."""
+        """Return the result of `ModelOutline.texts_size`, cached."""
         return self._size(ModelOutline.texts_size, parameters)
 
     def size(self, parameters: Any) -> MemorySize:
-        """As in `ModelOutline`, but cached."""
+        """Return the result of `ModelOutline.size`, cached."""
         return self._size(ModelOutline.size, parameters)
 
     def _size(self, measure: Callable[[ModelOutline, Any], MemorySize], parameters: Any) -> MemorySize:

@@ -13,7 +13,7 @@ _PART_BYTES = 32 << 20
 
 
 def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
-    """The number of states of each slot that may be stored in host memory, to reuse prompts."""
+    """Return the number of states of each slot that may be stored in host memory, to reuse prompts."""
     if traits.can_trim:
         return 0
     all_bytes = options.parallel * max(1, traits.checkpoint_bytes)
@@ -23,7 +23,7 @@ def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
 def size_prompt_cache(
     options: ModelOptions, probe: MemoryProbe, n_left: int, context: ContextNeeds
 ) -> PromptCacheSize:
-    """The size of the prompt cache if `n_left` bytes are free."""
+    """Return the size of the prompt cache if `n_left` bytes are free."""
     if not context.can_store:
         return NO_PROMPT_CACHE
     n_bytes = max(0, int(MEMORY_SHARE * n_left))
@@ -36,7 +36,9 @@ def size_prompt_cache(
 
 
 def _part(n_max: int, probe: MemoryProbe) -> int:
-    """Tokens in a part. None begins in one window and ends in the next (Llama 4's begin at multiples)."""
+    """Return tokens in a part. None begins in one window and ends in the next (Llama 4's begin at
+    multiples).
+    """
     n_window = probe.n_window
     if n_window == 0:
         return n_max
@@ -44,7 +46,7 @@ def _part(n_max: int, probe: MemoryProbe) -> int:
 
 
 def describe_prompt_cache(size: PromptCacheSize) -> str:
-    """A sentence about the prompt cache, for the log and `--check`."""
+    """Return a sentence about the prompt cache, for the log and `--check`."""
     if size.n_bytes == 0:
         return "none"
     text = f"up to {size_text(size.n_bytes)} of earlier texts in host memory, "
@@ -56,7 +58,7 @@ def describe_prompt_cache(size: PromptCacheSize) -> str:
 
 
 def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
-    """A sentence about checkpoints, for the log and `--check`; empty if the memory needs none."""
+    """Return a sentence about checkpoints, for the log and `--check`; empty if the memory needs none."""
     if traits.can_trim:
         return ""
     n, n_bytes = n_prompt_checkpoints(traits, options), traits.checkpoint_bytes

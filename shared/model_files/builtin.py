@@ -1,9 +1,9 @@
-"""Paths of the models that come with llama-duo, and the demo's target, grown from a small one.
+"""Paths of the models that come with llama-duo, and of the demo's target, grown from a small model.
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
-real model's, so its target is the shipped one grown to 0.4G parameters: made on first use, kept in the user's
-cache. SmolLM2, a public model that knows more, and a draft model for it are in packages of their own, with
-names that can be given in place of a path.
+real model's. So its target is the shipped one grown to 0.4G parameters, made at the first use and kept in the
+user's cache. SmolLM2, a public model that knows more, and a draft model for it are in separate packages;
+their names can be given in place of a path.
 """
 
 import hashlib
@@ -40,17 +40,17 @@ _PACKAGED = {
 
 
 def builtin_draft() -> Path:
-    """The small draft model, for a back. Raises ConfigError in an installation without it."""
+    """Return the small draft model, for a back. Raises ConfigError in an installation without it."""
     return _shipped("draft-q8_0.gguf")
 
 
 def builtin_target() -> Path:
-    """The target model as trained. Raises ConfigError in an installation without it."""
+    """Return the target model as trained. Raises ConfigError in an installation without it."""
     return _shipped("target-q8_0.gguf")
 
 
 def named_model(path: Path) -> Path:
-    """The file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
+    """Return the file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
 
     Raises ConfigError if its package is not installed.
     """
@@ -65,7 +65,7 @@ def named_model(path: Path) -> Path:
 
 
 def packaged_models() -> dict[str, Path]:
-    """The named models whose packages are installed."""
+    """Return the named models whose packages are installed."""
     found = {}
     for name in _PACKAGED:
         with suppress(ConfigError):
@@ -74,8 +74,8 @@ def packaged_models() -> dict[str, Path]:
 
 
 def grown_path() -> Path:
-    """The path of the demo's target, whether or not it exists; raises ConfigError in an installation without
-    its source.
+    """Return the path of the demo's target, whether or not it exists; raises ConfigError in an installation
+    without its source.
 
     The name depends on everything that it is made from.
     """
@@ -87,11 +87,11 @@ def grown_path() -> Path:
 
 
 def grown_target(progress: Progress | None = None) -> Path:
-    """The demo's target: the shipped one's answers at the cost of 0.4G parameters.
+    """Return the path of the demo's target: the shipped target's answers at the cost of 0.4G parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
-    when it is complete: any number of processes may call this at once. Raises ConfigError if the cache has no
-    room.
+    when it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has
+    no room.
     """
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 

@@ -1,7 +1,7 @@
-"""Recognises GGUF files by name and first metadata: one of several parts, or a model that generates no text.
+"""Recognizes parts of split GGUF files by name, and models that generate no text by their first metadata.
 
-This takes no time, and is done before llama.cpp reads the file, which gives no reason for either. What cannot
-be recognised at the beginning is left to `shared.llama.vocabulary`.
+This takes no time, and gives reasons that llama.cpp would not give when it reads the file. Models that the
+beginning of the file does not show are left to `shared.llama.vocabulary`.
 """
 
 import re
@@ -67,13 +67,13 @@ def check_kind(path: Path) -> None:
 
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
-    """As `check_kind`, for a file with these values of general.architecture and general.type."""
+    """Do `check_kind` for a file with these values of general.architecture and general.type."""
     if reason := _reason(architecture, kind):
         raise _unusable(path, reason)
 
 
 def _reason(architecture: str, kind: str) -> str | None:
-    """Why such a file is no text model."""
+    """Return why such a file is not a text model; None: it may be one."""
     return (
         _BY_TYPE.get(kind)
         or _BY_ARCHITECTURE.get(architecture)
@@ -82,7 +82,9 @@ def _reason(architecture: str, kind: str) -> str | None:
 
 
 def is_eagle_file(path: Path) -> bool:
-    """Whether a file is an EAGLE-3 drafter, which `check_kind` refuses, as it is not a model by itself."""
+    """Return whether a file is an EAGLE-3 drafter, which `check_kind` refuses, as it is not a model by
+    itself.
+    """
     return read_beginning(path).get("general.architecture") == EAGLE
 
 
@@ -101,8 +103,8 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def pooling_of(path: Path) -> int | None:
-    """The pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it; None:
-    it makes none.
+    """Return the pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it;
+    None: it makes none.
 
     0: the file does not specify it. The result is meaningless for models that generate text, whose files may
     have 0 or -1.
@@ -147,11 +149,11 @@ class Part:
     count: int
 
     def sibling(self, number: int) -> str:
-        """The name of another part."""
+        """Return the name of another part."""
         return f"{self.prefix}-{number:05d}-of-{self.count:05d}.gguf"
 
     def all(self) -> list[str]:
-        """The names of all parts, in order."""
+        """Return the names of all parts, in order."""
         return [self.sibling(number) for number in range(1, self.count + 1)]
 
 
@@ -162,7 +164,7 @@ def read_name(name: str) -> Part | None:
 
 
 def is_model(name: str) -> bool:
-    """Whether a file of this name is a model, or the first part of one."""
+    """Return whether a file of this name is a model, or the first part of a model."""
     path = PurePosixPath(name)
     part = read_name(name)
     first = part is None or part.number == 1
@@ -170,9 +172,10 @@ def is_model(name: str) -> bool:
 
 
 def parts_of(path: Path) -> list[Path]:
-    """All files of the model at `path`, which may be its first part.
+    """Return all files of the model at `path`, which may be its first part.
 
-    Raises ModelLoadError if it is another part, or one is missing: llama.cpp finds the others by the first.
+    Raises ModelLoadError if it is another part, or a part is missing, as llama.cpp finds parts by the first
+    one.
     """
     part = read_name(path.name)
     if part is None:
@@ -192,7 +195,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Bytes of all parts; raises ModelLoadError, OSError."""
+    """Return the bytes of all parts; raises ModelLoadError, OSError."""
     return sum(part.stat().st_size for part in parts_of(path))
 
 

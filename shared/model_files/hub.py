@@ -42,7 +42,7 @@ class HubModel:
         return cls(found["repository"], found["quantization"], file)
 
     def choose(self, names: Sequence[str]) -> list[str]:
-        """The names of the model's parts, among all `names` of the repository; raises ConfigError."""
+        """Return the names of the model's parts, among all `names` of the repository; raises ConfigError."""
         models = sorted(name for name in names if is_model(name))
         chosen = self._first(models)
         if chosen is None:
@@ -81,7 +81,7 @@ class Hub:
     cache: Path | None = None
 
     def fetch(self, model: HubModel, *, with_projector: bool = False) -> Path:
-        """The first file of `model` in the cache, downloaded unless its newest version is there.
+        """Return the first file of `model` in the cache, downloaded unless its newest version is there.
 
         with_projector: download that, too, if there is one that may be used (`projector_beside`). Without a
         connection the cached version is used. Raises ConfigError.
@@ -111,7 +111,7 @@ class Hub:
         return Path(folder) / parts[0]
 
     def _list(self, hub: ModuleType, repository: str) -> list[str] | None:
-        """The names of a repository's files; None if the hub cannot be asked."""
+        """Return the names of a repository's files; None if the hub cannot be asked."""
         errors = hub.errors
         try:
             # unlike list_repo_files it does not try again for half a minute where there is no connection

@@ -13,9 +13,9 @@ if TYPE_CHECKING:  # what reads models of other formats is imported when there i
 
 
 def loadable(path: Path, tokenizer: Path | None = None) -> Path:
-    """`path` itself if it is a GGUF file; a model of another format is converted, with a progress bar.
+    """Return `path` if it is a GGUF file, else the converted model; shows a progress bar.
 
-    `tokenizer`: of a llama2.c checkpoint. Raises ConfigError.
+    tokenizer: the tokenizer of a llama2.c checkpoint. Raises ConfigError.
     """
     if _may_be_converted(path):
         from shared.convert.converted_file import converted, read_conversion  # noqa: PLC0415 - as above
@@ -28,7 +28,7 @@ def loadable(path: Path, tokenizer: Path | None = None) -> Path:
 
 
 def pending_conversion(path: Path, tokenizer: Path | None = None) -> "Conversion | None":
-    """The conversion that `loadable` would do; None if there is nothing to do. Raises ConfigError."""
+    """Return the conversion that `loadable` would do; None if there is nothing to do. Raises ConfigError."""
     if not _may_be_converted(path):
         return None
     from shared.convert import converted_file  # noqa: PLC0415 - as above

@@ -34,7 +34,7 @@ _REVISION: Final = "models--*/snapshots/*"
 
 
 def kind_of(projector: Path) -> str:
-    """As llama.cpp calls it; raises ModelLoadError for a file that is no projector."""
+    """Return llama.cpp's name for the kind of a projector; raises ModelLoadError for other files."""
     if not projector.is_file():
         raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
     if (kind := _kind(values_of(projector))) is None:
@@ -58,7 +58,7 @@ def why_unserved(values: Mapping[str, object]) -> str:
 
 
 def check_fits(model: Path, projector: Path) -> None:
-    """Raise ModelLoadError if the metadata of a file are not those of a projector for this model."""
+    """Raise ModelLoadError if a file's metadata is not that of a projector for this model."""
     kind = kind_of(projector)
     if reason := why_unserved(values_of(projector)):
         raise ModelLoadError(f"--mmproj: {projector} {reason}")
@@ -96,10 +96,10 @@ def too_many_rows(n_rows: int, max_rows: int) -> str:
 
 
 def nearest_projector(model: str, names: Iterable[str]) -> str | None:
-    """The projector of `model`, a file of a repository, among all `names` there; None: it has none.
+    """Return the projector for `model`, a file of a repository, among all `names` there; None: there is none.
 
     As in llama-server (common/download.cpp): the one in the deepest of the model's folders, then the one with
-    the most similar number of bits. Where F16 and BF16 are left, the former, which all CPUs are fast with.
+    the most similar number of bits. Of F16 and BF16, F16 is chosen, which all CPUs process fast.
     """
     folders = PurePosixPath(model).parents
     found = [name for name in names if is_projector(name) and PurePosixPath(name).parent in folders]
@@ -143,7 +143,7 @@ def _is_usable(model: Path, projector: Path, max_rows: int | None) -> bool:
 
 
 def _is_built() -> bool:
-    """Whether libmtmd is among llama.cpp's libraries, none of which is loaded for this."""
+    """Return whether libmtmd is among llama.cpp's libraries, none of which is loaded for this."""
     spec = importlib.util.find_spec("llama_cpp")
     packaged = spec.submodule_search_locations if spec else None
     folder = os.environ.get("LLAMA_CPP_LIB_PATH") or (f"{packaged[0]}/lib" if packaged else "")
@@ -151,19 +151,19 @@ def _is_built() -> bool:
 
 
 def is_projector(name: str) -> bool:
-    """True if a file of this name is one."""
+    """Return whether a file of this name is a projector."""
     path = PurePosixPath(name)
     return path.suffix == ".gguf" and PROJECTOR in path.name
 
 
 def _n_bits(name: str) -> int:
-    """Of a weight, by the file's name; 0: it does not say."""
+    """Return the bits of a weight according to the file's name; 0: unknown."""
     found = QUANTIZATION.search(name)
     digits = found and re.search(r"\d+", found[1])
     return int(digits[0]) if digits else 0
 
 
 def _stem(name: str) -> str:
-    """What the files of a model and its projector have in common."""
+    """Return the part of the name that a model and its projector have in common."""
     short = QUANTIZATION.sub("", name.lower()).removesuffix(".gguf")
     return short.replace(PROJECTOR, "").strip("-._")

@@ -35,7 +35,7 @@ _NO_BUS = "Failed to connect to"
 
 
 class ServiceOptions(OptionGroup):
-    """The options of `service` itself; all others are those of the program."""
+    """The options of `service` itself; all other options are the program's."""
 
     action: CliPositionalArg[Literal["install", "remove", "status"]] = Field(
         "status", description="what to do: install (or change), remove or status"
@@ -172,7 +172,7 @@ class _Service:
         ]
 
     def _files(self, given: Mapping[str, object]) -> dict[Path, bytes]:
-        """Their content, by path; raises ConfigError."""
+        """Return the content of the service's files, by path; raises ConfigError."""
         values = {name: value for name, value in given.items() if name != "config"}
         paths = {name: path for name in values if (path := self._path_of(name, values[name]))}
         credentials = {"config": self._config} if self._is_system else {}
@@ -201,7 +201,7 @@ class _Service:
         return {self._config: config.encode(), **units}
 
     def _path_of(self, name: str, value: object) -> Path | None:
-        """The file that an option names; None: it does not name one. Raises ConfigError."""
+        """Return the file that an option names; None: it does not name one. Raises ConfigError."""
         if not _is_path(self._settings.options()[name].annotation):
             return None
         path = Path(str(value)).absolute()
@@ -232,11 +232,11 @@ class _Service:
             self._systemctl("disable", "--now", *units)
 
     def _units(self) -> list[str]:
-        """The socket first: a service that runs keeps systemd from opening its port."""
+        """Return the socket first: a service that runs keeps systemd from opening its port."""
         return [path.name for path in reversed(self._owned()[1:]) if path.exists()]
 
     def _systemctl(self, *words: str) -> None:
-        """Raises ConfigError with what systemctl says."""
+        """Run systemctl; raises ConfigError with its message."""
         done = self._run_systemctl(*words)
         if done.returncode:
             said = done.stderr.strip() or done.stdout.strip() or f"status {done.returncode}"
@@ -287,7 +287,7 @@ class _Service:
 
 
 def _write(path: Path, content: bytes | None) -> None:
-    """None: delete it. Settings, which have keys in them, are for their owner only, from the start."""
+    """Write the file; None: delete it. Settings, which contain keys, are readable only by their owner."""
     if content is None:
         path.unlink(missing_ok=True)
         return
@@ -307,7 +307,7 @@ def _is_path(annotation: object) -> bool:
 
 
 def _check_reachable(path: Path) -> None:
-    """Raises ConfigError for what a system's service, which has a user of its own, may not read."""
+    """Raise ConfigError for a path that a service of the system, with its own user, may not read."""
     if any(path.resolve().is_relative_to(home) for home in _NO_HOME):
         raise ConfigError(
             f"{path} is in a home folder, which a service of the system may not read: move it to /opt or "
@@ -324,7 +324,7 @@ def _has_group(name: str) -> bool:
 
 
 def _toml(value: object) -> str:
-    """A value as TOML has it, which is JSON for what command lines, variables and files give."""
+    """Return a value as TOML has it, which is JSON for what command lines, variables and files give."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
 

@@ -83,10 +83,10 @@ class ServiceFacts:
 
 @dataclass(frozen=True, slots=True)
 class SystemdService:
-    """The content of a service's units. name: of the units.
+    """The content of a service's units. name: the name of the units.
 
     command: the program, followed by the settings file. credentials: files by name that only root may read,
-    of which the service gets copies. environment: variables, in which %d is their folder.
+    of which the service gets copies. environment: variables, in which %d is the folder of these copies.
     """
 
     name: str
@@ -98,14 +98,14 @@ class SystemdService:
     groups: tuple[str, ...] = GPU_GROUPS
 
     def units(self) -> dict[str, str]:
-        """The texts of the units, by file name; raises ConfigError."""
+        """Return the texts of the units, by file name; raises ConfigError."""
         units = {f"{self.name}.service": "".join(f"{part}\n" for part in self._service())}
         if self.facts.listen:
             units[f"{self.name}.socket"] = self._socket(*self.facts.listen)
         return units
 
     def _service(self) -> Iterator[str]:
-        """Lines and blocks of lines."""
+        """Yield lines, and blocks of lines, of the service unit."""
         facts = self.facts
         yield f"# Written by `{facts.program} service install`, which writes it anew.\n\n[Unit]"
         yield f"Description=llama-duo {facts.program}"
@@ -136,12 +136,12 @@ class SystemdService:
 
 
 def _literal(text: object) -> str:
-    """% begins a specifier."""
+    """Escape %, which begins a specifier."""
     return str(text).replace("%", "%%")
 
 
 def _quoted(word: str) -> str:
-    """As systemd.service(5) reads it; %d, which begins a word or follows =, stays."""
+    """Quote a word for systemd.service(5); %d at the beginning of a word or after = is kept."""
     if word.startswith("%d/"):
         return word
     escaped = _literal(word).replace("\\", "\\\\").replace('"', '\\"').replace("$", "$$")

@@ -101,8 +101,8 @@ def _registered(info: "ServiceInfo", **options: bool) -> Iterator[None]:
 
 
 def find_leads(seconds: float) -> list[FoundLead]:
-    """The leads that answer within `seconds`; returns a few seconds after the first answer, however many
-    there are.
+    """Return the leads that answer within `seconds`; return a few seconds after the first answer, however
+    many there are.
 
     Raises ConfigError, and NoLeadError while this machine has no network.
     """
@@ -139,7 +139,10 @@ def _listening() -> Iterator["Zeroconf"]:
 def _browsing(
     service: str, seconds: float
 ) -> Iterator[tuple[list[str], Callable[[str], "ServiceInfo | None"]]]:
-    """The names that are announced within `seconds`, and what reads one. Raises ConfigError, NoLeadError."""
+    """Yield the names that are announced within `seconds`, and what reads one.
+
+    Raises ConfigError, NoLeadError.
+    """
     zeroconf = _zeroconf()
     names: dict[str, None] = {}
     heard = threading.Event()
@@ -159,7 +162,7 @@ def _browsing(
 def resolve(
     names: Sequence[str], read: Callable[[str], "ServiceInfo | None"], reaches: Callable[[str, int], bool]
 ) -> list[FoundLead]:
-    """Resolve the leads with these names concurrently; those without an address are left out."""
+    """Resolve the leads with these names concurrently; leads without an address are left out."""
 
     def find(name: str) -> FoundLead | None:
         info = read(name)
@@ -170,9 +173,9 @@ def resolve(
 
 
 def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str | None = None) -> FoundLead:
-    """The lead with the URL `former` if it was found, else the only one.
+    """Return the lead with the URL `former` if it was found, else the only lead found.
 
-    with_https: only those with HTTPS count. Raises NoLeadError, SeveralLeadsError.
+    with_https: count only leads with HTTPS. Raises NoLeadError, SeveralLeadsError.
     """
     leads = usable(found, with_https=with_https)
     if known := [each for each in leads if each.url == former]:
@@ -187,7 +190,7 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str 
 
 
 def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[FoundLead]:
-    """All leads, or only those with HTTPS; raises NoLeadError if there is none."""
+    """Return all leads, or only leads with HTTPS; raises NoLeadError if there are none."""
     leads = [each for each in found if each.url.startswith("https:") or not with_https]
     if leads:
         return leads
@@ -226,7 +229,7 @@ def with_port(host: str, port: int) -> str:
 
 
 def _outward_address() -> str | None:
-    """The address of the default route; nothing is sent."""
+    """Return the address of the default route; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
@@ -236,10 +239,10 @@ def _outward_address() -> str | None:
 
 
 def _label(name: str, address: str, port: int) -> str:
-    """A name of at most 63 bytes (RFC 6763) without dots, which would end it.
+    """Return a name of at most 63 bytes (RFC 6763) without dots, which would end it.
 
-    With the address it is the lead's own, also where two machines have one host name: that two leads have
-    one name shows only if the other one answers in time.
+    With the address it is the lead's own, also where two machines have one host name: that two leads have one
+    name shows only if the other one answers in time.
     """
     place = f" at {address}:{port}".replace(".", "-")
     words = f"{one_line(name)} on {socket.gethostname()}".replace(".", "-")
@@ -262,9 +265,10 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
 
 
 def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead:
-    """With an address instead of a host name: an attacker could announce a name it has a certificate for.
+    """Return the lead with an address, because an attacker could announce a host name with a valid
+    certificate.
 
-    A machine has several addresses, also of containers and tunnels: the first that `reaches` one is used.
+    A machine has several addresses, also of containers and tunnels; the first that `reaches` reaches is used.
     """
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
     scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"
@@ -275,7 +279,7 @@ def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead
 
 
 def answers(address: str, port: int) -> bool:
-    """Whether a server accepts connections there, within a second."""
+    """Return whether a server accepts connections there, within a second."""
     try:
         socket.create_connection((address, port), _KNOCK_SECONDS).close()
     except OSError:

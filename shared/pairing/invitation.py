@@ -37,7 +37,7 @@ class Invitation:
     addresses: tuple[str, ...]
 
     def code(self) -> str:
-        """The code to copy: letters, digits, `-` and `_`."""
+        """Return the code to copy: letters, digits, `-` and `_`."""
         content = self.secret + self.fingerprint + ",".join(self.addresses).encode("ascii")
         prefix = _PREFIXES[self.role]
         data = _checksum(prefix, content) + content
@@ -60,7 +60,7 @@ class Invitation:
 
 
 def _content(prefix: str, digits: str) -> bytes | None:
-    """The bytes in a code's digits; None if it was not copied correctly."""
+    """Return the bytes in a code's digits; None if it was not copied correctly."""
     try:
         data = base64.b64decode(digits + "=" * (-len(digits) % 4), b"-_", validate=True)
     except (ValueError, binascii.Error):
@@ -81,5 +81,5 @@ def fingerprint(certificate: str) -> bytes:
 
 
 def _checksum(prefix: str, content: bytes) -> bytes:
-    """Tells a code that was copied wrongly from one that the lead does not know (any more)."""
+    """Return a checksum, which distinguishes a mistyped code from a code that the lead does not know."""
     return (zlib.crc32(prefix.encode() + content) & 0xFFFF).to_bytes(_CHECKSUM_BYTES)

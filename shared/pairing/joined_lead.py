@@ -190,7 +190,7 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:
-    """Raises ConfigError, also for a code of another role: the lead has not been asked then."""
+    """Parse a code; raises ConfigError, also for a code of another role, before the lead is asked."""
     invitation = Invitation.parse(code)
     if invitation.role != role:
         raise ConfigError(_OTHER_ROLE[role])
@@ -239,7 +239,7 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
 
 
 def _look_for(invitation: Invitation) -> tuple[str, ...]:
-    """On the local network; raises ConfigError."""
+    """Return the lead's addresses on the local network; raises ConfigError if it is not found."""
     if addresses := find_pairing(invitation.fingerprint.hex(), _LOOK_SECONDS):
         return addresses
     raise ConfigError(
@@ -279,6 +279,6 @@ def _answers(address: str) -> bool:
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Raises ValueError."""
+    """Return host and port of an address; raises ValueError."""
     parts = urlsplit(f"//{address}")
     return parts.hostname or "", parts.port or 0

@@ -52,10 +52,9 @@ def settle(
     options: ModelOptions,
     measure: Callable[[Placement], Mapping[str, int]],
 ) -> Placement:
-    """`place`, repeated until it accounts for the intermediate results that `measure` finds for the chosen
-    placement.
+    """Call `place` until the placement accounts for the intermediate results that `measure` reports for it.
 
-    That memory changes with the placement, so it may have to choose again; an estimate is never lowered.
+    That memory changes with the placement, so `place` may have to choose again; an estimate is never lowered.
     """
     computing: Counter[str] = Counter()
     measured: ModelOptions | None = None
@@ -75,9 +74,9 @@ def place(
 ) -> Placement:
     """Place a model on these devices, which need `computing` bytes each in addition.
 
-    With --n-gpu-layers auto: all layers if they fit; otherwise, for a mixture, the experts of as few layers
-    as possible go to the CPU, and after those whole layers. With a number: as requested, and `problem` says
-    if that is impossible.
+    With --n-gpu-layers auto, all layers if they fit. Otherwise the experts of as few layers as possible go to
+    the CPU, and then whole layers. With a number of layers, as requested; `problem` says if that is
+    impossible.
     """
     search = _Search(sizes, devices, options, computing)
     asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
@@ -122,7 +121,9 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """The placement of so many layers on the devices, in these shares, or as asked, or by free memory."""
+        """Return the placement of so many layers on the devices, in these shares, or as asked, or by free
+        memory.
+        """
         n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
         shares = tensor_split or self._shares
@@ -136,7 +137,7 @@ class _Search:
         return Placement(self._devices, self.n_max, n_gpu_layers, n_cpu_moe, shares, parts)
 
     def problem(self, found: Placement) -> str:
-        """Why llama.cpp cannot load it; empty: it can."""
+        """Return why llama.cpp cannot load the placement; empty: it can."""
         for device in found.devices:
             n_used = found.used(device.name)
             if n_used > device.free:
@@ -156,7 +157,10 @@ class _Search:
         return ""
 
     def _fitting(self, n_gpu_layers: int, n_cpu_moe: int) -> Placement | None:
-        """Divided as asked for, or by free memory; else as many layers on each device as it holds."""
+        """Return a placement that fits; None: none does.
+
+        Layers are divided as requested, or by free memory; else each device gets as many as it holds.
+        """
         by_default = self.at(n_gpu_layers, n_cpu_moe)
         if self._fits(by_default):
             return by_default
@@ -170,7 +174,7 @@ class _Search:
         return all(found.used(device.name) <= room for device, room in rooms) and not self._unheld(found)
 
     def _unheld(self, found: Placement) -> Device | None:
-        """A device with a cache that has larger tensors than it can hold."""
+        """Return a device with a cache that has larger tensors than it can hold."""
         if not self._options.kv_offload:
             return None
         places = self._places(found.n_gpu_layers, found.tensor_split)
@@ -181,7 +185,7 @@ class _Search:
         return None
 
     def _filled(self, n_gpu_layers: int, n_cpu_moe: int) -> tuple[float, ...]:
-        """Layers on each device if the first ones are filled first."""
+        """Return layers on each device if the first ones are filled first."""
         first = self.n_max - n_gpu_layers
         places = [str(i) for i in range(self.n_max)]  # each layer on a device of its own
         alone = Counter[str]()
@@ -201,7 +205,7 @@ class _Search:
         return self._rooms[index] - self._computing.get(self._devices[index].name, 0)
 
     def _places(self, n_gpu_layers: int, shares: Sequence[float]) -> list[str]:
-        """The places of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
+        """Return the places of each layer and of the output, as llama.cpp divides them (`load_tensors`)."""
         on_cpu = [CPU] * (self.n_max - n_gpu_layers)
         if not n_gpu_layers:
             return on_cpu
@@ -213,7 +217,7 @@ class _Search:
         return [*on_cpu, *(self._devices[bisect(bounds, i)].name for i in range(n_gpu_layers))]
 
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
-        """Weights and caches, without intermediate results."""
+        """Return weights and caches, without intermediate results."""
         parts: Counter[tuple[str, str]] = Counter()
         for (group, layer, buffer), n_bytes in self._weights.items():
             is_moved = group == EXPERTS and layer < n_cpu_moe
@@ -228,7 +232,10 @@ class _Search:
 
 
 def _grouped(sizes: ModelSizes, overrides: Sequence[tuple[str, str]]) -> Counter[tuple[str, int, str]]:
-    """Bytes by group, layer (-1: the input, `n_layers`: the output) and the buffer that an option names."""
+    """Return the bytes by group, layer and the buffer that an option names.
+
+    A layer of -1 is the input, `n_layers` the output.
+    """
     found: Counter[tuple[str, int, str]] = Counter()
     for name, n_bytes in sizes.tensors.items():
         group, layer = group_of(name), _LAYER.search(name)

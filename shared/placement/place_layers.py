@@ -1,4 +1,4 @@
-"""Lets llama.cpp measure each choice of placement, until one fits."""
+"""Places layers: llama.cpp measures each choice until one fits."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,9 @@ from shared.placement.layer_search import ModelSizes, settle
 
 
 def place_layers(model: Unplaced) -> tuple[Placement, MemorySize]:
-    """The placement of layers, and the context's memory there; if they do not fit, the placement says so."""
+    """Return the placement of layers, and the context's memory there; if they do not fit, the placement says
+    so.
+    """
     outline, room = model.outline, model.room
     without_devices = model.context.parameters(model.options.on_cpu())
     size = outline.texts_size(without_devices) if room.gpus else outline.size(without_devices)

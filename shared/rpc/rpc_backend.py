@@ -31,8 +31,8 @@ def require() -> None:
 def add_workers(addresses: Sequence[str]) -> None:
     """Make these workers (host:port) available to models of this process, in this order.
 
-    llama.cpp ends the process if one does not answer, so probe them first (`shared.rpc.rpc_probe`). Raises
-    ModelLoadError for a worker without devices.
+    llama.cpp ends the process if a worker does not answer, so probe them first (`shared.rpc.rpc_probe`).
+    Raises ModelLoadError for a worker without devices.
     """
     library.start()
     # A worker that goes ends this process; llama.cpp would have a debugger print where, which takes seconds.
@@ -48,7 +48,7 @@ def add_workers(addresses: Sequence[str]) -> None:
 
 
 def serve(address: str, offered: Sequence[int], n_threads: int, cache: Path | None) -> None:
-    """Compute on these devices for one lead after the other; returns only if it cannot listen.
+    """Compute on these devices for one lead at a time; returns only if it cannot listen.
 
     address: IPv4, and a port. cache: a folder in which weights are kept for the next start of a lead.
     """

@@ -1,7 +1,7 @@
-"""Checks whether a llama.cpp RPC worker answers, by the greeting of its protocol only.
+"""Checks whether a llama.cpp RPC worker answers, by its protocol's greeting.
 
 llama.cpp itself ends the process if a worker does not answer as expected, and waits for ever if it does not
-answer at all.
+answer.
 """
 
 import socket
@@ -33,7 +33,7 @@ class ForeignWorkerError(DuoError):
 def probe(address: str, seconds: float) -> socket.socket:
     """Greet the worker at host:port; raises WorkerAwayError, ForeignWorkerError.
 
-    The worker serves nobody else until the returned connection is closed.
+    The worker serves no other lead until the returned connection is closed.
     """
     deadline = time.monotonic() + seconds
     host, port = split_address(address)
@@ -53,7 +53,9 @@ def probe(address: str, seconds: float) -> socket.socket:
 
 
 def _check(address: str, reply: bytes) -> None:
-    """An empty reply is a worker that is ending."""
+    """Raise WorkerAwayError for an empty reply, of a worker that is ending; ForeignWorkerError for a wrong
+    one.
+    """
     if not reply:
         raise WorkerAwayError(f"RPC worker {address} has closed the connection")
     size, major, minor, *_ = _REPLY.unpack(reply.ljust(_REPLY.size, b"\0"))

@@ -27,7 +27,7 @@ class AnswerText:
         self._starts: list[int] = []  # of the pieces
 
     def __len__(self) -> int:
-        """The number of pieces."""
+        """Return the number of pieces."""
         return len(self._starts)
 
     def __bytes__(self) -> bytes:
@@ -52,8 +52,8 @@ class AnswerText:
             del self._text[self._starts[n] :], self._starts[n:]
 
     def begins_with(self, piece: bytes, after: int | None = None) -> BegunCall | None:
-        """The call that the next `piece` would begin, if any; after: the byte offset where the last call has
-        ended.
+        """Return the call that the next `piece` would begin, if any; after: the byte offset where the last
+        call has ended.
         """
         end = len(self._text)
         start = max(after or 0, end - _LONGEST)
@@ -65,7 +65,7 @@ class AnswerText:
         return new and BegunCall(new[NAME].decode(), text[new.end() :])
 
     def _is_call(self, start: int) -> bool:
-        """Whether what looks like the beginning of a call is one."""
+        """Return whether what looks like the beginning of a call is one."""
         if self._opening:
             opened, closed = (self._text.rfind(mark, 0, start) for mark in (self._opening, self._closing))
             if opened > closed:

@@ -1,6 +1,6 @@
-"""Generates record fields for sampling parameters from their one table, `SamplingParameters`.
+"""Makes record fields for sampling parameters from one table, `SamplingParameters`.
 
-The requests of all APIs, the lead's options and chat's parameters get their fields from it.
+The requests of all APIs, the lead's options and chat's parameters get their fields here.
 """
 
 import functools
@@ -19,7 +19,7 @@ Form = Callable[[str, FieldInfo, Asked], FieldInfo | None]
 
 @functools.cache
 def asked_for() -> Mapping[str, Asked]:
-    """All parameters that requests or options can set."""
+    """Return all parameters that requests or options can set."""
     return {
         name: asked
         for name, field in SamplingParameters.model_fields.items()
@@ -29,7 +29,7 @@ def asked_for() -> Mapping[str, Asked]:
 
 
 def with_sampling_fields(form: Form) -> Callable[[type[T]], type[T]]:
-    """A decorator of models that adds a field, made by `form`, for each parameter that can be set.
+    """Return a decorator of models that adds a field, made by `form`, for each parameter that can be set.
 
     A field that the model itself declares is kept.
     """

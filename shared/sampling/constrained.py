@@ -25,13 +25,15 @@ class Constraint(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the last call can be repeated without a PendingAnswerError."""
+        """True if the last call can be repeated without a PendingAnswerError."""
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """For each of `tokens` whether it may come next; all True once the grammar no longer applies."""
+        """Return, for each of `tokens`, whether it may come next; all True once the grammar no longer
+        applies.
+        """
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all tokens that may come next, ascending; only while the grammar applies."""
+        """Return the ids of all tokens that may come next, ascending; only while the grammar applies."""
 
     def accept(self, token: int) -> None:
         """Advance by `token`. If it may not come next, the grammar no longer applies."""
@@ -40,7 +42,7 @@ class Constraint(Protocol):
         """Remove the last `n` accepted tokens."""
 
     def copy(self) -> Self:
-        """An independent copy, at the same place."""
+        """Return an independent copy, at the same place."""
 
 
 class ConstrainedSampler(Sampler):
@@ -93,7 +95,7 @@ class ConstrainedSampler(Sampler):
     def _allowed_scores(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
-        """(scores, ids) of the allowed tokens that the filters leave."""
+        """Return (scores, ids) of the allowed tokens that the filters leave."""
         ids = self._constraint.allowed()
         if not len(ids):
             return np.zeros(1), np.array([self._end_token], np.int32)

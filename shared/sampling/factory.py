@@ -29,11 +29,11 @@ def make_sampler(
     like: Sampler | None = None,
     follow: Follow | None = None,
 ) -> Sampler:
-    """The sampler of one sequence whose tokens so far are `history`.
+    """Return the sampler of a sequence whose tokens so far are `history`.
 
-    like: a sampler with the same parameters, whose text has a common prefix with `history`: its grammar need
-    not read that again. follow: `GrammarServer.follow`; without it grammars are followed in this process, at
-    any cost, and a grammar that cannot be compiled raises ValueError.
+    like: a sampler with the same parameters, whose text has a common prefix with `history`; its grammar need
+    not read the prefix again. follow: `GrammarServer.follow`. Without it, grammars are followed in this
+    process, however long that takes, and a grammar that cannot be compiled raises ValueError.
     """
     end_tokens, filters = vocabulary.end_tokens, None
     if needs_filters(parameters):
@@ -69,8 +69,8 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """A sampler that makes the lead's choices from a draft model's logits; a grammar that cannot be compiled
-    here is ignored.
+    """Return a sampler that makes the lead's choices from a draft model's logits; a grammar that cannot be
+    compiled here is ignored.
 
     Where no process can follow grammars, more drafts violate them and are rejected by the lead.
     """

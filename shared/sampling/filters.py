@@ -43,7 +43,7 @@ _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
 class NativeFilters:
     """The filters of one sequence, made of llama.cpp's samplers: a `shared.sampling.sampler.Filters`.
 
-    Of equal logits, top-k and XTC rank those with the lowest ids first.
+    Of equal logits, top-k and XTC rank the lowest ids first.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class NativeFilters:
 
 
 class _Penalty:
-    """One of llama.cpp's penalties, applied only to the tokens that occur among the last `n`."""
+    """A penalty of llama.cpp, applied only to the tokens that occur among the last `n`."""
 
     def __init__(self, sampler: Any, n: int) -> None:
         self._chain = NativeChain([sampler])
@@ -228,7 +228,7 @@ class _Truncation:
 
 
 def _min_p_offset(min_p: float) -> np.float32 | None:
-    """Offset from the largest logit below which min-p certainly removes a token; None: no such offset.
+    """Return the offset from the largest logit below which min-p removes every token; None: no such offset.
 
     llama.cpp removes tokens below the 32-bit sum of the largest logit and ln(min_p). Rounding preserves the
     order of sums, so an offset below ln(min_p) never gives a larger sum.
@@ -261,7 +261,7 @@ def _finite(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> Candidates:
 
 
 def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
-    """Repetition, frequency and presence penalties: a llama_sampler pointer that the caller owns."""
+    """Return a llama_sampler for repetition, frequency and presence penalties, which the caller owns."""
     return llama_cpp.llama_sampler_init_penalties(
         n_vocab,
         parameters.penalties_window,
@@ -272,7 +272,7 @@ def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
 
 
 def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
-    """The penalty for repeated sequences, in the same form."""
+    """Return the penalty for repeated sequences, in the same form."""
     prototype = _dry_prototype(
         vocabulary,
         parameters.dry_sequence_breakers if vocabulary else (),
@@ -297,7 +297,7 @@ class _Prototype:
 def _dry_prototype(
     vocabulary: Vocabulary | None, breakers: tuple[str, ...], window: int, strength: tuple[float, float, int]
 ) -> _Prototype:
-    """`strength`: multiplier, base, allowed length."""
+    """Return the prototype of llama.cpp's DRY sampler. strength: (multiplier, base, allowed length)."""
     encoded = [text.encode() for text in breakers]
     return _Prototype(
         llama_cpp.llama_sampler_init_dry(

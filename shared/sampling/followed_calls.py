@@ -120,7 +120,7 @@ class FollowedCalls:
         return allows
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all allowed tokens; called after a token was refused."""
+        """Return the ids of all allowed tokens; called after a token was refused."""
         if call := self._open():
             return call.grammar.allowed()
         # It begins a call that goes on in a wrong way. What begins one as well is left, or is a part of that.
@@ -168,11 +168,13 @@ class FollowedCalls:
         return begun is None or not begun.n_beyond
 
     def _open(self) -> _Call | None:
-        """The call that has begun and is not over."""
+        """Return the call that has begun and is not over."""
         return self._begun[-1] if self._begun and not self._begun[-1].is_over else None
 
     def _n_bytes_of(self, call: _Call, token: int) -> int | None:
-        """How much of a token that the grammar refuses is of the call; None if that does not end there."""
+        """Return the number of bytes of a refused token that belong to the call; None if the call does not
+        end there.
+        """
         grammar, n = call.grammar.copy(), 0
         for character in ["", *self._piece(token).decode(errors="replace")]:
             for each in some_tokens(character, self._vocabulary):
@@ -185,11 +187,11 @@ class FollowedCalls:
         return None
 
     def _beginning(self, token: int) -> BegunCall | None:
-        """The call that this token begins, if any."""
+        """Return the call that this token begins, if any."""
         return self._text.begins_with(self._piece(token), self._begun[-1].end if self._begun else None)
 
     def _begin(self, token: int) -> FollowedGrammar | None:
-        """The call that this token begins, as far as it is written with it."""
+        """Return the call that this token begins, as far as it is written with it."""
         begun = self._beginning(token)
         if begun is None:
             return None

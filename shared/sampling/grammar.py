@@ -50,7 +50,7 @@ _INDEXES = weakref.WeakKeyDictionary[Vocabulary, LLTokenizer]()
 
 
 def prepare(vocabulary: Vocabulary) -> LLTokenizer:
-    """The vocabulary, indexed for grammars. The first call takes about 1 s for 150,000 tokens."""
+    """Return the vocabulary, indexed for grammars. The first call takes about 1 s for 150,000 tokens."""
     if vocabulary not in _INDEXES:
         # llguidance needs an end token. For a model without one, grammars end with token 0.
         ends = sorted(vocabulary.end_tokens) or [0]
@@ -61,12 +61,12 @@ def prepare(vocabulary: Vocabulary) -> LLTokenizer:
 
 
 def is_prepared(vocabulary: Vocabulary) -> bool:
-    """Whether `prepare` returns at once."""
+    """Return whether `prepare` returns at once."""
     return vocabulary in _INDEXES
 
 
 def some_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Some tokens with these bytes. Grammars do not care how a text is split."""
+    """Return tokens with these bytes, in any split, which does not matter to grammars."""
     return list(prepare(vocabulary).greedy_tokenize(text))
 
 
@@ -82,7 +82,7 @@ class GrammarMatcher:
             raise ValueError(_plain(self._matcher.get_error()))
 
     def allows(self, token: int) -> bool:
-        """Whether `token` may come next; an end token only where the text may end.
+        """Return whether `token` may come next; an end token only where the text may end.
 
         Raises RequestError at a limit, as all methods do.
         """
@@ -94,7 +94,7 @@ class GrammarMatcher:
         return allows
 
     def allowed(self) -> NDArray[np.int32]:
-        """The ids of all tokens that may come next, ascending."""
+        """Return the ids of all tokens that may come next, ascending."""
         mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         bits = np.unpackbits(mask, bitorder="little", count=self._n_tokens)
@@ -103,7 +103,7 @@ class GrammarMatcher:
 
     @property
     def may_end(self) -> bool:
-        """Whether the text is complete under the grammar."""
+        """True if the text is complete under the grammar."""
         return bool(self._matcher.is_accepting())
 
     def accept(self, token: int) -> bool:
@@ -121,7 +121,7 @@ class GrammarMatcher:
             self._check()
 
     def copy(self) -> Self:
-        """An independent copy, at the same place."""
+        """Return an independent copy, at the same place."""
         other = object.__new__(type(self))
         other._end_tokens, other._n_tokens = self._end_tokens, self._n_tokens
         other._matcher = self._matcher.deep_copy()
@@ -138,9 +138,8 @@ class FollowedGrammar:
     """The state of a grammar, which may be followed by free text: a `constrained.Constraint`."""
 
     def __init__(self, matcher: GrammarMatcher | None, n_beyond: int = 0) -> None:
-        """matcher: None: every token may come next.
-
-        n_beyond: tokens that were accepted from the first one on that the grammar does not allow.
+        """matcher: None: every token may come next. n_beyond: accepted tokens from the first that the grammar
+        refuses.
         """
         self._matcher = matcher
         self.n_beyond = n_beyond
@@ -148,7 +147,7 @@ class FollowedGrammar:
 
     @property
     def may_end(self) -> bool:
-        """Whether the text may end here."""
+        """True if the text may end here."""
         return self._matcher is None or self._matcher.may_end
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
@@ -175,6 +174,6 @@ class FollowedGrammar:
 
 
 def _plain(message: str) -> str:
-    """The message of llguidance, without lines of a text that clients do not see."""
+    """Return the message of llguidance, without lines of a text that clients do not see."""
     lines = [line for line in _PLACE.sub("", message).splitlines() if not _QUOTED.match(line)]
     return "\n".join(lines).removeprefix("failed to compile JSON schema: ")[:_LONGEST_MESSAGE].rstrip()

@@ -1,4 +1,4 @@
-"""Following grammars as a kind of task of a sandbox. Imports what it needs with the first grammar."""
+"""The kind of sandbox task that follows grammars; it imports what it needs with the first grammar."""
 
 import os
 from dataclasses import dataclass

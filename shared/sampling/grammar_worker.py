@@ -1,9 +1,9 @@
 """A worker that follows grammars, one at a time, for `shared.sampling.remote_grammar`.
 
-A task is one grammar, or those of an answer's calls. Its first message is pickled: the grammars, and whether
-one that cannot be compiled allows everything. Every other message consists of operations, int32 numbers each:
-(operation, place, n, n arguments). Only the last operation, ALLOWS or ALLOWED, is answered: with one byte of
-`AnswerKind`, then the answer or an error's text.
+A task is one grammar, or the grammars of an answer's calls. Its first message is pickled: the grammars, and
+whether a grammar that cannot be compiled allows everything. Every other message consists of operations, of
+int32 numbers: (operation, place, n, n arguments). Only a last operation ALLOWS or ALLOWED is answered, with
+one byte of `AnswerKind`, then the answer or an error's text.
 """
 
 import array
@@ -88,7 +88,7 @@ class _Follower:
             connection.send_bytes(answer)
 
     def _apply_all(self, numbers: "array.array[int]") -> bytes:
-        """Messages are operations of the form (operation, place, n, n arguments); the last one asks."""
+        """Apply the operations of a message; return the answer to the last one."""
         answer, at = b"", 0
         while at < len(numbers):
             operation, place, n = numbers[at : at + 3]

@@ -30,9 +30,9 @@ class NativeChain:
     def apply(
         self, ids: NDArray[np.integer[Any]], logits: NDArray[np.float32], *, are_sorted: bool
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the remaining candidates; valid until the next call. The input is not modified.
+        """Return (ids, logits) of the remaining candidates, valid until the next call.
 
-        are_sorted: the logits are in descending order. There must be at least one candidate.
+        The input, at least one candidate, is not modified. are_sorted: the logits are in descending order.
         """
         n = len(ids)
         assert n, "llama.cpp aborts the process without candidates"

@@ -37,9 +37,9 @@ _SLACK = 1e-6
 
 
 def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-    """`g(seed, position, token) = -ln(-ln u)` with u uniform in (0, 1), one for each of `tokens`.
+    """Return `g(seed, position, token) = -ln(-ln u)`, with u uniform in (0, 1), for each of `tokens`.
 
-    `seed` and `position` are taken modulo 2**64. The result is finite: u stays 2**-54 away from 0 and 1.
+    seed and position are taken modulo 2**64. The result is finite, because u stays 2**-54 away from 0 and 1.
     """
     start = _first_state(seed, position)
     if len(tokens) <= _HANDFUL:
@@ -53,12 +53,13 @@ def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArra
 
 
 def uniform(seed: int, position: int) -> float:
-    """A uniform number in (0, 1) for this position, independent of the noise of its tokens."""
+    """Return a uniform number in (0, 1) for this position, independent of the noise of its tokens."""
     return _unit(_bits_int(_first_state(seed, position), _NO_TOKEN))
 
 
 def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[np.intp]:
-    """All tokens below `n_tokens`, ascending, whose noise is at least `bound`, and possibly a few others.
+    """Return all tokens below `n_tokens`, ascending, whose noise is at least `bound`, and possibly a few
+    others.
 
     Takes no logarithms: the noise is monotonic in the bits that it is made of, so these are compared with the
     bits of `bound`.
@@ -76,7 +77,10 @@ def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[
 
 
 def _first_state(seed: int, position: int) -> int:
-    """SplitMix64 (Steele, Lea, Flood 2014): token t is number t + 1 of the stream that this key starts."""
+    """Return the first state of the stream of (seed, position): token t gets its number t + 1.
+
+    The generator is SplitMix64 (Steele, Lea, Flood 2014).
+    """
     return (_mix_int(_mix_int(seed) + position * _GOLDEN) + _GOLDEN) & _MASK
 
 
@@ -85,12 +89,12 @@ def _bits_int(start: int, token: int) -> int:
 
 
 def _unit(bits: int) -> float:
-    """53 random bits as a number in (0, 1)."""
+    """Return 53 random bits as a number in (0, 1)."""
     return (bits + 0.5) * 2.0**-53
 
 
 def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
-    """The `_unit` of each token."""
+    """Return the `_unit` of each token."""
     bits = tokens.astype(np.uint64)
     bits *= _GOLDEN_U64
     bits += np.uint64(start)
@@ -105,7 +109,7 @@ def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=4)
 def _stream(n: int) -> NDArray[np.uint64]:
-    """The distance of each of the first `n` tokens' states from that of token 0."""
+    """Return the distance of each of the first `n` tokens' states from that of token 0."""
     steps = np.arange(n, dtype=np.uint64) * _GOLDEN_U64
     steps.flags.writeable = False
     return steps
@@ -126,7 +130,7 @@ def _mix_int(value: int) -> int:
 
 
 def _mix_upper(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """`_mix_int` of each value up to its last step; `values` are overwritten."""
+    """Return `_mix_int` of each value up to its last step; overwrites `values`."""
     values ^= values >> _30
     values *= _FACTOR_1_U64
     values ^= values >> _27

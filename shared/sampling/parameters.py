@@ -40,9 +40,9 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 class Asked:
     """A parameter's names in every API, as metadata of its field.
 
-    option: the lead has an option of that name, too. spellings, variables: further names of that option in
-    llama-server. least: the option's lower bound, if it differs from the parameter's. in_chat: the terminal
-    client has it.
+    option: the lead has an option of that name. spellings, variables: llama-server's further names of that
+    option. least: the option's lower bound, if it differs from the parameter's. in_chat: the terminal client
+    has the parameter.
     """
 
     option: bool = True
@@ -191,7 +191,7 @@ class SamplingParameters(BaseModel):
         return breakers
 
     def biases(self, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:
-        """The numbers to add to logits, by token: `logit_bias`, and the ban of end tokens."""
+        """Return the numbers to add to logits, by token: `logit_bias`, and the ban of end tokens."""
         biases = {token: value for token, value in self.logit_bias.items() if 0 <= token < n_vocab}
         return biases | dict.fromkeys(end_tokens, BANNED) if self.ignore_eos else biases
 
@@ -214,7 +214,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def dries(self) -> bool:
-        """Whether DRY, the penalty for repeated sequences, is on."""
+        """True if DRY, the penalty for repeated sequences, is on."""
         return (
             "dry" in self.samplers
             and self.dry_multiplier > 0
@@ -229,7 +229,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def remembers(self) -> bool:
-        """Whether the choice depends on previous tokens other than through the model's logits."""
+        """True if the choice depends on previous tokens other than through the model's logits."""
         return self.is_constrained or self.n_remembered > 0
 
     @property
@@ -239,7 +239,7 @@ class SamplingParameters(BaseModel):
 
     @property
     def is_constrained(self) -> bool:
-        """Whether a grammar may rule out tokens."""
+        """True if a grammar may rule out tokens."""
         return self.grammar is not None or self.calls is not None
 
     @property

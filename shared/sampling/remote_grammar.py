@@ -51,7 +51,7 @@ class TimeBudget(GrammarBudget):
         self.left = seconds
 
     def poll(self, connection: Connection) -> bool:
-        """Whether there is something to read, now or before the time is up."""
+        """Return whether there is something to read, now or before the time is up."""
         begun = self._clock()
         ready = connection.poll(None if math.isinf(self.left) else max(0.0, self.left))
         self.left -= self._clock() - begun
@@ -76,7 +76,7 @@ class GrammarServer(Sandbox):
         self._budget = budget
 
     def follow(self, grammar: str | CallGrammars, *, is_optional: bool = False) -> "RemoteGrammar":
-        """The beginning of a text under `grammar`; returns before that is compiled.
+        """Return the beginning of a text under `grammar`; return before that is compiled.
 
         is_optional: a grammar that this vocabulary cannot express allows everything. Those of calls are
         optional.
@@ -91,7 +91,7 @@ class _Question:
 
 
 class _Channel:
-    """One grammar's process; several places in texts share it."""
+    """The connection to one grammar's process, which several places in texts share."""
 
     def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
         """grammar: the first message."""
@@ -154,7 +154,9 @@ class _Channel:
             self._sending.start()
 
     def wait_for(self, question: _Question) -> bytes:
-        """The answer; raises PendingAnswerError if it does not come in time, and see `RemoteGrammar`."""
+        """Return the answer; raises PendingAnswerError if it does not come in time, and see
+        `RemoteGrammar`.
+        """
         while question.answer is None:
             if self._connection is None:
                 self._retry()
@@ -193,7 +195,7 @@ class _Channel:
         self._open()
 
     def _is_lost(self) -> bool:
-        """Whether it can be followed anew: its process was killed from outside.
+        """Return whether it can be followed anew: its process was killed from outside.
 
         Or the fork server has ended before a worker began. Once a question was answered, nobody says how a
         process has ended. One that takes its place ends at the same question if that is at fault.
@@ -220,8 +222,9 @@ def _send_after(earlier: threading.Thread | None, connection: Connection, messag
 class RemoteGrammar:
     """A place in a text under a grammar: a `shared.sampling.constrained.Constraint`.
 
-    A question raises PendingAnswerError if there is no answer in time: repeat it later. It raises
-    RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow any for now.
+    A question raises PendingAnswerError if there is no answer in time; ask it again later. It raises
+    RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow grammars for
+    now.
     """
 
     _channel: _Channel
@@ -242,7 +245,9 @@ class RemoteGrammar:
         return True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
-        """For each of `tokens` whether it may come next; an end token only where the text may end."""
+        """Return, for each of `tokens`, whether it may come next; an end token only where the text
+        may end.
+        """
         return [bool(each) for each in self._ask(Operation.ALLOWS, tokens)]
 
     def allowed(self) -> NDArray[np.int32]:

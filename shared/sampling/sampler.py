@@ -1,9 +1,9 @@
 """The choice of the next token, in lead and backs: llama.cpp's filters, then the coupled choice.
 
-The choice is Gumbel-max under noise that lead and backs share, `argmax_i logit_i / temperature + g(seed,
-position, i)` over the candidates that the filters leave: an exact sample of the filtered distribution, and a
-function of seed, position and logits alone. So the text depends on seed, prompt and target model only. The
-shared noise must never be combined with a `u < p/q` acceptance test: that is biased.
+The choice is Gumbel-max under noise that lead and backs share, over the candidates that the filters leave:
+`argmax_i logit_i / temperature + g(seed, position, i)`. It is an exact sample of the filtered distribution,
+and a function of seed, position and logits alone. So the text depends only on seed, prompt and target model.
+The shared noise must never be combined with a `u < p/q` acceptance test, which would be biased.
 """
 
 import functools
@@ -28,8 +28,8 @@ _N_FAVOURITES = 64
 class RankedToken:
     """A token and its confidence: the softmax of its score, noise included, over the candidates.
 
-    This is not the token's probability. The noise is known; what is uncertain is whether a model with
-    slightly different logits chooses the same token under it.
+    This is not the token's probability. The noise is known; it is uncertain whether a model with slightly
+    different logits chooses the same token.
     """
 
     token: int
@@ -42,14 +42,14 @@ class Filters(Protocol):
     def apply(
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """(ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
+        """Return (ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
 
         Several logits are divided by the temperature; a single one may not be. Valid until the next call. If
         all tokens remain, the ids are `every_token(n_vocab)` itself, which makes the choice faster.
         """
 
     def likeliest(self, logits: NDArray[np.float32]) -> int | None:
-        """The choice at temperature 0 if the logits alone determine it; None: call `apply`."""
+        """Return the choice at temperature 0 if the logits alone determine it; None: call `apply`."""
 
     def accept(self, token: int) -> None:
         """Record a token, for penalties."""
@@ -61,7 +61,8 @@ class Filters(Protocol):
 class Sampler:
     """Chooses the tokens of one sequence.
 
-    `accept` each token in order, and `rewind` when accepted tokens turn out not to be part of the sequence.
+    Call `accept` for each token in order, and `rewind` when accepted tokens are not part of the sequence
+    after all.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Sampler:
         return True
 
     def choose(self, logits: NDArray[np.float32], position: int) -> int:
-        """The token at absolute `position`; logits: shape (n_vocab,), not modified."""
+        """Return the token at absolute `position`; logits: shape (n_vocab,), not modified."""
         if self._filters is None:
             return int(logits.argmax())
         if self._is_greedy and (token := self._filters.likeliest(logits)) is not None:
@@ -89,17 +90,18 @@ class Sampler:
         return self._choose_from(ids, left, position)
 
     def rank(self, logits: NDArray[np.float32], position: int, n: int) -> list[RankedToken]:
-        """Up to `n` candidates at absolute `position`, best first; the first one is the token that `choose`
-        returns.
+        """Return up to `n` candidates at the absolute `position`, best first; `choose` would return the
+        first.
 
-        Under the shared noise the runners-up are what a model with slightly different logits would choose.
+        Under the shared noise, the runners-up are the likely choices of a model with slightly different
+        logits.
         """
         return rank_scores(*self._scores(logits, position), n)
 
     def distribution(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """(ids, probabilities) of the candidates that the filters leave at absolute `position`."""
+        """Return (ids, probabilities) of the candidates that the filters leave at absolute `position`."""
         if self._filters is None:
             return np.array([logits.argmax()], np.int32), np.ones(1)
         ids, left = self._filters.apply(logits, position)
@@ -116,7 +118,7 @@ class Sampler:
     def _scores(
         self, logits: NDArray[np.float32], position: int
     ) -> tuple[NDArray[np.floating[Any]], NDArray[np.int32]]:
-        """(scores, ids): the choice is the id with the largest score, of equal ones the lowest id."""
+        """Return (scores, ids): the choice is the id with the largest score, of equal ones the lowest id."""
         if self._filters is None:
             return logits, every_token(len(logits))
         ids, left = self._filters.apply(logits, position)
@@ -142,7 +144,7 @@ class Sampler:
 
 
 def needs_filters(parameters: SamplingParameters) -> bool:
-    """Whether the choice may differ from the argmax of the logits.
+    """Return whether the choice may differ from the argmax of the logits.
 
     At temperature 0 top-k, top-p, min-p and top-n-sigma never remove the most likely token; others may.
     """
@@ -157,7 +159,9 @@ def needs_filters(parameters: SamplingParameters) -> bool:
 
 
 def rank_scores(scores: NDArray[np.floating[Any]], ids: NDArray[np.int32], n: int) -> list[RankedToken]:
-    """The `n` tokens with the highest scores, best first; of equal scores the lowest id comes first."""
+    """Return the `n` tokens with the highest scores, best first; of equal scores the lowest id
+    comes first.
+    """
     ascending = ids is every_token(len(scores))
     top = top_k(scores, n) if ascending else np.lexsort((ids, -scores))[:n]
     # 32 bits are enough for a hint, and exp is several times as fast.
@@ -168,7 +172,7 @@ def rank_scores(scores: NDArray[np.floating[Any]], ids: NDArray[np.int32], n: in
 
 @functools.lru_cache(maxsize=8)
 def every_token(n_vocab: int) -> NDArray[np.int32]:
-    """The ids of a whole vocabulary, ascending; always the same read-only array."""
+    """Return the ids of a whole vocabulary, ascending; always the same read-only array."""
     ids = np.arange(n_vocab, dtype=np.int32)
     ids.flags.writeable = False
     return ids
@@ -177,7 +181,9 @@ def every_token(n_vocab: int) -> NDArray[np.int32]:
 def coupled_choice(
     ids: NDArray[np.int32], scaled_logits: NDArray[np.float32], seed: int, position: int
 ) -> int:
-    """Gumbel-max under the shared noise; `scaled_logits` are already divided by the temperature."""
+    """Return the Gumbel-max choice under the shared noise. scaled_logits: already divided by the
+    temperature.
+    """
     if len(ids) == 1:
         return int(ids[0])
     if len(ids) > _FEW and ids is every_token(len(ids)):
@@ -187,27 +193,27 @@ def coupled_choice(
 
 
 def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDArray[np.int32]:
-    """Ids that include the token with the largest sum of logit and noise; ascending, with duplicates.
+    """Return ids that include the token with the largest sum of logit and noise; ascending, with duplicates.
 
     best: the largest sum among the tokens with the largest logits. Any other token needs noise of at least
     best - ceiling, where ceiling is the largest logit among those others.
     """
     n = len(scaled_logits)
-    favourites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)
-    if len(favourites) > 8 * _N_FAVOURITES:  # many equal logits
-        favourites, ceiling = favourites[:_N_FAVOURITES], float(scaled_logits.max())
-    if len(favourites) < _N_FAVOURITES:  # NaNs
+    favorites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)
+    if len(favorites) > 8 * _N_FAVOURITES:  # many equal logits
+        favorites, ceiling = favorites[:_N_FAVOURITES], float(scaled_logits.max())
+    if len(favorites) < _N_FAVOURITES:  # NaNs
         return every_token(n)
-    best = float((scaled_logits[favourites] + gumbel(seed, position, favourites)).max())
+    best = float((scaled_logits[favorites] + gumbel(seed, position, favorites)).max())
     if not math.isfinite(best - ceiling):
         return every_token(n)
-    rivals = np.concatenate((favourites, exceeding(seed, position, n, best - ceiling)))
+    rivals = np.concatenate((favorites, exceeding(seed, position, n, best - ceiling)))
     rivals.sort()
     return rivals.astype(np.int32)
 
 
 def likeliest(ids: NDArray[np.int32], logits: NDArray[np.floating[Any]]) -> int:
-    """The candidate with the largest logit; of equal logits the lowest id, as with a plain argmax.
+    """Return the candidate with the largest logit; of equal logits the lowest id, as with a plain argmax.
 
     The filters may reorder the candidates, so numpy's argmax alone would not do.
     """

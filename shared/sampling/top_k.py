@@ -17,9 +17,9 @@ _MANY = 1 << 15
 
 
 def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None = None) -> NDArray[np.intp]:
-    """Indices of the `k` largest values, or of all if there are fewer.
+    """Return the indices of the `k` largest values, or of all if there are fewer.
 
-    The largest comes first; of equal values the one with the lowest index. values: shape (n,), not modified.
+    The largest comes first; of equal values, the one with the lowest index. values: shape (n,), not modified.
     A NaN counts as less than every number. offset: if all other values are below the largest plus this, only
     the largest may be returned.
     """
@@ -45,17 +45,18 @@ def top_k(values: NDArray[np.floating[Any]], k: int, offset: np.float32 | None =
 
 
 def _kth_largest(values: NDArray[np.floating[Any]], minimum: float, k: int) -> float:
-    """The k-th largest of at least `k` values, none of which is below `minimum`."""
+    """Return the k-th largest of at least `k` values, none of which is below `minimum`."""
     above = values[values > minimum]
     # Where most values are equal, such as those of tokens that cannot follow, they are not moved.
     return float(np.partition(above, len(above) - k)[len(above) - k]) if len(above) >= k else minimum
 
 
 def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDArray[np.intp], float]:
-    """(indices, bound): ascending indices of all values ≥ bound, a bound that at least `k` values reach.
+    """Return (indices, bound): the ascending indices of all values ≥ bound.
 
-    0 < k ≤ len(values). The bound is the k-th largest of the maxima of about √(n k) groups of values: each of
-    these maxima is a value. With NaNs among the values there may be fewer than `k`, or none.
+    At least `k` values reach the bound. 0 < k ≤ len(values). The bound is the k-th largest of the maxima of
+    about √(n k) groups of values: each of these maxima is a value. With NaNs among the values there may be
+    fewer than `k` indices, or none.
     """
     groups, maxima = _grouped(values, k)
     return _reaching(values, groups, maxima, k)
@@ -64,9 +65,10 @@ def candidates_for_top_k(values: NDArray[np.floating[Any]], k: int) -> tuple[NDA
 def _grouped(
     values: NDArray[np.floating[Any]], k: int
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """(groups, maxima): all values, or all but the last few, each column a group, and the maximum of each.
+    """Return (groups, maxima): each column is a group of values, with its maximum; the last few values may be
+    missing.
 
-    The maximum of whole rows is several times as fast as that within each row.
+    The maximum of whole rows is several times as fast as the maximum within each row.
     """
     n_rows = _n_rows(len(values), k)
     n_groups = len(values) // n_rows
@@ -76,7 +78,7 @@ def _grouped(
 
 @functools.lru_cache(maxsize=64)
 def _n_rows(n: int, k: int) -> int:
-    """The number of values in a group; one that leaves no values over, if that is about as good."""
+    """Return the number of values in a group, preferably a number that leaves no values over."""
     bound = math.isqrt(n // k)
     return next((n_rows for n_rows in range(bound, bound // 2, -1) if n % n_rows == 0), bound)
 
@@ -87,7 +89,9 @@ def _alone(
     maxima: NDArray[np.floating[Any]],
     offset: np.float32,
 ) -> int | None:
-    """The index of the largest value, if all others are below it plus `offset`; None also in rare cases."""
+    """Return the index of the largest value, if all others are below it plus `offset`; None also in rare
+    cases.
+    """
     column = int(maxima.argmax())
     threshold = maxima[column] + offset
     if len((maxima >= threshold).nonzero()[0]) != 1:

@@ -44,7 +44,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """The field of each option, those in groups included, by name."""
+        """Return the field of each option by name, including options in groups."""
         found: dict[str, FieldInfo] = {}
         for name, field in cls.model_fields.items():
             found |= _group_fields(field) or {name: field}
@@ -63,7 +63,7 @@ class ProgramSettings(BaseModel):
         return cls.model_validate(nested)
 
     def given(self) -> dict[str, Any]:
-        """The options that were given, by name, JSON-compatible; secrets are included."""
+        """Return the options that were given, by name, JSON-compatible; secrets are included."""
         found: dict[str, Any] = {}
         for name in self.model_fields_set:
             value = getattr(self, name)
@@ -78,7 +78,7 @@ class ProgramSettings(BaseModel):
         """Read `arguments` (default: those of the process), the environment and the file they name.
 
         Prints one line per invalid option and exits with status 2, as argparse does. A variable that seems
-        misspelled only causes a warning: it may belong to another program.
+        misspelled only causes a warning, because it may belong to another program.
         """
         sources = cls.sources(sys.argv[1:] if arguments is None else arguments)
         for warning in sources.misspelled_variables():
@@ -99,12 +99,12 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def _complain(cls, message: str) -> None:
-        """The message may quote a file of settings."""
+        """Write an error to stderr; the message may quote a file of settings, so it is sanitized."""
         sys.stderr.write(f"{cls.program}: {sanitize(message)}\n")
 
     @classmethod
     def headings_by_option(cls) -> dict[str, str]:
-        """The heading of each option that has one, in the order of `--help`."""
+        """Return the heading of each option that has one, in the order of `--help`."""
         heading, found = None, {}
         for name in cls.options():
             heading = cls.headings.get(name, heading)
@@ -115,7 +115,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
-        """The sources of options; its `parser()` knows all of them."""
+        """Return the sources of options; its `parser()` knows all of them."""
         description = inspect.cleandoc(cls.__doc__ or "")
         parser = OptionParser(
             cls.program,
@@ -163,14 +163,14 @@ class FileSettings(ProgramSettings):
 
     @classmethod
     def version(cls) -> str:
-        """The version, with details for bug reports; takes half a second."""
+        """Return the version, with details for bug reports; takes half a second."""
         from shared.diagnostics.installation import installation  # noqa: PLC0415 - imports llama.cpp
 
         return "\n".join([super().version(), *installation()])
 
 
 def _as_json(value: Any) -> Any:
-    """Secrets as they are."""
+    """Return a value for JSON, with secrets in plain text."""
     if isinstance(value, SecretStr):
         return value.get_secret_value()
     if isinstance(value, list | tuple):
@@ -179,7 +179,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _is_text(value: object) -> bool:
-    """False where the system gave bytes that Python cannot decode: no other process could be told."""
+    """Return False for bytes from the system that Python cannot decode, and so cannot pass to a process."""
     try:
         to_json(value)
     except PydanticSerializationError:
@@ -188,7 +188,7 @@ def _is_text(value: object) -> bool:
 
 
 def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
-    """The options of a group; empty for a field that is itself an option."""
+    """Return the options of a group; empty for a field that is itself an option."""
     kind = field.annotation
     return dict(kind.model_fields) if isinstance(kind, type) and issubclass(kind, BaseModel) else {}
 
@@ -223,5 +223,5 @@ def _explain(item: ErrorDetails, options: Container[str], origin: Callable[[str]
 
 
 def _is_secret(name: str) -> bool:
-    """A token is one, while max_tokens is a number."""
+    """Return whether an option of this name is a secret: a token is, max_tokens is not."""
     return ("key" in name or name.endswith("token")) and not name.endswith("file")

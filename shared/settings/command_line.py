@@ -56,8 +56,9 @@ _DOCTOR = "doctor"
 class Spelling:
     """Another program's spelling of one of our options.
 
-    options: take a value as our option does. constants: take no value and set the one given here.
-    variables: environment variables. default: the other program's default, if it differs from ours.
+    options: spellings with a value, as our option has. constants: spellings without a value, and the value
+    that each sets. variables: environment variables. default: the other program's default, if it differs from
+    ours.
     """
 
     options: tuple[str, ...] = ()
@@ -70,9 +71,9 @@ class Spelling:
 class Dialect:
     """Another program's command line, as far as we support it.
 
-    spellings: by our option; those of options that a program lacks are ignored. ignored: options without
+    spellings: by our option; spellings of options that a program lacks are ignored. ignored: options without
     effect here, with the number of their values. refused: options that are errors, with the reason.
-    essential: refused options without which nothing should be run.
+    essential: refused options whose effect is required, so that nothing is run without it.
     """
 
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
@@ -82,7 +83,7 @@ class Dialect:
 
 
 class OptionParser(argparse.ArgumentParser):
-    """argparse with errors of one line, without values that may be secrets."""
+    """argparse with errors of one line, which contain no values that may be secrets."""
 
     def __init__(
         self,
@@ -230,7 +231,7 @@ class OptionParser(argparse.ArgumentParser):
         return any(action.dest == setting for action in self._sections[_ARGUMENTS])
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
-        """The spelling under which the option `setting` occurs in `arguments`; None if it does not."""
+        """Return the spelling under which the option `setting` occurs in `arguments`; None if it does not."""
         options = self._settings.get(setting, [])
         typed = (argument.partition("=")[0] for argument in arguments)
         return next((name for name in typed if name in options), None)
@@ -276,7 +277,9 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         self._constants = constants
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """All spellings and then the value's name, as in Python 3.13; then the spellings without a value."""
+        """Return all spellings and then the value's name, as in Python 3.13; then the spellings without a
+        value.
+        """
         return ", ".join([self._format_own(action), *self._constants.get(action.dest, ())])
 
     def _format_own(self, action: argparse.Action) -> str:
@@ -354,16 +357,16 @@ def _plain_default(text: str, separator: str) -> str:
 
 
 def _metavar(kind: str) -> str:
-    """The placeholder for a value of type `kind`, as pydantic-settings writes types."""
+    """Return the placeholder for a value of type `kind`, as pydantic-settings writes types."""
     return "NAME;NAME" if kind.startswith("tuple[{") else _METAVARS.get(kind, kind)
 
 
 def _names_secret(argument: str) -> bool:
-    """Whether the next word may be part of a secret: of one with a space in it that was not quoted."""
+    """Return whether the next word may be part of a secret: of one with a space in it that was not quoted."""
     name = argument.partition("=")[0]
     return name.startswith("-") and ("key" in name or "token" in name)
 
 
 def _shortness(option: str) -> tuple[bool, int]:
-    """Sorts `-x` before `--xxx`, short before long."""
+    """Return a sort key that puts `-x` before `--xxx`, and short names before long ones."""
     return option.startswith("--"), len(option)

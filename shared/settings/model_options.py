@@ -39,7 +39,7 @@ Shares = Annotated[tuple[Annotated[float, Field(ge=0)], ...], AsWritten, BeforeV
 
 
 def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
-    """Raises ValueError."""
+    """Return `value` if each entry is a valid PATTERN=BUFFER; raises ValueError."""
     for place in value:
         pattern, _, buffer = place.partition("=")
         if not (pattern and buffer):
@@ -220,11 +220,11 @@ class ComputeOptions(OptionGroup):
 
 
 class ModelOptions(ComputeOptions):
-    """All options with which `shared.llama.model.Model` loads a model; there `threads` must not be 0.
+    """All options with which `shared.llama.model.Model` loads a model; `threads` must not be 0 then.
 
-    kv_unified: one pool of cells that any slot may fill, up to all of them. Otherwise each slot has an equal
-    part, and attention reads no other slot's cells; but llama.cpp decodes such slots together only if they
-    are adjacent and have equally many tokens.
+    kv_unified: one pool of cells that any slot may fill. Otherwise each slot has an equal part, and attention
+    reads no other slot's cells; but llama.cpp decodes such slots together only if they are adjacent and have
+    equally many tokens.
     """
 
     kv_unified: bool = Field(
@@ -272,11 +272,11 @@ class ModelOptions(ComputeOptions):
     )
 
     def on_cpu(self) -> Self:
-        """A copy of the options without devices."""
+        """Return a copy of the options without devices."""
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """A copy for `exact`: cells of its own for each slot, which keep whole texts in order."""
+        """Return a copy for `exact`, with separate cells for each slot that keep whole texts in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is

@@ -1,4 +1,4 @@
-"""The model to load: a file, or one from the Hugging Face hub."""
+"""The model to load: a file, or a model of the Hugging Face hub."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
@@ -27,7 +27,7 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 
 
 def find_named(value: Path) -> Path:
-    """The path for a built-in model's name (`named_model`), or the path itself; raises ValueError."""
+    """Return the path for a built-in model's name (`named_model`), or the path itself; raises ValueError."""
     try:
         return named_model(value)
     except ConfigError as error:
@@ -77,9 +77,9 @@ class ModelSource(OptionGroup):
         return self
 
     def located(self, *, with_projector: bool = False) -> Self:
-        """The source with a `model` to load, checked, converted or downloaded. Raises ConfigError.
+        """Return the source with a `model` file to load: checked, converted or downloaded.
 
-        with_projector: download that, too, if there is one.
+        Raises ConfigError. with_projector: also download the model's projector, if there is one.
         """
         if self.hf_repo is None:
             if self.model is None:
@@ -91,7 +91,9 @@ class ModelSource(OptionGroup):
         return self.model_copy(update={"model": path, "hf_repo": None, "hf_file": None})
 
     def pending_conversion(self) -> "Conversion | None":
-        """The conversion that `located` would do; None if there is nothing to do. Raises ConfigError."""
+        """Return the conversion that `located` would do; None if there is nothing to do. Raises
+        ConfigError.
+        """
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
     def fetched(self, model: HubModel, *, with_projector: bool = False) -> Path:

@@ -1,4 +1,4 @@
-"""Options and groups of them, for a process that gets its settings from another one.
+"""Options and groups of options, for a process that gets its settings from another process.
 
 Reading the command line (`base`) also imports pydantic-settings and asyncio.
 """
@@ -38,7 +38,7 @@ def _reading(words: dict[str, int]) -> BeforeValidator:
 
 
 class AsWritten:
-    """An annotation of an option: its validator gets the text as it was written, which is no JSON."""
+    """An annotation of an option whose validator gets the text as it was written, not JSON."""
 
 
 CpuList = Annotated[str, AfterValidator(_check_cpus)]

@@ -58,7 +58,7 @@ class OptionSources:
         return self._file | given
 
     def parser(self) -> OptionParser:
-        """A parser with all options, which has not parsed anything."""
+        """Return a parser with all options, which has not parsed anything."""
         self._command_line(_flat_settings(self.options, self._prefix), None)
         return self._parser
 
@@ -74,7 +74,7 @@ class OptionSources:
         )
 
     def origin(self, option: str) -> str:
-        """Where a person finds the value of `option`: its spelling, variable or file."""
+        """Return where a person finds the value of `option`: its spelling, variable or file."""
         if spelled := self._parser.given_as(option, self._arguments):
             return spelled
         variables = [f"{self._prefix}{option.upper()}"]
@@ -88,7 +88,7 @@ class OptionSources:
         return f"{self._path}: {key}" if option in self._file else f"--{key}"
 
     def misspelled_variables(self) -> Iterator[str]:
-        """Yield a warning for each variable with our prefix that is no option."""
+        """Yield a warning for each variable with our prefix that is not an option."""
         known = {name.upper() for name in self.options}
         for variable in sorted(name for name, value in os.environ.items() if value):
             name = variable.upper().removeprefix(self._prefix)
@@ -98,7 +98,7 @@ class OptionSources:
                 yield f"{variable} is ignored: did you mean {self._prefix}{meant}?"
 
     def _dialect_variables(self) -> Iterator[tuple[str, str | bool]]:
-        """(option, value) of the environment variables of another program."""
+        """Yield (option, value) of the environment variables of another program."""
         for option in self.options.keys() & self._dialect.spellings.keys():
             annotation = self.options[option].annotation
             is_switch = bool in {annotation, *get_args(annotation)}
@@ -112,7 +112,7 @@ class OptionSources:
 
 
 def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSettings]:
-    """For pydantic-settings: a class whose fields are the options."""
+    """Return a class for pydantic-settings whose fields are the options."""
 
     class Flat(BaseSettings):
         model_config = SettingsConfigDict(
@@ -131,14 +131,14 @@ def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSe
 
 
 def _undecoded(field: FieldInfo) -> FieldInfo:
-    """The same, and pydantic-settings leaves it alone if it is to be read as written."""
+    """Return the same, and pydantic-settings leaves it alone if it is to be read as written."""
     found = copy(field)
     found.metadata = [NoDecode if each is AsWritten else each for each in field.metadata]
     return found
 
 
 def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
-    """The options in the file, by name; raises SettingsError."""
+    """Return the options in the file, by name; raises SettingsError."""
     try:
         content = tomllib.loads(Path(path).read_text("utf-8"))
     except OSError as error:
@@ -152,7 +152,7 @@ def _read_file(path: Path | str, known: set[str]) -> dict[str, Any]:
 
 
 def explain_unknown(name: str, known: set[str]) -> str:
-    """A sentence that there is no option of this name, with the closest known one."""
+    """Return a sentence that there is no such option, with the closest known name."""
     similar = difflib.get_close_matches(name, known, 1)
     hint = f": did you mean {similar[0].replace('_', '-')}?" if similar else ""
     return f"unknown option {name.replace('_', '-')}{hint}"

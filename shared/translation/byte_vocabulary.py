@@ -55,17 +55,17 @@ class ByteVocabulary:
         return len(self.pieces)
 
     def token_of(self, data: bytes) -> int | None:
-        """The token with exactly these bytes; of several the preferred one, else that of the tokenizer."""
+        """Return the token with exactly these bytes; of several, the preferred one, else the tokenizer's."""
         return self._token_of.get(data)
 
     def continuing(self, prefix: bytes) -> tuple[int, int]:
-        """The tokens that begin with `prefix` and are longer, as a half-open range of `ranks`."""
+        """Return the tokens that begin with `prefix` and are longer, as a half-open range of `ranks`."""
         start = bisect_right(self._sorted, prefix)
         after = _successor(prefix)
         return start, bisect_left(self._sorted, after, start) if after else len(self._sorted)
 
     def has_longer(self, prefix: bytes) -> bool:
-        """Whether a token begins with `prefix` and is longer."""
+        """Return whether a token begins with `prefix` and is longer."""
         start, end = self.continuing(prefix)
         return start < end
 
@@ -86,12 +86,12 @@ class ByteVocabulary:
         return read
 
     def first(self, data: bytes) -> int | None:
-        """The first token of `data`, which is not empty; None if no token begins it."""
+        """Return the first token of `data`, which is not empty; None if no token begins it."""
         token, part = self.read(data)[0]
         return token if self.pieces[token] == part else self._longest(data)
 
     def _usual(self, piece: bytes) -> int | None:
-        """The token that texts are made of, among several with the same bytes."""
+        """Return the token that texts are made of, among several with the same bytes."""
         try:
             tokens = self._tokenize(piece.decode())
         except UnicodeDecodeError:
@@ -121,7 +121,7 @@ class ByteVocabulary:
         return read
 
     def _longest(self, data: bytes) -> int | None:
-        """The longest token that `data` begins with."""
+        """Return the longest token that `data` begins with."""
         ends = range(min(len(data), self._n_longest), 0, -1)
         return next((token for end in ends if (token := self.token_of(data[:end])) is not None), None)
 
@@ -147,6 +147,6 @@ def _parts(data: bytes) -> Iterator[str | bytes]:
 
 
 def _successor(prefix: bytes) -> bytes:
-    """The first string after all that begin with `prefix`; empty if there is none."""
+    """Return the first string after all that begin with `prefix`; empty if there is none."""
     stem = prefix.rstrip(bytes([_MAX_BYTE]))
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""

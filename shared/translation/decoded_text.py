@@ -1,6 +1,4 @@
-"""The draft tokens in a slot of the draft model's memory, their text, and the probabilities after the last
-ones.
-"""
+"""The draft tokens in a slot of the draft model, their text, and the probabilities after the last ones."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -30,23 +28,25 @@ class DecodedText:
         self._following: dict[int, NextTokens] = {}  # number of tokens -> what follows them
 
     def __len__(self) -> int:
-        """The number of draft tokens."""
+        """Return the number of draft tokens."""
         return len(self._ends)
 
     def end_of(self, n_tokens: int) -> int:
-        """The offset after the first `n_tokens`."""
+        """Return the offset after the first `n_tokens`."""
         return self._ends[n_tokens - 1] if n_tokens else self.base
 
     def n_until(self, offset: int) -> int:
-        """The number of draft tokens whose bytes end at `offset` or before."""
+        """Return the number of draft tokens whose bytes end at `offset` or before."""
         return bisect_right(self._ends, offset)
 
     def following(self, n_tokens: int) -> NextTokens | None:
-        """The probabilities of the next draft token after the first `n_tokens`, if they are still known."""
+        """Return the probabilities of the next draft token after the first `n_tokens`, if they are still
+        known.
+        """
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
-        """The nodes after `n_first` tokens and after each further one, up to `n_last`, as far as known."""
+        """Return the known nodes after n_first, n_first + 1, … n_last tokens."""
         path = []
         for n in range(n_first, n_last + 1):
             if n not in self._following:
@@ -75,7 +75,7 @@ class DecodedText:
             del self._following[n_tokens]
 
     def cut(self, n_keep: int) -> list[ReadToken]:
-        """Keep the first `n_keep` tokens; returns those of them that must be decoded again.
+        """Keep the first `n_keep` tokens; return the kept tokens that must be decoded again.
 
         There are such tokens if the memory can only be cut back further.
         """

@@ -8,7 +8,7 @@ The path begins before the position in question and may extend beyond it:
     what may follow                  ↳ er, e, …  [at] → er, …
 
 At each node of the path, each possible next draft token counts for the first target token of the bytes that
-it adds beyond the position. A draft token longer than the target's is split without another pass; a target
+it adds beyond the position. A draft token longer than the target's is split without another pass. A target
 token longer than the draft model's gets its probability from nodes beyond the position (look-ahead).
 """
 
@@ -28,7 +28,7 @@ _SMALLEST_LOG = -13.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextTokens:
-    """Draft tokens in ascending order and their probabilities; very unlikely ones are left out."""
+    """Draft tokens in ascending order and their probabilities, without very unlikely tokens."""
 
     ids: NDArray[np.int32]
     probabilities: NDArray[np.float32]
@@ -42,27 +42,27 @@ class NextTokens:
         return cls(ids, weights / weights.sum())
 
     def of_token(self, token: int) -> float:
-        """The probability of one token."""
+        """Return the probability of a token."""
         place = int(np.searchsorted(self.ids, token))
         if place < len(self.ids) and self.ids[place] == token:
             return float(self.probabilities[place])
         return 0.0
 
     def in_range(self, ranks: NDArray[np.int32], start: int, end: int) -> "NextTokens":
-        """The tokens with start <= ranks[token] < end; probabilities are not rescaled."""
+        """Return the tokens with start <= ranks[token] < end; probabilities are not rescaled."""
         own = ranks[self.ids]
         return self.where((own >= start) & (own < end))
 
     def where(self, chosen: NDArray[np.bool_]) -> "NextTokens":
-        """The tokens for which `chosen` is True."""
+        """Return the tokens for which `chosen` is True."""
         return NextTokens(self.ids[chosen], self.probabilities[chosen])
 
     def without(self, token: int) -> "NextTokens":
-        """All tokens except one."""
+        """Return the tokens without `token`."""
         return self.where(self.ids != token)
 
     def likeliest(self, n: int) -> "NextTokens":
-        """The `n` most likely tokens, in any order."""
+        """Return the `n` most likely tokens, in any order."""
         if len(self.ids) <= n:
             return self
         best = np.argpartition(self.probabilities, len(self.ids) - n)[-n:]
@@ -96,11 +96,10 @@ class Node:
 
 
 class Reading(NamedTuple):
-    """A way in which a target token may be continued: by the draft token `token` after the path's node
-    `node`.
+    """A continuation of a target token: the draft token `token` after the path's node `node`.
 
-    data: the text beyond the position if that draft token follows. begins_token: whether a draft token then
-    begins at the position.
+    data: the text beyond the position if that draft token follows. begins_token: a draft token then begins at
+    the position.
     """
 
     node: int
@@ -120,10 +119,11 @@ class Lattice:
         path: Sequence[Node],
         begun: Mapping[int, int] | None = None,
     ) -> None:
-        """text: from offset 0, with the path's text behind the position. path: nodes in order, at least one.
+        """text: from offset 0, including the path's text after the position. path: nodes in order, at least
+        one.
 
-        position: an offset in bytes; the first node is at or before it. begun: offset -> the text's target
-        token that begins there: draft tokens that begin with another one are excluded.
+        position: an offset in bytes; the first node is at or before it. begun: maps an offset to the text's
+        target token that begins there; draft tokens that begin with another target token are excluded.
         """
         self._projection = projection
         self._position = position
@@ -143,7 +143,9 @@ class Lattice:
         return len(self._path)
 
     def logits(self) -> NDArray[np.float32]:
-        """Logits, shape (n_target_vocab,): finite even for tokens that the draft model does not expect."""
+        """Return logits of shape (n_target_vocab,), finite even for tokens that the draft model does not
+        expect.
+        """
         n_target = len(self._projection.target)
         targets = np.concatenate([_NO_IDS, *(part.targets for part in self._parts)])
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])
@@ -153,7 +155,7 @@ class Lattice:
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
-        """The most likely reading of the target token `token`; None if there is none."""
+        """Return the most likely reading of a target token; None if there is none."""
         best = max(
             (found for part in self._parts if (found := part.best(token))), default=None, key=lambda it: it[0]
         )
@@ -166,7 +168,7 @@ class Lattice:
 
 
 class _Place(NamedTuple):
-    """Where a node lies: `lead` is its path's text behind the position, `rest` what the path lacks up to it.
+    """The place of a node: `lead` is its path's text after the position, `rest` what the path lacks up to it.
 
     weight: the probability of the path to the node. begun: the target token that `rest` begins with, if
     known.
@@ -197,7 +199,7 @@ class _Exits:
 
 
 def inside(projection: Projection, following: NextTokens, rest: bytes, begun: int | None) -> NextTokens:
-    """The draft tokens of `following` that begin with `rest` and are longer.
+    """Return the draft tokens of `following` that begin with `rest` and are longer.
 
     begun: the target token that `rest` begins with, if known, which rules out tokens that the target would
     have split differently.
@@ -226,7 +228,9 @@ def _leaving(projection: Projection, node: Node, place: _Place) -> _Exits:
 def _first_tokens(
     projection: Projection, leaving: NextTokens, place: _Place
 ) -> tuple[NextTokens, NDArray[np.int32]]:
-    """The likeliest draft tokens and their target tokens; all others count as one, NONE, after `lead`."""
+    """Return the likeliest draft tokens and their target tokens; all others count as one, NONE,
+    after `lead`.
+    """
     likeliest = leaving.likeliest(_N_SPLIT)
     pieces, n_known = projection.draft.pieces, len(place.rest)
     targets = [

@@ -1,7 +1,7 @@
 """Maps each draft token to a target token: the first target token of its bytes.
 
-Each draft token counts for one target token, so a projected distribution loses no probability, unlike one
-over the tokens that both vocabularies have (TLI, arXiv 2502.05202).
+Each draft token counts for one target token, so a projected distribution loses no probability. A distribution
+over the tokens that both vocabularies have would lose some (TLI, arXiv 2502.05202).
 """
 
 from bisect import bisect_right
@@ -37,7 +37,7 @@ class Projection:
         )
 
     def first(self, data: bytes) -> int:
-        """The first target token of `data`, or NONE."""
+        """Return the first target token of `data`, or NONE."""
         found = self._first.get(data)
         if found is None:
             found = self._first[data] = self._of_piece(data)
@@ -46,8 +46,8 @@ class Projection:
         return found
 
     def has_longer(self, data: bytes, *, only_target: bool) -> bool:
-        """Whether a target token begins with `data` and is longer; only_target: one that is no
-        draft token.
+        """Return whether a longer target token begins with `data`. only_target: one that is not a draft
+        token.
         """
         if not only_target:
             return self.target.has_longer(data)
@@ -61,7 +61,10 @@ class Projection:
         return n_exact / len(self.draft)
 
     def _of_piece(self, piece: bytes) -> int:
-        """Nearly every token is what the tokenizer makes of its bytes: asking it costs 20 us."""
+        """Return the target token for a draft token's bytes.
+
+        Most bytes are a token, which is looked up first, because asking the tokenizer takes 20 us.
+        """
         if not piece:
             return NONE
         token = self.target.token_of(piece)

@@ -1,7 +1,6 @@
-"""Measures the share of its own text that a draft model still drafts when it has to translate.
+"""Measures the share of its own text that a draft model still drafts when it must translate.
 
-In its own vocabulary it would draft its own text without a mistake: whatever is missing is lost by the
-translation.
+In its own vocabulary it would draft its own text without a mistake, so the translation loses the rest.
 """
 
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
 
 
 def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> int:
-    """The number of target tokens after the first `n_first` that are drafted correctly, each alone, at
+    """Return the number of target tokens after the first `n_first` that are drafted correctly, each alone, at
     temperature 0.
     """
     n_right = start = 0
@@ -60,7 +59,7 @@ def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> 
 
 
 def _written(model: Model, projection: Projection, prefix: Sequence[int]) -> bytes:
-    """The text that the draft model itself writes after the prompt."""
+    """Return the text that the draft model itself writes after the prompt."""
     new = [*prefix, *projection.draft.encode(_PROMPT)]
     data, n_decoded = b"", 0
     for _ in range(_N_DRAFT_TOKENS):

@@ -1,7 +1,7 @@
-"""The projection between two vocabularies, cached on disk: building one takes seconds.
+"""The projection between two vocabularies, cached on disk because building it takes seconds.
 
-One file for each pair in the cache folder: a SHA-256, and the arrays that it covers. A file that cannot be
-read, is damaged, or belongs to another pair is built anew.
+The cache folder has one file per pair: a SHA-256, and the arrays that it covers. A file that cannot be read,
+is damaged or belongs to another pair is replaced.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ _Arrays = dict[str, NDArray[np.generic]]
 
 
 def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
-    """As `vocabulary_pair`, but ten times as fast from the second call on."""
+    """Return the result of `vocabulary_pair`, ten times as fast from the second call on."""
     path = _path(draft, target)
     try:
         with np.load(_unsealed(path.read_bytes()), allow_pickle=False) as arrays:
@@ -54,7 +54,11 @@ def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
 
 
 def _path(draft: Vocabulary, target: Vocabulary) -> Path:
-    """A fingerprint is one of the tokens' texts: how texts are cut, and what tokens are, counts here, too."""
+    """Return the path of the file for this pair of vocabularies.
+
+    A vocabulary's fingerprint covers only the tokens' texts, but attributes and tokenization matter here,
+    too.
+    """
     digest = hashlib.sha256(f"{VERSION}\0{library.build()}".encode())
     for vocabulary in (draft, target):
         digest.update(
@@ -68,7 +72,7 @@ def _path(draft: Vocabulary, target: Vocabulary) -> Path:
 
 
 def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:
-    """Raises ValueError and KeyError for what is not a projection between these two."""
+    """Return the projection in `arrays`; raises ValueError or KeyError if it is not one between these two."""
     whole = arrays["whole"].astype(np.int32)
     if whole.shape != (draft.n_tokens,) or whole.min() < NONE or whole.max() >= target.n_tokens:
         raise ValueError("no projection between these two")
@@ -98,7 +102,7 @@ def _sealed(arrays: _Arrays) -> bytes:
 
 
 def _unsealed(data: bytes) -> io.BytesIO:
-    """The content for numpy.
+    """Return the content for numpy.
 
     Raises ValueError for a damaged file, for which numpy and zipfile raise anything.
     """

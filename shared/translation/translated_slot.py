@@ -76,7 +76,7 @@ class TranslatedSlot:
         self._lattice: Lattice | None = None  # kept as long as nothing changes
 
     def __len__(self) -> int:
-        """The number of target tokens."""
+        """Return the number of target tokens."""
         return len(self._ends)
 
     @property
@@ -109,7 +109,7 @@ class TranslatedSlot:
         return source.decoded.n_until(self.position)
 
     def plan(self, *, unfinished: bool, n_room: int) -> Feed:
-        """The tokens to decode so that the text is covered.
+        """Return the tokens to decode so that the text is covered.
 
         unfinished: more of the prompt follows, and no distribution is needed. n_room: how many draft tokens
         the slot can hold; if the text has more, the draft model sees only its end.
@@ -135,7 +135,7 @@ class TranslatedSlot:
         self._lattice = None
 
     def lattice(self) -> Lattice:
-        """The lattice at the end of the text, which must be covered."""
+        """Return the lattice at the end of the text, which must be covered."""
         if self._lattice is None:
             n_last = len(self.decoded) if self._is_covered else self._n_before
             text = bytes(self._text)
@@ -147,10 +147,11 @@ class TranslatedSlot:
         return self._lattice
 
     def look_ahead(self, token: int, n_room: int) -> Feed:
-        """The tokens to decode to see if the target token `token` is only the beginning of a longer one.
+        """Return the draft tokens to decode to see whether `token` is only the beginning of a longer target
+        token.
 
-        NOTHING if that is settled, or if it does not fit into `n_room` draft tokens. If a draft token begins
-        at the same place, it is settled: the draft model would have chosen the longer token if it had it.
+        NOTHING if that is settled, or if the tokens exceed `n_room`. It is settled if a draft token begins at
+        the same place: the draft model would have chosen the longer token if it had it.
         """
         lattice = self.lattice()
         reading = lattice.best_reading(token)
@@ -194,11 +195,11 @@ class TranslatedSlot:
 
     @property
     def _is_covered(self) -> bool:
-        """Whether everything up to the position was decoded."""
+        """True if everything up to the position was decoded."""
         return self._compare() == self.position - self.decoded.base
 
     def _compare(self) -> int:
-        """The length of the common prefix of what was decoded and of the text after `base`."""
+        """Return the length of the common prefix of what was decoded and of the text after `base`."""
         base, data = self.decoded.base, self.decoded.data
         n, end = self._n_agreed, min(len(data), self.position - base)
         one, other = data[n:end], self._text[base + n : base + end]
@@ -247,11 +248,11 @@ class TranslatedSlot:
         return None
 
     def _written(self, token: int) -> ReadToken:
-        """A draft token that stands for its own bytes."""
+        """Return a draft token that stands for its own bytes."""
         return ReadToken(token, self._projection.draft.pieces[token])
 
     def _begun_at(self, offset: int) -> int | None:
-        """The target token of the text that begins at `offset`, if one does."""
+        """Return the target token of the text that begins at `offset`, if one does."""
         n = bisect_right(self._ends, offset)
         start = self._ends[n - 1] if n else 0
         if start != offset or n == len(self):
@@ -259,7 +260,9 @@ class TranslatedSlot:
         return self._projection.target.token_of(bytes(self._text[start : self._ends[n]]))
 
     def _spell(self, n_valid: int, *, unfinished: bool) -> Feed:
-        """The text as the draft model's tokenizer cuts it, from the last word that was decoded whole."""
+        """Return the text as the draft model's tokenizer cuts it, from the last word that was
+        decoded whole.
+        """
         decoded = self.decoded
         n_keep = min(n_valid, decoded.n_until(self._word_start(decoded.end_of(n_valid))))
         tokens = self._projection.draft.read(bytes(self._text[decoded.end_of(n_keep) : self.position]))
@@ -278,7 +281,7 @@ class TranslatedSlot:
         return Feed(n_keep + n_equal, tokens[n_equal:], n_logits)
 
     def _word_start(self, offset: int) -> int:
-        """The beginning of the word that `offset` lies in; white space begins a word."""
+        """Return the beginning of the word that `offset` lies in; white space begins a word."""
         if bytes(self._text[offset : offset + 1]) in _SPACES:
             return offset
         start = max(self.decoded.base, offset - _LONGEST_WORD)
@@ -286,7 +289,7 @@ class TranslatedSlot:
         return found if found >= 0 else offset
 
     def _later_bases(self, n_room: int) -> Iterator[int]:
-        """The offsets at which the text may begin for the draft model when its context is full."""
+        """Yield the offsets at which the text may begin for the draft model when its context is full."""
         yield self.decoded.end_of(len(self.decoded) // 2)
         # No token is shorter than a byte, but a word that is read otherwise may have more tokens than bytes.
         for n_each in (2, 8, 32, 128):

@@ -35,9 +35,10 @@ class TranslatingModel(SlotMemory):
         ]
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """Logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most 1.
+        """Return logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most
+        1.
 
-        Needs no pass if the logits after the draft model's last tokens also cover the new ones. After a
+        Needs no pass if the logits after the draft model's last tokens also cover the new tokens. After a
         KvCacheFullError the slots are unchanged.
         """
         for span in spans:
@@ -63,8 +64,7 @@ class TranslatingModel(SlotMemory):
         ]
 
     def look_ahead(self, choices: Mapping[int, int]) -> dict[int, NDArray[np.float32]]:
-        """Corrected logits for slots in which `choices` (slot → token) would be chosen; slots without a
-        correction are left out.
+        """Return corrected logits by slot, for slots of `choices` (slot → token) that need a correction.
 
         A chosen token may be the beginning of a longer token of the lead's. The draft model then decodes
         further, and if it expects the rest, the longer token is preferred.
@@ -122,7 +122,7 @@ class TranslatingModel(SlotMemory):
                     apply_edits(slot.decoded.cache.save(), self._model)
 
     def _batch(self, waiting: Mapping[int, tuple[list[ReadToken], int]]) -> list[Span]:
-        """The next tokens of as many slots as a batch holds; those with the fewest come first."""
+        """Return the next tokens of as many slots as a batch holds; those with the fewest come first."""
         spans = []
         n_room = self.n_batch
         for index, (tokens, n_logits) in sorted(waiting.items(), key=lambda each: len(each[1][0])):

@@ -15,7 +15,9 @@ TokenMarks = dict[int, bytes]
 
 
 def vocabulary_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
-    """The projection of a draft model's vocabulary onto the target's; takes seconds (see `stored_pair`)."""
+    """Return the projection of a draft model's vocabulary onto the target's; takes seconds (see
+    `stored_pair`).
+    """
     draft_marks, target_marks = match_control_tokens(draft, target)
     literal = {
         token: text.encode() for text, token in target.special_tokens.items() if token != added_bos(target)
@@ -24,24 +26,26 @@ def vocabulary_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
 
 
 def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
-    """The draft model's tokens before every text: its BOS, unless the target's texts begin with one."""
+    """Return the draft model's tokens before every text: its BOS, unless the target's texts begin
+    with one.
+    """
     bos = added_bos(draft)
     return [bos] if bos is not None and added_bos(target) is None else []
 
 
 def added_bos(vocabulary: Vocabulary) -> int | None:
-    """The token that every text begins with; the token that a model calls BOS may only be a mark of its
-    chats.
+    """Return the token that every text begins with; the token that a model calls BOS may only be a mark of
+    its chats.
     """
     return vocabulary.bos if vocabulary.adds_bos else None
 
 
 def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMarks, TokenMarks]:
-    """Equal marks for the control tokens of both vocabularies that mean the same: same text, BOS, or end of a
-    turn.
+    """Return equal marks for control tokens of both vocabularies that mean the same.
 
-    A mark is a byte string that stands for the token. Of tokens with the same mark, the first one represents
-    them. Tokens without a counterpart have no mark.
+    They mean the same if they have the same text, are BOS, or end a turn. A mark is a byte string that
+    replaces the token. Of tokens with the same mark, the first represents them. Tokens without a counterpart
+    have no mark.
     """
     common = sorted(draft.special_tokens.keys() & target.special_tokens.keys())
     of_draft = {draft.special_tokens[text]: _mark(number) for number, text in enumerate(common)}
@@ -61,12 +65,15 @@ def match_control_tokens(draft: Vocabulary, target: Vocabulary) -> tuple[TokenMa
 
 
 def _mark(number: int) -> bytes:
-    """Bytes that are nowhere valid UTF-8: 0xff, and the number in five continuation bytes."""
+    """Return bytes that are nowhere valid UTF-8: 0xff, and the number in five continuation bytes."""
     return b"\xff" + bytes(0x80 | number >> 6 * place & 0x3F for place in range(5))
 
 
 def byte_vocabulary(vocabulary: Vocabulary, marks: TokenMarks, literal: dict[int, bytes]) -> ByteVocabulary:
-    """The byte vocabulary of a model's vocabulary. `literal`: control tokens that stand for their text."""
+    """Return the byte vocabulary of a model's vocabulary.
+
+    `literal`: control tokens that stand for their text.
+    """
     pieces = [
         marks.get(token)
         or literal.get(token)
@@ -84,7 +91,7 @@ def _representatives(marks: TokenMarks) -> list[int]:
 
 
 def tokenizer_inside_text(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
-    """A tokenizer for text in the middle of a text: SentencePiece puts a blank before every text."""
+    """Return a tokenizer for text in the middle of a text: SentencePiece puts a blank before every text."""
     if not vocabulary.reads_any_text:
         return lambda _text: ()  # then the longest tokens that fit are taken
     encode = partial(vocabulary.encode, add_special=False, parse_special=False)

@@ -157,7 +157,7 @@ def is_away(request: httpx.Request) -> httpx.Response:
 
 
 class Session:
-    """A whole session at a terminal without colour: lines typed, replies scripted, the screen as text."""
+    """A whole session at a terminal without color: lines typed, replies scripted, the screen as text."""
 
     def __init__(
         self,

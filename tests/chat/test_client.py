@@ -185,7 +185,7 @@ def test_a_server_without_https_is_distinguished_from_an_unreachable_one():
         streams(event({"choices": "none"})),
     ],
 )
-def test_a_server_of_another_kind_is_recognised(reply):
+def test_a_server_of_another_kind_is_recognized(reply):
     with pytest.raises(IncompleteAnswerError, match="is --lead right"):
         ask(FakeLead(reply))
 

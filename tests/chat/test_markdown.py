@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from chat.attribution import AttributedText, SourceColours
+from chat.attribution import AttributedText, SourceColors
 from chat.markdown import THEME, last_block, render
 
 
@@ -16,7 +16,7 @@ def lines(text, *, width=40, source=None):
     block = AttributedText()
     block.append(text, source)
     console = Console(file=io.StringIO(), width=width, force_terminal=True, theme=THEME)
-    return render(block, console, SourceColours())
+    return render(block, console, SourceColors())
 
 
 def plain(text, **options):
@@ -58,23 +58,23 @@ def test_links_carry_no_hidden_address():
     assert not any(s.style and s.style.link for line in lines("[a](https://x.org)") for s in line)
 
 
-def test_accepted_words_have_the_colour_of_their_source():
+def test_accepted_words_have_the_color_of_their_source():
     (line,) = lines("*One*", source="attic")
     word = line[0]
     assert (word.text, word.style.color.name, word.style.italic) == ("One", "green", True)
 
 
 def test_code_is_highlighted_only_in_texts_without_sources():
-    def colours(source):
+    def colors(source):
         code = AttributedText()
         code.append("Look:\n\n", source)
         code.append("```python\nwhile True: pass\n```", None)
         console = Console(file=io.StringIO(), width=40, force_terminal=True, theme=THEME)
-        *_, last = render(code, console, SourceColours())
+        *_, last = render(code, console, SourceColors())
         return {s.style.color.name for s in last if s.style and s.style.color} - {"default"}
 
-    assert colours(None)
-    assert not colours("attic")
+    assert colors(None)
+    assert not colors("attic")
 
 
 @given(st.text(alphabet="ab#*_`>-|1.) \n\t~[](!&;:\\<\x1b", max_size=60), st.integers(1, 30))

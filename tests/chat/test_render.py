@@ -1,15 +1,15 @@
-"""Output is sanitized, and coloured only for terminals that show colours."""
+"""Output is sanitized, and colored only for terminals that show colors."""
 
 import io
 
 import pytest
 
 from chat.answer import Piece
-from chat.attribution import ANSI_COLOURS
+from chat.attribution import ANSI_COLORS
 from chat.render import DIM, RED, RESET, Screen
 from tests.chat.fakes import Terminal
 
-FIRST, SECOND = list(ANSI_COLOURS.values())[:2]
+FIRST, SECOND = list(ANSI_COLORS.values())[:2]
 
 
 def screens(environment=(), terminal=Terminal):
@@ -24,16 +24,16 @@ def test_an_escape_sequence_split_over_tokens_is_sanitized():
     assert out.getvalue() == "␛[2J␛]0;x␇"
 
 
-def test_a_source_keeps_its_colour():
+def test_a_source_keeps_its_color():
     screen, out, _ = screens()
     for source in ("back-1", "ngram", "back-1"):
         screen.show_piece(Piece("x", source))
     assert out.getvalue() == f"{FIRST}x{RESET}{SECOND}x{RESET}{FIRST}x{RESET}"
 
 
-def test_colours_are_reused_if_there_are_more_sources():
+def test_colors_are_reused_if_there_are_more_sources():
     screen, out, _ = screens()
-    for i in range(len(ANSI_COLOURS) + 1):
+    for i in range(len(ANSI_COLORS) + 1):
         screen.show_piece(Piece("x", f"back-{i}"))
     assert out.getvalue().endswith(f"{FIRST}x{RESET}")
 
@@ -42,7 +42,7 @@ def test_colours_are_reused_if_there_are_more_sources():
     ("environment", "terminal"),
     [({}, io.StringIO), ({"NO_COLOR": "1"}, Terminal), ({"TERM": "dumb"}, Terminal)],
 )
-def test_output_without_a_colour_terminal_is_plain(environment, terminal):
+def test_output_without_a_color_terminal_is_plain(environment, terminal):
     screen, out, err = screens(environment, terminal)
     screen.show_piece(Piece("Once", "back-1"))
     screen.error("Oh.")

@@ -6,7 +6,7 @@ import json
 import httpx
 import pytest
 
-from chat.attribution import ANSI_COLOURS
+from chat.attribution import ANSI_COLORS
 from chat.commands import COMMANDS
 from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
@@ -35,10 +35,10 @@ def test_an_answer_is_streamed_and_summarized():
     )  # fmt: skip
 
 
-def test_accepted_tokens_are_in_colour():
+def test_accepted_tokens_are_in_color():
     session = Session(streams(text_event("Hello", (" there", "back-1")), *end_events()), terminal=Terminal)
     session.type("Hi")
-    assert f"Hello{ANSI_COLOURS['green']} there\x1b[0m\n" in session.screen.getvalue()
+    assert f"Hello{ANSI_COLORS['green']} there\x1b[0m\n" in session.screen.getvalue()
 
 
 def test_new_starts_a_new_conversation():

@@ -34,7 +34,7 @@ def test_setting_a_parameter_keeps_the_others():
         ("max_tokens", "0", "max_tokens should be greater than or equal to 1, not '0'."),
         ("temprature", "1", "There is no parameter 'temprature'. Did you mean temperature?"),
         ("temp", "1", "There is no parameter 'temp'. Did you mean temperature?"),
-        ("colour", "1", "There is no parameter 'colour'. ':set' alone lists the parameters."),
+        ("color", "1", "There is no parameter 'color'. ':set' alone lists the parameters."),
     ],
 )
 def test_a_wrong_value_is_explained(name, text, sentence):

@@ -7,7 +7,7 @@ from itertools import count
 import pyte
 import pytest
 
-from chat.attribution import ANSI_COLOURS
+from chat.attribution import ANSI_COLORS
 from chat.terminal_screen import LiveRegion, TerminalLine, TerminalScreen, terminal_size
 from tests.chat.fakes import Session, answers, end_events, event, is_away, streams, text_event
 
@@ -139,7 +139,7 @@ def test_ctrl_c_keeps_the_partial_answer():
     assert session.type("Hi") == ("> Hi\n\nOnce\n\n • upon\n\n2 tokens · stopped early\n\n> ^D\n")
 
 
-def test_accepted_words_are_coloured_in_rendered_markdown():
+def test_accepted_words_are_colored_in_rendered_markdown():
     session = TerminalSession(
         answers("**Once", (" upon**", "attic"), ("\n", "attic"), ("\ntime", "ngram")), rows=24
     )
@@ -154,10 +154,10 @@ def test_accepted_words_are_coloured_in_rendered_markdown():
     row = session.screen.screen.buffer[4]
     assert [(row[i].fg, row[i].bold) for i in (0, 5)] == [("default", True), ("green", True)]
     assert session.screen.screen.buffer[6][0].fg == "cyan"
-    assert cells["■"][0] in ANSI_COLOURS
+    assert cells["■"][0] in ANSI_COLORS
 
 
-def test_markdown_is_rendered_without_colours_under_no_color():
+def test_markdown_is_rendered_without_colors_under_no_color():
     session = TerminalSession(
         answers("**a**", ("b", "attic")), rows=24, environment={"NO_COLOR": "1", "TERM": "xterm"}
     )

@@ -261,9 +261,9 @@ def test_on_a_phone_nothing_sticks_out_and_text_can_be_read(visit, scheme):
         assert min(contrast(ground, text), contrast(ground, soft)) >= 4.5  # WCAG 2, AA
 
 
-def luminance(colour):
-    """Relative luminance of a CSS colour rgb(r, g, b), as WCAG 2 defines it."""
-    parts = [int(part) / 255 for part in re.findall(r"\d+", colour)[:3]]
+def luminance(color):
+    """Relative luminance of a CSS color rgb(r, g, b), as WCAG 2 defines it."""
+    parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 

@@ -102,7 +102,7 @@ def test_a_width_s_new_cost_is_learned_within_a_window():
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_what_slows_the_whole_machine_down_is_carried_over_to_sizes_not_visited(factor):
     cost = learned(Q4_0, repeats=9)
-    for i in range(200):  # texts get longer, a neighbour starts or stops: a change over 150 steps
+    for i in range(200):  # texts get longer, a neighbor starts or stops: a change over 150 steps
         for n in (1, 2):
             cost.learn(n, T1 * Q4_0[n] * factor ** min(1.0, i / 150))
     assert cost.seconds(4) == pytest.approx(T1 * Q4_0[4] * factor, rel=0.3)
@@ -238,11 +238,11 @@ MANY = range(1, 9)
 FEW = (4, 4, 4, 5, 6)
 HOURS = {
     "as ever": (in_turns(1, 100, [1], MANY), 60_000, 0.1),
-    "a busy neighbour, drafts while it is busy": (in_turns(4, 250, [1], MANY), 60_000, 0.1),
-    "a busy neighbour, drafts while it is not": (in_turns(2, 250, MANY, [1]), 60_000, 0.1),
-    "a busy neighbour, drafts all the time": (in_turns(1.3, 1000, MANY, MANY), 60_000, 0.1),
-    "a busy neighbour, longer drafts": (in_turns(2, 250, [4], FEW), 700_000, 0.1),
-    "a busy neighbour, shorter drafts": (in_turns(3, 250, FEW, [4]), 60_000, 0.2),
+    "a busy neighbor, drafts while it is busy": (in_turns(4, 250, [1], MANY), 60_000, 0.1),
+    "a busy neighbor, drafts while it is not": (in_turns(2, 250, MANY, [1]), 60_000, 0.1),
+    "a busy neighbor, drafts all the time": (in_turns(1.3, 1000, MANY, MANY), 60_000, 0.1),
+    "a busy neighbor, longer drafts": (in_turns(2, 250, [4], FEW), 700_000, 0.1),
+    "a busy neighbor, shorter drafts": (in_turns(3, 250, FEW, [4]), 60_000, 0.2),
     "no size in common": (in_turns(3, 300, [4], [5, 6]), 60_000, 0.03),
     "no size in common, wide ones": (in_turns(3, 3000, [1, 2], [6, 7, 8]), 60_000, 0.03),
     "texts that grow": (growing(0.5, 250, [4], [4, 5, 6]), 60_000, 0.03),
@@ -256,7 +256,7 @@ HOURS = {
 def test_after_hours_every_entry_is_what_a_step_takes(hours):
     pattern, n_steps, noise = hours
     rng, cost, measured = random.Random(1), StepCost(), set()
-    cost.learn_turns((n, true_seconds(n) * rng.lognormvariate(0, 0.03)) for n in SIZES * 5)
+    cost.learn_sweeps((n, true_seconds(n) * rng.lognormvariate(0, 0.03)) for n in SIZES * 5)
     for i in range(n_steps):
         n, factor, n_since = pattern(i, rng)
         cost.learn(n, true_seconds(n) * factor * rng.lognormvariate(0, noise))
@@ -291,7 +291,7 @@ def test_a_size_first_seen_while_the_machine_changes_is_corrected_once_others_en
 def test_a_start_beside_other_programs_leaves_no_size_too_long_to_be_used(interrupted):
     """The first request ends the turns soon, so what has interrupted one step is in its median."""
     cost = StepCost()
-    cost.learn_turns((n, true_seconds(n) * (13 if n in interrupted else 1)) for n in SIZES)
+    cost.learn_sweeps((n, true_seconds(n) * (13 if n in interrupted else 1)) for n in SIZES)
     for _ in range(500):
         cost.learn(1, true_seconds(1))
         cost.learn(4, true_seconds(4))
@@ -305,7 +305,7 @@ STRIX_HALO = {1: 1.0, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 1.1}
 
 def calibrated(table):
     cost = StepCost()
-    cost.learn_turns([(n, T1 * ratio) for n, ratio in table.items()] * 5)
+    cost.learn_sweeps([(n, T1 * ratio) for n, ratio in table.items()] * 5)
     return cost
 
 
@@ -347,7 +347,7 @@ def test_a_size_that_was_forgotten_is_as_slow_as_before_after_a_few_steps():
 
 def test_turns_replace_what_was_known_of_their_sizes_and_keep_the_others_in_proportion():
     cost = learned(Q4_0)
-    cost.learn_turns([(1, 2 * T1), (2, 4 * T1), (1, 2 * T1), (2, 4 * T1), (1, 9 * T1), (2, 4 * T1)])
+    cost.learn_sweeps([(1, 2 * T1), (2, 4 * T1), (1, 2 * T1), (2, 4 * T1), (1, 9 * T1), (2, 4 * T1)])
     assert (cost.seconds(1), cost.seconds(2)) == pytest.approx((2 * T1, 4 * T1))
     longer = math.sqrt(2 * 4 / Q4_0[2])  # as many times as those of the turns, in the mean
     assert cost.seconds(8) == pytest.approx(longer * T1 * Q4_0[8])

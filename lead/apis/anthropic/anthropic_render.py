@@ -89,7 +89,7 @@ class _BlockEvents:
                 yield self._delta({"type": "input_json_delta", "partial_json": text})
 
     def finish(self) -> Iterator[SseEvent]:
-        """The end of the last block; an answer has at least one."""
+        """Yield the end of the last block; an answer has at least one."""
         if self._index < 0:
             yield from self._block("text", {"type": "text", "text": ""})
         yield from self._close()

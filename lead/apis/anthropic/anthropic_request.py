@@ -112,7 +112,7 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
         return None if tools == [] else tools
 
     def to_chat(self, *, keep_billing_header: bool = False) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for blocks other than text and images."""
+        """Return the fields of a chat request; raises RequestError for blocks other than text and images."""
         chat: dict[str, Any] = {
             **self.sampling(),
             "messages": list(self._messages(keep_billing_header)),
@@ -162,7 +162,7 @@ def _without_billing_header(system: Sequence[Block]) -> Iterator[Block]:
 
 
 def _split(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
-    """The tool results among the blocks, then one message of the others."""
+    """Yield the tool results among the blocks, then one message of the others."""
     for block in blocks:
         if block.get("type") == "tool_result":
             yield {
@@ -198,7 +198,7 @@ def _result(content: object) -> str | list[Block]:
 
 
 def _content(blocks: Sequence[Any]) -> str | list[Block]:
-    """One text, or parts if there are images."""
+    """Return the blocks as one text, or as parts if there are images."""
     if not any(map(_is_image, blocks)):
         return _text(blocks, "messages")
     return [
@@ -216,7 +216,10 @@ def _text(blocks: Sequence[Any], field: str) -> str:
 
 
 def _text_of(block: object, field: str) -> str:
-    """Documents may be text, and what a search for tools has found are their names."""
+    """Return the text of a block: a text, a document's text, or the name of a tool found by search.
+
+    Raises RequestError.
+    """
     given = block if isinstance(block, dict) else {"type": None}
     kind, source = given.get("type", "text"), given.get("source")
     if kind == "document" and isinstance(source, dict) and source.get("type") == "text":
@@ -231,7 +234,9 @@ def _text_of(block: object, field: str) -> str:
 
 
 def _is_of_servers(tool: object) -> bool:
-    """Whether a tool has a type of Anthropic's instead of a schema; raises RequestError if clients run it."""
+    """Return whether a tool has a type of Anthropic's instead of a schema; raises RequestError if clients run
+    it.
+    """
     kind = tool.get("type") if isinstance(tool, dict) and "input_schema" not in tool else None
     if not isinstance(kind, str) or kind == "custom":
         return False

@@ -56,20 +56,20 @@ async def generate(
 
 @router.get("/version")
 async def version() -> dict[str, Any]:
-    """The version of Ollama whose API this is."""
+    """Return the version of Ollama whose API this is."""
     return {"version": VERSION}
 
 
 @router.get("/tags")
 async def tags(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """The model that is served, and those beside it."""
+    """Return the served model, and the models beside it."""
     others = [listed(each.name, each.info, services.started_at) for each in other_models(request.app)]
     return {"models": [_about(services), *others]}
 
 
 @router.get("/ps")
 async def running(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """Models while they are in memory."""
+    """Return the models that are in memory."""
     found, ready = running_sides(other_models(request.app), services.started_at), services.engine.ready
     if ready is not None and services.engine.state is not EngineState.SLEEPING:
         found = [running_record(_about(services), FOREVER, ready.n_ctx_sequence), *found]
@@ -80,7 +80,7 @@ async def running(request: Request, services: Annotated[Services, Depends(get_se
 async def show(
     body: OllamaModelRequest, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """The metadata of a model beside the one that is served, or of that, by any other name."""
+    """Return the metadata of a model: one beside the served model by its name, otherwise the served model."""
     if found := shown_side(other_models(request.app), body.model or body.name, services.started_at):
         return found
     model = services.vocabulary.model
@@ -96,12 +96,15 @@ async def show(
 @router.post("/copy", include_in_schema=False)
 @router.delete("/delete", include_in_schema=False)
 async def manage() -> None:
-    """Always raises UnsupportedError."""
+    """Refuse to create, copy, delete, pull or push a model."""
     raise UnsupportedError("a lead serves the model that it was started with (--model)")
 
 
 def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> Response:
-    """A lead unloads its model by itself, with --sleep-idle-seconds: it is not loaded for being unloaded."""
+    """Return the response to a request to load or unload the model. Unloading does not wake the engine.
+
+    A lead unloads its model by itself (--sleep-idle-seconds).
+    """
     if not unloads:
         services.engine.wake()
     return Response(to_json(renderer.loaded(unloads=unloads)), media_type="application/json")

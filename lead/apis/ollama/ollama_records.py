@@ -21,13 +21,13 @@ _DURATION = re.compile(rf"-?(?:{_PART.pattern})+")
 
 
 def tagged(name: str) -> str:
-    """A name as Ollama writes it: without spaces, and with a tag."""
+    """Return a name as Ollama writes it: without spaces, and with a tag."""
     name = "-".join(name.split())
     return name if ":" in name else name + LATEST
 
 
 def time_text(unix_time: float | None = None) -> str:
-    """A time as RFC 3339 text, which Go parses; None: now."""
+    """Return a time as RFC 3339 text, which Go parses; None: now."""
     time = dt.datetime.now(dt.UTC) if unix_time is None else dt.datetime.fromtimestamp(unix_time, dt.UTC)
     return time.isoformat().replace("+00:00", "Z")
 
@@ -46,9 +46,9 @@ def model_details(architecture: str, n_params: str, file_type: str) -> dict[str,
 def model_record(
     name: str, size: int, modified_at: str, identity: object, details: dict[str, Any]
 ) -> dict[str, Any]:
-    """A model's record in `/api/tags`.
+    """Return a model's record in `/api/tags`.
 
-    The digest is that of `identity`: hashing the file would take a minute.
+    The digest is that of `identity`, because hashing the file would take a minute.
     """
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()
     name = tagged(name)
@@ -57,7 +57,7 @@ def model_record(
 
 
 def running_record(record: dict[str, Any], expires_at: str, n_ctx: int | None) -> dict[str, Any]:
-    """A model's record in `/api/ps`; `record` as from `model_record`."""
+    """Return a model's record in `/api/ps`; `record` as from `model_record`."""
     return record | {"expires_at": expires_at, "size_vram": 0, "context_length": n_ctx}
 
 

@@ -1,4 +1,4 @@
-"""Renders answers as Ollama's objects: one for each line of a stream, the last one with statistics."""
+"""Renders answers as Ollama's objects: one per line of a stream, the last one with statistics."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -45,7 +45,7 @@ class OllamaRenderer(Renderer):
         return self._head() | fields | _figures(answer.end)
 
     def loaded(self, *, unloads: bool) -> JsonObject:
-        """The reply to a request that only loads or unloads the model."""
+        """Return the reply to a request that only loads or unloads the model."""
         return self._part(Content("")) | {"done": True, "done_reason": "unload" if unloads else "load"}
 
     def _delta(self, delta: Delta) -> Iterator[SseEvent]:
@@ -88,7 +88,10 @@ def _call(call: ToolCall) -> JsonObject:
 
 
 def _figures(end: AnswerEnd) -> JsonObject:
-    """Durations are in nanoseconds. Cached tokens of the prompt count, as in Ollama."""
+    """Return the statistics of an answer, with durations in nanoseconds.
+
+    As in Ollama, the prompt's cached tokens are counted.
+    """
     stats = end.stats
     prompt, generation = (
         round(_NANOSECONDS * seconds) for seconds in (stats.prompt_seconds, stats.generation_seconds)

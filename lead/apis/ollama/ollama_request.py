@@ -76,11 +76,11 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
 
     @property
     def unloads(self) -> bool:
-        """Whether a request without a prompt asks to unload the model rather than to load it."""
+        """True if a request without a prompt asks to unload the model rather than to load it."""
         return self.keep_alive in {0, "0", "0s", "0m"}
 
     def common(self) -> dict[str, Any]:
-        """The fields of a chat request that are made neither of messages nor of a prompt."""
+        """Return the fields of a chat request that are made neither of messages nor of a prompt."""
         options = self.options
         fields = {
             **options.sampling(),
@@ -98,8 +98,8 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
         return fields | {"private": self.private, "stream": self.stream}
 
     def content(self, text: str, images: list[Any], *, sees: bool) -> str | list[dict[str, Any]]:
-        """A message's content of text and images; raises RequestError, in Ollama's words, for images unless
-        the model `sees`.
+        """Return a message's content of text and images; raises RequestError, in Ollama's words, for images
+        unless the model `sees`.
         """
         if not images:
             return text
@@ -119,13 +119,13 @@ class OllamaChatRequest(OllamaRequest):
         return not self.messages
 
     def to_chat(self, *, sees: bool = False) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for images unless the model `sees`."""
+        """Return the fields of a chat request; raises RequestError for images unless the model `sees`."""
         tools = [tool.model_dump(exclude_unset=True) for tool in self.tools]
         return self.common() | {"messages": list(self._messages(sees=sees)), "tools": tools or None}
 
     def _messages(self, *, sees: bool) -> Iterator[dict[str, Any]]:
-        """The messages, with ids added to tool calls, which Ollama lacks: results are in the order of the
-        calls.
+        """Yield the messages, with ids added to tool calls, which Ollama lacks: results are in the order of
+        the calls.
         """
         n_calls = 0
         waiting: deque[str] = deque()
@@ -160,7 +160,7 @@ class OllamaGenerateRequest(OllamaRequest):
         return not self.prompt
 
     def to_chat(self, *, sees: bool = False) -> dict[str, Any]:
-        """The fields of a chat request, or with `raw` of a text completion; raises RequestError."""
+        """Return the fields of a chat request, or with `raw` of a text completion; raises RequestError."""
         content = self.content(self.prompt, self.images, sees=sees and not self.raw)
         if self.suffix:
             raise RequestError(f'"{self.model}" does not support insert', "suffix")

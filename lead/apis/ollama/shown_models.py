@@ -19,7 +19,7 @@ _BILLION, _MILLION = 10**9, 10**6
 
 
 def listed(name: str, info: ModelInfo, started_at: float) -> dict[str, Any]:
-    """A model's record in `/api/tags`. started_at: Unix time."""
+    """Return a model's record in `/api/tags`. started_at: Unix time."""
     identity = (info.name, info.size, info.n_params, info.file_type)
     return model_record(name, info.size, time_text(started_at), identity, _details(info))
 
@@ -27,7 +27,7 @@ def listed(name: str, info: ModelInfo, started_at: float) -> dict[str, Any]:
 def shown(
     info: ModelInfo, started_at: float, capabilities: Sequence[str], template: str = ""
 ) -> dict[str, Any]:
-    """The answer of `/api/show`."""
+    """Return the answer of `/api/show`."""
     return {
         "modelfile": "",
         "parameters": "",
@@ -45,7 +45,7 @@ def shown(
 
 
 def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[str, Any]]:
-    """Records in `/api/ps`."""
+    """Return the records of `/api/ps`."""
     return [
         running_record(listed(each.name, each.info, started_at), FOREVER, each.n_ctx)
         for each in models
@@ -54,7 +54,7 @@ def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[s
 
 
 def shown_side(models: Iterable[SideModel], name: str, started_at: float) -> dict[str, Any] | None:
-    """None: none of them is called so."""
+    """Return the response of `/api/show` for the model `name` beside the served one; None: there is none."""
     wanted = name.removesuffix(LATEST)
     for each in models:
         if wanted in {each.name, tagged(each.name).removesuffix(LATEST)}:

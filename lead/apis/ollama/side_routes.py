@@ -19,25 +19,25 @@ _STARTED_AT = time.time()
 
 @router.get("/version")
 async def version() -> dict[str, Any]:
-    """The version of Ollama whose API this is."""
+    """Return the version of Ollama whose API this is."""
     return {"version": VERSION}
 
 
 @router.get("/tags")
 async def tags(request: Request) -> dict[str, Any]:
-    """The models that are served."""
+    """Return the models that are served."""
     return {"models": [listed(each.name, each.info, _STARTED_AT) for each in side_models(request.app)]}
 
 
 @router.get("/ps")
 async def running(request: Request) -> dict[str, Any]:
-    """Those in memory."""
+    """Return the models in memory."""
     return {"models": running_sides(side_models(request.app), _STARTED_AT)}
 
 
 @router.post("/show")
 async def show(body: OllamaModelRequest, request: Request) -> dict[str, Any]:
-    """A model's metadata; raises RequestError."""
+    """Return a model's metadata; raises RequestError."""
     models = side_models(request.app)
     if found := shown_side(models, body.model or body.name, _STARTED_AT):
         return found

@@ -15,8 +15,9 @@ from lead.http.sse import JsonObject, Renderer, SseEvent
 
 
 class ResponsesRenderer(Renderer):
-    """A response is a list of output items; a stream begins with the first text, and its events are
-    numbered.
+    """Renders a response as a list of output items.
+
+    A stream begins with the first text, and its events are numbered.
     """
 
     def __init__(self, body: ResponsesRequest, request: GenerationRequest, services: Services) -> None:
@@ -61,7 +62,7 @@ class ResponsesRenderer(Renderer):
         yield {"type": "response.failed", "response": response}
 
     def _begin(self) -> Iterator[JsonObject]:
-        """The first events, unless they have been sent."""
+        """Yield the first events, unless they have been sent."""
         if not self._n_events:
             yield {"type": "response.created", "response": self._response}
             yield {"type": "response.in_progress", "response": self._response}
@@ -72,7 +73,7 @@ class ResponsesRenderer(Renderer):
             self._n_events += 1
 
     def _end(self, end: AnswerEnd) -> tuple[JsonObject, list[JsonObject]]:
-        """The whole response, and the events that end its last item."""
+        """Return the whole response, and the events that end its last item."""
         status = "incomplete" if end.reason == "length" else "completed"
         closing = list(self._items.finish(status))
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None

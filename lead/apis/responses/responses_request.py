@@ -76,7 +76,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
     reasoning_format: ReasoningFormat | None = None
 
     def to_chat(self) -> dict[str, Any]:
-        """The fields of a chat request; raises RequestError for what is not supported."""
+        """Return the fields of a chat request; raises RequestError for what is not supported."""
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(self, name):
                 raise RequestError(f"{name}: nothing is stored here, send the whole conversation", name)
@@ -98,7 +98,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return chat
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """The namespace and name of each function, by the single name that the model sees."""
+        """Return the namespace and name of each function, by the single name that the model sees."""
         return {
             _flat_name(space, tool.get("name")): {"name": tool.get("name"), "namespace": space}
             for space, tool in self._functions()
@@ -106,7 +106,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         }
 
     def usable_tools(self) -> list[dict[str, Any]]:
-        """The tools of type `function` and `namespace`; others are ignored."""
+        """Return the tools of type `function` and `namespace`; others are ignored."""
         return [tool for tool in self.tools or () if _type(tool) in {"function", "namespace"}]
 
     def _functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -142,7 +142,9 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
 
 
 def _message(item: Item) -> dict[str, Any] | None:
-    """The message of an item; None for reasoning without text, which may be encrypted, and for searches."""
+    """Return the message of an item; None for reasoning without text, which may be encrypted, and for
+    searches.
+    """
     match item.get("type", "message"):
         case "message":
             return {"role": item.get("role"), "content": item.get("content")}
@@ -169,7 +171,7 @@ def _flat_name(space: object, name: object) -> Any:
 
 
 def _call(kind: str, item: Item) -> dict[str, Any]:
-    """A call in the history: one of another kind of tool has its input as arguments."""
+    """Return a call in the history: one of another kind of tool has its input as arguments."""
     name, arguments = item.get("name"), item.get("arguments") or "{}"
     if kind == "custom_tool_call":
         arguments = json.dumps({"input": item.get("input")}, ensure_ascii=False)
@@ -189,7 +191,7 @@ def _reasoning(parts: object) -> str:
 
 
 def _merged(messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """One message of an assistant's, which may be several items."""
+    """Return one assistant message made of several items."""
     merged: dict[str, Any] = {"role": "assistant"}
     contents = [message["content"] for message in messages if "content" in message]
     if contents:

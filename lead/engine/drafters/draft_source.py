@@ -1,9 +1,9 @@
 """Sources of draft tokens.
 
-lookup   in the engine, without a model: free, asked before every step (`lookup`)
-inline   in the engine, with a model or heads of the target: takes its time (`model_drafter`,
-`mtp_drafter`)
-remote   backs, which send drafts when they have them (`shared.protocol.Draft`)
+* lookup: in the engine, without a model; free, asked before every step (`lookup`)
+* inline: in the engine, with a model or heads of the target; takes engine time (`model_drafter`,
+  `mtp_drafter`)
+* remote: in a back, which sends drafts whenever it has some (`shared.protocol.Draft`)
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from shared.sampling.parameters import SamplingParameters
 
 Continuation = tuple[list[int], list[float]]
-"""Tokens, and for each the confidence that it is right if those before it are, 0 < confidence < 1."""
+"""Tokens, and the confidence that each is right if all before it are: 0 < confidence < 1."""
 
 
 class LookupDrafter(ABC):
@@ -21,10 +21,10 @@ class LookupDrafter(ABC):
 
     @abstractmethod
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """A draft of at most `max_tokens` to follow the committed `tokens`."""
+        """Return a draft of at most `max_tokens` tokens that follow the committed `tokens`."""
 
     def close(self, tokens: Sequence[int]) -> None:  # noqa: B027 - most keep nothing
-        """Called when the sequence has ended with the committed `tokens`."""
+        """Handle the end of the sequence; `tokens` are all its committed tokens."""
 
 
 class InlineDraft(ABC):
@@ -33,7 +33,7 @@ class InlineDraft(ABC):
     @property
     @abstractmethod
     def n_pending(self) -> int | None:
-        """Tokens to decode before the next token of the draft can be chosen; None: the draft cannot grow."""
+        """The number of tokens to decode before the draft can grow by one; None: it cannot grow."""
 
     @property
     @abstractmethod
@@ -41,40 +41,42 @@ class InlineDraft(ABC):
         """The current draft."""
 
     def place(self, slot: int, context: Sequence[int]) -> None:  # noqa: B027 - most have slots of their own
-        """Called when the target has the sequence in this slot, and sees `context` of it.
+        """Handle the sequence's placement in a slot of the target; `context` is the part that the target
+        sees.
 
-        The list `context` grows with the sequence; a context shift replaces it.
+        The list `context` grows with the sequence; a context shift replaces it by another list.
         """
 
     @abstractmethod
     def leave(self) -> None:
-        """Called when the sequence has left its slot: it has ended, or waits to be placed again."""
+        """Handle the sequence leaving its slot, because it has ended or waits to be placed again."""
 
 
 D = TypeVar("D", bound=InlineDraft)
 
 
 class InlineDrafter(Protocol[D]):
-    """A drafter for the sequences that are open, one token of each per call."""
+    """A drafter for all open sequences: each call of `draft` adds at most one token to each draft."""
 
     source: str
-    """What its drafts are called."""
+    """The name that its draft tokens carry."""
     n_max: int
     """The longest draft of a sequence."""
 
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> D:
-        """Begin a sequence. `tokens` are its committed tokens, now and later: the list only grows."""
+        """Begin a sequence and return its draft. The list `tokens` has its committed tokens, and
+        only grows.
+        """
 
     def draft(self, drafts: Sequence[D], n_max: int) -> tuple[int, Sequence[D]]:
-        """Extend `drafts`, which it has opened, in one decode of about `n_max` tokens.
+        """Extend `drafts` in one decode of about `n_max` tokens.
 
         Returns the number of tokens in the decode, and the drafts that have grown. A draft with many pending
-        tokens may need several calls until it grows.
+        tokens may need several calls to grow.
         """
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        """Called after a round: a decode of `n_tokens` that took `seconds`.
+        """Record that a round decoded `n_tokens` tokens in `seconds`; return whether this time is typical.
 
-        Returns whether rounds of as many tokens usually take as long; False if this one may also have moved
-        texts, or tried another number of threads.
+        It is not typical if the round also moved texts, or tried another number of threads.
         """

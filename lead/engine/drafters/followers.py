@@ -1,14 +1,13 @@
-"""Guesses in place of padding: the token that followed the last token before."""
+"""Guesses draft tokens that fill padding: the token that followed the same token last time."""
 
 from collections.abc import Sequence
 
 
 class Followers:
-    """The token that followed each token the last time: a cheap guess, for places in a batch that cost
-    nothing.
+    """Maps each token to the token that followed it most recently in one growing text.
 
-    One equal token is too little for a draft (`lookup.SHORTEST_MATCH`), but better than padding. For one
-    sequence, whose text only grows; no copy of it is kept.
+    A single equal token is too little for a draft (`lookup.SHORTEST_MATCH`), but a guess is better than
+    padding, which costs as much. Keeps no copy of the text.
     """
 
     def __init__(self) -> None:
@@ -16,7 +15,7 @@ class Followers:
         self._n_seen = 1
 
     def follow(self, tokens: Sequence[int], last: int, n: int) -> list[int]:
-        """At most `n` guesses for the tokens after `last`, from the whole text `tokens`."""
+        """Return at most `n` guessed tokens after the token `last`; `tokens` is the whole text."""
         for at in range(self._n_seen, len(tokens)):
             self._next[tokens[at - 1]] = tokens[at]
         self._n_seen = max(self._n_seen, len(tokens))

@@ -1,8 +1,8 @@
-"""Sources without a model, at nearly no cost: the tokens that followed the last tokens in an earlier text.
+"""Draft sources without a model: tokens that followed the same last tokens in an earlier text.
 
-Where text repeats itself (an edited file, a quoted passage) it is its own best draft. "ngram" searches the
-sequence itself, "prediction" the text that the client expects (a client that asks for a change in a file
-sends the file: OpenAI's request field `prediction`).
+Text that repeats itself (an edited file, a quoted passage) is its own best draft, at nearly no cost. The
+source "ngram" searches the sequence itself. The source "prediction" searches the text that the client
+expects: a client that asks for a change in a file sends that file in OpenAI's field `prediction`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from lead.engine.drafters.suffix_index import SuffixIndex
 LONGEST_MATCH = 32
 """Longer matches are cut: acceptance hardly rises with more (docs/performance.md)."""
 SHORTEST_MATCH = 2
-"""One equal token is not enough: on stories 15 % of what follows is right, after two 38 %."""
+"""On stories, the next token is right in 15 % of matches of one token, and in 38 % of matches of two."""
 
 # x / (x + 3) with x = length * weight spreads what was measured over all of (0, 1). It
 # was, after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
@@ -27,14 +27,15 @@ _DISPUTED_POWER = 1.5
 
 
 _TRUST = 6
-"""The length of the initial match: how far the client's prediction is trusted at first."""
+"""The length that the match with the client's prediction is assumed to have at first."""
 _MAX_PLACES = 8
-"""The number of occurrences of the answer's last tokens to compare: the nearest ones."""
+"""How many occurrences of the answer's last tokens to compare, nearest first."""
 
 
 class Match(NamedTuple):
-    """The `length` tokens before `at` equal the last tokens of the text to continue; a draft begins
-    at `at`.
+    """A place in a text where the last tokens of the text to continue have occurred.
+
+    The `length` tokens before position `at` are equal. A draft begins at `at`.
     """
 
     length: int
@@ -42,7 +43,7 @@ class Match(NamedTuple):
 
 
 def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: int) -> int:
-    """The number of equal tokens before text[at] and other[other_at], at most LONGEST_MATCH."""
+    """Return the number of equal tokens before text[at] and other[other_at], at most LONGEST_MATCH."""
     longest = min(at, other_at, LONGEST_MATCH)
     before, other_before = text[at - longest : at], other[other_at - longest : other_at]
     if before == other_before:
@@ -56,9 +57,10 @@ def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: i
 
 
 def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
-    """The matches in `text` with the last tokens of `other`, which end before one of `places`.
+    """Return the matches in `text` of the last tokens of `other` that end just before one of `places`.
 
-    Longest first; of equal length, the later one first.
+    Sorted by length, longest first; of equal length, the later place first. Matches shorter than
+    SHORTEST_MATCH are left out.
     """
     found = [
         Match(length, at)
@@ -69,8 +71,9 @@ def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[in
 
 
 def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
-    """The confidence in a match: rises with its length, and with the share of matches that propose the same
-    token.
+    """Return the confidence in a match of `length` tokens.
+
+    It rises with the length, and with the share of matches that propose the same token.
     """
     if n_matches == 1:
         weight = 1.0
@@ -83,12 +86,11 @@ def confidence(length: int, n_agreeing: int, n_matches: int) -> float:
 
 
 def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wraps: bool) -> Continuation:
-    """A draft: at most `max_tokens` tokens that follow the first of `matches` in `text`.
+    """Return a draft of at most `max_tokens` tokens that follow the first of `matches` in `text`.
 
-    The other matches only change the confidences.
-
-    As long as the draft is right, the match grows with it. `wraps`: the text to continue is `text` itself, so
-    the draft continues past its end, and repetitions go on.
+    The other matches only change the confidences. Confidences rise along the draft, because each right token
+    makes the match longer. wraps: `text` is also the text to continue, so a draft that reaches its end goes
+    on with the drafted tokens, which continues repetitions.
     """
     chosen, *others = matches
     tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
@@ -119,39 +121,39 @@ def _token_at(text: Sequence[int], at: int, i: int, *, wraps: bool) -> int | Non
 
 
 class CopiedPassage:
-    """The passage that drafts are copied from; it is remembered even if an index has forgotten the place."""
+    """Remembers the place in a text that drafts are copied from, even after the index has forgotten it."""
 
     def __init__(self) -> None:
         self._at = self._n_tokens = 0
 
     def among(self, places: Sequence[int], n_tokens: int) -> list[int]:
-        """`places`, and the place where the current copy continues in a text that now has
-        `n_tokens` tokens.
+        """Return `places` plus the place where the current copy continues, in a text of now `n_tokens`
+        tokens.
         """
         here = self._at + n_tokens - self._n_tokens
         return [*places, here] if self._at and here not in places else [*places]
 
     def follow(self, matches: Sequence[Match], n_tokens: int) -> None:
-        """Take the next draft from the first of `matches`."""
+        """Remember the place of the first of `matches`, from which the next draft is taken."""
         self._at, self._n_tokens = (matches[0].at if matches else 0), n_tokens
 
 
 class NgramDrafter(LookupDrafter):
-    """The source "ngram" of one sequence. `tokens` is always its whole text, which only grows."""
+    """The source "ngram" for one sequence. Each call passes its whole text as `tokens`, which only grows."""
 
     def __init__(self, n_bits: int = 16) -> None:
-        """Each of the two tables of its index has 2**n_bits entries."""
+        """Create an index of two tables with 2**n_bits entries each."""
         self._index = SuffixIndex(n_bits)
         self._copy = CopiedPassage()
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Index the new tokens of `tokens`, in linear time; `draft` calls it, too."""
+        """Index the tokens that are new in `tokens`, in linear time; `draft` also does this."""
         self._index.extend(tokens)
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """A draft of at most `max_tokens` tokens; empty if the last tokens have not occurred before.
+        """Return a draft of at most `max_tokens` tokens; empty if the last tokens have not occurred before.
 
-        It continues the longest match, the newest of equally long ones.
+        It continues the longest match; of equally long matches, the newest.
         """
         self.extend(tokens)
         places = self._copy.among(self._index.places(tokens), len(tokens))
@@ -161,10 +163,13 @@ class NgramDrafter(LookupDrafter):
 
 
 class PredictionDrafter(LookupDrafter):
-    """The source "prediction" of one sequence. `tokens` is always its whole text, which only grows."""
+    """The source "prediction" for one sequence.
+
+    Each call passes its whole text as `tokens`, which only grows.
+    """
 
     def __init__(self, prediction: Sequence[int], n_prompt: int) -> None:
-        """The answer, after the sequence's first `n_prompt` tokens, may resemble `prediction`."""
+        """Draft from `prediction`, which the answer after the first `n_prompt` tokens may resemble."""
         self._text = list(prediction)
         self._array: NDArray[np.int32] = np.array(self._text, np.int32)
         self._n_seen = n_prompt
@@ -172,12 +177,12 @@ class PredictionDrafter(LookupDrafter):
         self._left = 0  # where the answer was last seen to follow the prediction
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """A draft of at most `max_tokens` tokens; empty where the prediction has ended."""
+        """Return a draft of at most `max_tokens` tokens; empty where the prediction has ended."""
         matches = self._matches(tokens)
         return follow(self._text, matches, max_tokens, wraps=False) if matches else ([], [])
 
     def _matches(self, tokens: Sequence[int]) -> list[Match]:
-        """Where the answer may be in the prediction, best match first."""
+        """Return the places where the answer may be in the prediction, best match first."""
         new = list(tokens[self._n_seen :])
         if new:
             self._n_seen = len(tokens)
@@ -189,7 +194,9 @@ class PredictionDrafter(LookupDrafter):
         return [self._here] if self._here else []
 
     def _resume(self, tokens: Sequence[int]) -> list[Match]:
-        """Find the last tokens again: the longest match first, of equally long ones the nearest."""
+        """Return the places where the last tokens occur in the prediction: longest match first,
+        then nearest.
+        """
         places = self._places(tokens[-SHORTEST_MATCH:])
         matches = [Match(match_length(self._text, at, tokens, len(tokens)), at) for at in places]
         matches.sort(key=lambda match: -match.length)
@@ -197,8 +204,9 @@ class PredictionDrafter(LookupDrafter):
         return matches
 
     def _places(self, last: Sequence[int]) -> list[int]:
-        """The places in the prediction after the last two tokens: those ahead first, nearest first, then the
-        others.
+        """Return the places in the prediction after the last two tokens.
+
+        Places ahead of the last known one come first, nearest first; then those behind it.
         """
         if len(last) < SHORTEST_MATCH:
             return []

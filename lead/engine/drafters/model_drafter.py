@@ -1,7 +1,7 @@
-"""A draft model in the engine's process: the drafter of backs, called between two steps.
+"""A draft model in the engine process: the same drafter as in backs, called between two steps.
 
-It receives committed tokens only when it is asked to draft: a sequence for which no draft is worth its time
-costs nothing.
+The drafter gets committed tokens only when the engine asks it to draft, so a sequence for which drafting does
+not pay costs nothing.
 """
 
 import logging
@@ -18,19 +18,19 @@ from shared.sampling.parameters import SamplingParameters
 log = logging.getLogger("engine")
 
 _N_TIMED = 7
-"""Rounds remembered for each number of threads, of which the median counts."""
+"""The last rounds whose times are kept, for each number of threads; their median counts."""
 _TRIAL = 6
-"""Rounds of a trial of the other number; the first one, which starts the threads, is not timed."""
+"""Rounds of a trial of the other number. The first, which starts the threads, is not timed."""
 _MIN_TIMED = 3
-"""With fewer rounds of one token, because other sequences have joined, a trial decides nothing."""
+"""A trial with fewer rounds of one token decides nothing; other sequences may have joined."""
 _FIRST_TRIAL, _MAX_BETWEEN = 16, 2048
-"""Rounds before the first trial, and at most between two; trials that change nothing become rarer."""
+"""Rounds before the first trial, and at most between two trials. Failed trials become rarer."""
 _MARGIN = 0.95
-"""Only what takes less than this part of the other's time takes its place."""
+"""The other number is used only if its time is below this part of the present one's."""
 
 
 class ModelDraft(InlineDraft):
-    """The `drafter`'s state for the sequence `name`, whose committed tokens are `tokens`."""
+    """The state of `drafter` for the sequence `name`; `tokens` are its committed tokens."""
 
     def __init__(
         self, name: str, sampling: SamplingParameters, tokens: Sequence[int], drafter: Drafter
@@ -51,9 +51,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def n_pending_now(self) -> int:
-        """The value of `n_pending` after `bring_up_to_date`; 0 for a sequence that the drafter has
-        given up.
-        """
+        """`n_pending` as it is after `bring_up_to_date`; 0 if the drafter has given up the sequence."""
         return self._state.n_pending_after_move if self._state else 0
 
     @property
@@ -63,16 +61,18 @@ class ModelDraft(InlineDraft):
 
     @property
     def is_known(self) -> bool:
-        """Whether the drafter has received the sequence."""
+        """True if the drafter has received the sequence."""
         return self._n_known > 0
 
     @property
     def _state(self) -> SequenceState | None:
-        """The drafter's; None before it has heard of the sequence, and after it has given it up."""
+        """The drafter's state of the sequence; None before it has received it, and after it has
+        given it up.
+        """
         return self._drafter.sequences.get(self.name)
 
     def bring_up_to_date(self) -> None:
-        """Send the drafter all committed tokens that it does not have."""
+        """Send the drafter all committed tokens that it has not received."""
         if self.is_known:
             self._extend()
             return
@@ -85,21 +85,21 @@ class ModelDraft(InlineDraft):
             self._n_known = 0
 
     def _extend(self) -> None:
-        """A sequence that the drafter has given up stays so: then nothing happens."""
+        """Send new committed tokens. Does nothing for a sequence that the drafter has given up."""
         if new := self._tokens[self._n_known :]:
             self._drafter.handle(Extend(sequence=self.name, start=self._n_known, tokens=list(new)))
             self._n_known += len(new)
 
 
 class ModelDrafter:
-    """An `InlineDrafter` with a draft model."""
+    """The `InlineDrafter` for a draft model."""
 
     def __init__(
         self, source: str, drafter: Drafter, n_max: int, threads: "ThreadChoice | None" = None
     ) -> None:
-        """`drafter` has room for the sequences of all slots, and no side branches.
+        """`drafter` must have room for the sequences of all slots, and draft without side branches.
 
-        threads: of its model; None: always the same number.
+        threads: chooses the number of threads of its model; None: the number is fixed.
         """
         self.source = source
         self.n_max = n_max
@@ -126,15 +126,15 @@ class ModelDrafter:
 
 
 class ThreadChoice:
-    """Chooses the faster number of threads for a round of one token: one, or as many as the target has.
+    """Chooses the faster number of threads for a round of one token: one, or as many as the target uses.
 
-    A small model's step is over before several threads have met at its barriers. The faster number is learned
-    from the rounds of drafting themselves: it depends on the load of the cores, and while the engine starts,
-    other processes start, too.
+    With several threads, a small model spends most of a step waiting at barriers. The choice is learned from
+    the rounds of drafting, because it depends on the load of the cores, and other processes are starting
+    while the engine starts.
     """
 
     def __init__(self, use: Callable[[int], None], used: int, other: int) -> None:
-        """`use` sets the number of threads; `used` is set already."""
+        """`use` sets the number of threads. `used` is the number already set, and `other` the alternative."""
         self._use = use
         self._used, self._other = used, other
         self._times: dict[int, deque[float]] = {n: deque(maxlen=_N_TIMED) for n in (used, other)}
@@ -143,7 +143,7 @@ class ThreadChoice:
         self._n_tried = 0  # of the trial that goes on
 
     def on_round(self, n_tokens: int, seconds: float) -> bool:
-        """Called when a round of `n_tokens` took `seconds`; returns False if it belonged to a trial."""
+        """Record that a round of `n_tokens` took `seconds`; return False if the round belonged to a trial."""
         if self._n_tried:
             self._try(seconds if n_tokens == 1 else None)
             return False
@@ -158,7 +158,9 @@ class ThreadChoice:
         return True
 
     def _try(self, seconds: float | None) -> None:
-        """seconds: of a round of one token; None: it had more."""
+        """Count a round of a trial. seconds: the time of a round of one token; None: the round had more
+        tokens.
+        """
         times = self._times[self._other]
         if self._n_tried > 1 and seconds is not None:
             times.append(seconds)

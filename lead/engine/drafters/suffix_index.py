@@ -1,7 +1,7 @@
-"""An index of where the n-grams of a growing text ended: constant memory, linear time.
+"""An index of the positions at which the n-grams of a growing text end: constant memory, linear time.
 
-For each hash of an n-gram the table has the two newest positions where an n-gram with that hash ended. It
-holds no tokens: callers must compare. Knows nothing of drafts.
+A table has, for each hash of an n-gram, the two newest positions at which an n-gram with that hash ended. It
+stores no tokens, so callers must compare them.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 ORDERS = (2, 5)
 """Lengths of the n-grams. With two places of each, matches are as good as those of a full search."""
 MAX_PLACE = (1 << 31) - 1
-"""The last one that an index can hold."""
+"""The largest place that an index can hold."""
 
 _MASK = (1 << 64) - 1
 # Vector multiply-shift hashing (Dietzfelbinger, "Universal hashing via integer arithmetic without primes,
@@ -30,10 +30,16 @@ _MAX_ONE_BY_ONE = 24
 
 
 class SuffixIndex:
-    """An index of one growing text. A place is the position after an n-gram's last token, so never 0."""
+    """An index of one growing text.
+
+    A place is the position just after an n-gram's last token, so it is never 0.
+    """
 
     def __init__(self, n_bits: int = 16) -> None:
-        """2**n_bits entries for each order, n_bits ≥ 1: 1 MB in all for 16; only what is used is touched."""
+        """Create tables with 2**n_bits entries for each order, n_bits ≥ 1.
+
+        With n_bits = 16 they take 1 MB in all, of which only the used pages are touched.
+        """
         self._shift = 64 - n_bits
         self._newest = [np.zeros(1 << n_bits, np.int32) for _ in ORDERS]
         self._previous = [np.zeros(1 << n_bits, np.int32) for _ in ORDERS]
@@ -43,12 +49,12 @@ class SuffixIndex:
             for newest, previous in zip(self._newest, self._previous, strict=True)
         ]
         self.n_indexed = 0
-        """n-grams that end here or earlier are in the table."""
+        """The position up to which n-grams that end there are in the tables."""
 
     def extend(self, tokens: Sequence[int], start: int = 0) -> None:
-        """Index the new tokens: `tokens` from position `start` on.
+        """Index `tokens`, which are the text from position `start` on; tokens indexed before are skipped.
 
-        n-grams that end with the last token are left out, and those that begin before `start`.
+        Leaves out n-grams that end with the last token, and n-grams that begin before `start`.
         """
         first = max(self.n_indexed - start, 0)
         if len(tokens) - 1 - first > _MAX_ONE_BY_ONE:
@@ -58,7 +64,8 @@ class SuffixIndex:
         self.n_indexed = max(self.n_indexed, start + len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """Places where the last tokens of `tokens` may have occurred before, without duplicates, in no order.
+        """Return places after which the last tokens of `tokens` may have occurred before: distinct,
+        unordered.
 
         Hashes may collide, so callers must compare the tokens there.
         """
@@ -85,7 +92,7 @@ class SuffixIndex:
                 newest_long[bucket] = start + end
 
     def _buckets(self, tokens: Sequence[int], end: int) -> list[int]:
-        """The buckets of the n-grams that end at `end`; orders longer than the text are missing."""
+        """Return the buckets of the n-grams that end at `end`, without orders longer than the text."""
         if end < ORDERS[0]:
             return []
         a, b, c, d, e = _FACTORS
@@ -109,7 +116,7 @@ class SuffixIndex:
 
 
 def _shifted(tokens: NDArray[np.uint64], n: int) -> NDArray[np.uint64]:
-    """shifted[i] = tokens[i - n]; 0 for i < n."""
+    """Return an array with shifted[i] = tokens[i - n], and 0 for i < n."""
     return np.concatenate([np.zeros(n, np.uint64), tokens])[: len(tokens)]
 
 
@@ -119,7 +126,10 @@ def _enter(
     buckets: NDArray[np.int64],
     ends: NDArray[np.int32],
 ) -> None:
-    """Enter all; the result is that of one by one, although numpy promises no order if an index repeats."""
+    """Enter all places at once, with the result of entering one after the other.
+
+    numpy does not guarantee an order for repeated indices, hence the maximum.
+    """
     previous[buckets] = newest[buckets]
     np.maximum.at(newest, buckets, ends)
     passed = newest[buckets] != ends

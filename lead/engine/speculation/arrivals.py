@@ -1,4 +1,4 @@
-"""Predicts when draft tokens of a source arrive, from its latency and its speed of drafting."""
+"""Predicts when draft tokens of a back arrive, from its latency and its drafting speed."""
 
 import logging
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ log = logging.getLogger("engine")
 
 
 _PAUSE_PER_TOKEN = 0.5
-"""How many pauses are usual for each token that comes in time."""
+"""The number of pauses that each token in time makes up for."""
 
 
 class Arrival(NamedTuple):
-    """`n_first` more tokens in `first_in` seconds from now, each further one `per_token` later."""
+    """`n_first` more tokens arrive `first_in` seconds from now, then one every `per_token` seconds."""
 
     first_in: float
     n_first: int
     per_token: float
 
     def when(self, n_more: int) -> float:
-        """Seconds from now until `n_more` tokens have arrived."""
+        """Return the seconds from now until `n_more` more tokens have arrived."""
         return self.first_in + max(0, n_more - self.n_first) * self.per_token
 
 
@@ -33,10 +33,10 @@ AT_ONCE = Arrival(0.0, 1, 0.0)
 class FutureDraft(NamedTuple):
     """The tokens that a source may add to its draft of a sequence, and when.
 
-    `probabilities` are those of its `n_drafted` current tokens and of all that may follow. A back adds tokens
-    at its own pace (`arrival`). An inline drafter adds one with each round: the first round decodes
-    `n_pending` tokens of the sequence. `catch_up`: the part of this step's seconds that goes into reading
-    text the drafter has missed.
+    probabilities: of its `n_drafted` current tokens, then of the tokens that may follow. A back adds tokens
+    at its own pace (`arrival`). The inline drafter adds one token per round; its first round decodes
+    `n_pending` tokens. catch_up: the seconds of this step that go into reading text that the drafter has
+    missed.
     """
 
     probabilities: Probabilities
@@ -63,9 +63,9 @@ class _RunningMean:
 
 @dataclass(slots=True)
 class _Timing:
-    """`first`: seconds from a commit to a new draft, of `n_first` tokens; `token`: per further token.
+    """first: seconds from a commit to a new draft of `n_first` tokens. token: seconds per further token.
 
-    waited, drafted: of the first, what a back says that it waited for an earlier decode, and drafted.
+    waited, drafted: parts of `first` that the back reports, waiting for an earlier decode and drafting.
     """
 
     first: _RunningMean = field(default_factory=_RunningMean)
@@ -73,14 +73,14 @@ class _Timing:
     drafted: _RunningMean = field(default_factory=_RunningMean)
     n_first: _RunningMean = field(default_factory=_RunningMean)
     token: _RunningMean = field(default_factory=_RunningMean)
-    pauses: float = 0.0  # of late, beyond those that are usual
+    pauses: float = 0.0  # recent pauses, minus those that tokens in time made up for
 
 
 class Arrivals:
-    """The learned times of each back. Times are seconds of one clock.
+    """The learned times of each back, in seconds of one clock.
 
     Each sample is a time between two events, so errors do not accumulate. Only gaps between tokens are
-    compared with the known value, and gaps that seem too long are believed once there are too many of them.
+    compared with the known mean. Gaps that seem too long are learned only after there were too many of them.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -89,12 +89,12 @@ class Arrivals:
 
     @property
     def known(self) -> list[str]:
-        """All sources that are connected or have posted a draft."""
+        """The names of all sources that are connected or have posted a draft."""
         return list(self._sources)
 
     @property
     def slowest_first(self) -> float:
-        """Seconds from a commit to the next draft of the slowest source; 0 if nothing is known."""
+        """The mean time from a commit to the next draft of the slowest source, in seconds; 0 if unknown."""
         return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
     def connect(self, sources: Iterable[str], sequences: Iterable[Drafts]) -> None:
@@ -102,7 +102,7 @@ class Arrivals:
         names = set(sources)
         gone = self._sources.keys() - names
         for source in sorted(gone):
-            self._log_way(source)
+            self._log_times(source)
         self._sources = {source: self._sources.get(source, _Timing()) for source in sorted(names)}
         for drafts in sequences:
             drafts.disconnect(gone)
@@ -110,7 +110,8 @@ class Arrivals:
     def on_draft(self, drafts: Drafts, source: str, base: int, end: int, now: float, *, alive: bool) -> None:
         """Record that a draft of `source` for positions base … end - 1 arrived, `alive` or stale.
 
-        Stale or repeated drafts do not count as activity, so a back cannot stall the lead by resending.
+        Stale or repeated drafts do not count as activity, so a back cannot stall the lead by resending
+        drafts.
         """
         timing = self._sources.setdefault(source, _Timing())
         last = drafts.by_source[source]
@@ -131,14 +132,17 @@ class Arrivals:
             last.dead_since = None
 
     def on_parts(self, source: str, waited: float, drafted: float) -> None:
-        """Learn the time that `source` itself reports from a rejection to its next draft, in seconds."""
+        """Record the seconds that `source` reports for waiting and drafting, between a rejection and its next
+        draft.
+        """
         timing = self._sources.setdefault(source, _Timing())
         timing.waited.learn(waited, self._constants.arrival_gain)
         timing.drafted.learn(drafted, self._constants.arrival_gain)
 
     def expected(self, drafts: Drafts, source: str, now: float) -> Arrival | None:
-        """When more tokens will arrive; None if none are expected: the source is silent, finished, or
-        unknown.
+        """Return when more tokens of `source` will arrive.
+
+        None if none are expected: the source is silent, finished, late or unknown.
         """
         timing, last = self._sources.get(source), drafts.by_source.get(source)
         if timing is None or last is None:
@@ -155,12 +159,14 @@ class Arrivals:
                 return self._answer(timing, last, drafts.last_commit, now)
 
     def is_drafting(self, drafts: Drafts, now: float, patience: float) -> bool:
-        """Whether a source owes a draft for a sequence and was silent for at most `patience` seconds."""
+        """Return whether a source owes a draft for a sequence and was silent for at most `patience`
+        seconds.
+        """
         records = (drafts.by_source.get(source) for source in self._sources)
         return any(now - (each.silent_since if each else drafts.opened_at) <= patience for each in records)
 
     def describe(self, source: str) -> dict[str, float | None]:
-        """A source's times for `GET /v1/speculation`, in milliseconds."""
+        """Return a source's times for `GET /v1/speculation`, in milliseconds."""
         timing = self._sources.get(source, _Timing())
         return {
             "first_draft_ms": _ms(timing.first.value),
@@ -169,7 +175,7 @@ class Arrivals:
             "token_ms": _ms(timing.token.value),
         }
 
-    def _log_way(self, source: str) -> None:
+    def _log_times(self, source: str) -> None:
         timing = self._sources[source]
         if (first := timing.first.value) is None:
             return
@@ -184,7 +190,7 @@ class Arrivals:
         log.info("back %s sent a new token %.1f ms after a correction%s", source, 1000 * first, parts)
 
     def _growth(self, timing: _Timing, mean: _RunningMean, waited: float) -> Arrival | None:
-        """When a living draft grows: a token each `mean` seconds, of which its source has `waited` some."""
+        """Return when a living draft grows: one token every `mean` seconds, of which `waited` have passed."""
         if timing.token.value is None or self._is_late(mean, waited):
             return None
         return Arrival(self._remaining(mean, waited), 1, timing.token.value)
@@ -192,7 +198,7 @@ class Arrivals:
     def _answer(
         self, timing: _Timing, last: SourceProgress, last_commit: float, now: float
     ) -> Arrival | None:
-        """A new draft, after the last one has died."""
+        """Return when the source sends a new draft, after its last one became stale."""
         if self._is_late(timing.first, now - last.silent_since):
             return None
         n_first = max(1, round(timing.n_first.value or 1.0))
@@ -200,7 +206,7 @@ class Arrivals:
         return Arrival(first_in, n_first, timing.token.value or 0.0)
 
     def _is_late(self, mean: _RunningMean, waited: float) -> bool:
-        """Whether tokens are so late that waiting does not pay; also True if nothing is known."""
+        """Return whether tokens are so late that waiting does not pay; True if nothing is known."""
         if mean.value is None:
             return True
         constants = self._constants
@@ -208,16 +214,14 @@ class Arrivals:
         return waited > latest
 
     def _remaining(self, mean: _RunningMean, waited: float) -> float:
-        """The expected time until arrival; tokens that are overdue are late by about as much as
-        others were.
-        """
+        """Return the expected seconds until arrival; for overdue tokens, about as late as others were."""
         remaining = (mean.value or 0.0) - waited
         return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
 
     def _learn_answer(  # noqa: PLR0917 - what a draft is compared with
         self, timing: _Timing, drafts: Drafts, last: SourceProgress, base: int, end: int, now: float
     ) -> None:
-        """A draft that was under way when the text departed from the last one is no answer to that."""
+        """Learn the time of an answer, unless the draft was under way before its predecessor became stale."""
         if base >= (last.dead_since or 0) and (at := drafts.reached(base)) is not None:
             timing.first.learn(max(0.0, now - at), self._constants.arrival_gain)
             timing.n_first.learn(end - base, self._constants.arrival_gain)

@@ -1,6 +1,6 @@
 """The possible batches of a step with drafts.
 
-How draft tokens of several sequences share a step depends on the memory of the model: the likeliest tokens
+The memory of the model decides how draft tokens of several sequences share a step: the likeliest tokens
 first, or as in `memory_batching`.
 """
 
@@ -15,38 +15,39 @@ from shared.step_cost import StepCost
 
 
 class StepWidths:
-    """The batch size in which a step is decoded: here the number of its tokens; see `widths`."""
+    """The batch size in which a step is decoded. In this class it is the number of tokens; see `widths`."""
 
     def __init__(self, cost: StepCost) -> None:
         self._cost = cost
 
     def seconds(self, sizes: range) -> list[float]:
-        """Seconds of the next step for each of these sizes; without drafts it has sizes[0] tokens."""
+        """Return T(n) of the next step for each of these sizes; sizes[0] is the step without drafts."""
         return list(map(self._cost.seconds, sizes))
 
     def width(self, n_tokens: int, n_draft: int) -> int:  # noqa: ARG002 - for others
-        """The batch size for a step of `n_tokens`, of which `n_draft` are drafts."""
+        """Return the batch size for a step of `n_tokens` tokens, of which `n_draft` are draft tokens."""
         return n_tokens
 
     def learn(self, base: int, yields: Sequence[float], rate: float) -> None:
-        """Learn that the next step would yield yields[n] tokens if it had `base` + n tokens; `rate`: tokens
-        that a second is worth.
+        """Record that the next step would yield yields[n] tokens if it had `base` + n tokens.
 
-        The yields are net of the engine's time for drafting.
+        Yields are net of the engine's time for drafting. rate: the value of a second, in tokens.
         """
 
 
 class Batching(ABC):
-    """The possible batches of a step, as `sizes` in tokens, from that without drafts on."""
+    """The possible batches of a step: `sizes` in tokens, starting with the batch without drafts."""
 
     def __init__(self, cost: StepCost | None = None, widths: StepWidths | None = None) -> None:
-        """widths: with the same `cost`."""
+        """`widths` must use the same `cost`."""
         self.cost = cost or StepCost()
         self.widths = widths or StepWidths(self.cost)
 
     @abstractmethod
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
-        """The possible sizes with drafts of up to these lengths; every batch has the `n_base` tokens."""
+        """Return the possible sizes with drafts of up to these lengths. Every batch has the
+        `n_base` tokens.
+        """
 
     def seconds(
         self,
@@ -54,20 +55,22 @@ class Batching(ABC):
         candidates: Sequence[Candidate],  # noqa: ARG002 - for `Replaying`
         n_prompt: int,
     ) -> list[float]:
-        """Seconds of a step with each of the sizes, which include `n_prompt` tokens of prompts."""
+        """Return T(n) of a step for each of the sizes, which include `n_prompt` prompt tokens."""
         return list(map(self.cost.seconds, sizes)) if n_prompt else self.widths.seconds(sizes)
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
-        """Expected tokens of steps with sizes[0] to sizes[n] tokens; fewer if there are not enough drafts."""
+        """Return the expected tokens of steps of sizes[0] to sizes[n] tokens; fewer values if drafts are
+        short.
+        """
 
     @abstractmethod
     def depths(self, drafts: Sequence[Probabilities], n: int) -> tuple[int, ...]:
-        """The number of draft tokens of each sequence in a batch of sizes[n] tokens."""
+        """Return the number of draft tokens of each sequence in a batch of sizes[n] tokens."""
 
 
 class LikeliestFirst(Batching):
-    """Batches with any number of draft tokens for each sequence: the likeliest tokens first."""
+    """Batches with any number of draft tokens for each sequence, the likeliest tokens first."""
 
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
         return range(n_base, n_base + min(sum(lengths), MAX_DEPTH) + 1)

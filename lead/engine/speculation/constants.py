@@ -1,6 +1,6 @@
-"""The tuned constants of speculation, and the trade-off of each. `bench simulate` can vary them.
+"""The tuned constants of speculation, with the trade-off of each. `bench simulate` can vary them.
 
-Numbers that only bound memory or guard a division are next to the code that uses them.
+Numbers that only bound memory or guard a division are in the modules that use them.
 """
 
 from dataclasses import dataclass
@@ -8,93 +8,92 @@ from dataclasses import dataclass
 from shared.step_cost import StepCostConstants
 
 MAX_DEPTH = 32
-"""No step verifies more draft tokens of a sequence; here, where servers can read it without the engine."""
+"""The most draft tokens of a sequence per step. It is here so that servers can read it without the engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpeculationConstants(StepCostConstants):
-    """The constants of speculation, and those of T(n) (`shared.step_cost`).
+    """The constants of speculation, and of T(n) (`shared.step_cost`).
 
-    Fields that end in `_decay` are the weight of the past at each new sample: 1 - 1 / memory.
+    A field that ends in `_decay` is the weight of the past at each new sample: 1 - 1 / memory.
     """
 
     # The probability that a draft token is accepted: `forecast`
 
     confidence_edges: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99)
-    """Edges of the bins of confidence, narrow at the top, where most tokens are: precise against quick."""
+    """Edges of the bins of confidence, narrow at the top, where most tokens are: precision against speed."""
     acceptance_decay: float = 0.97
-    """Per draft token in a bin, about 30 count: a smooth estimate against following the text."""
+    """Per draft token in a bin; about the last 30 count: a smooth estimate against following the text."""
     mean_acceptance_decay: float = 0.99
-    """The same of all bins together, about 100 count: of tokens that are not drafted yet less is known."""
+    """The same for all bins; about the last 100 count. It is for tokens that are not drafted yet."""
     acceptance_prior: float = 3.0
     """Weight of a source's own confidence, in draft tokens: trust in the source against its record."""
     unknown_acceptance: float = 0.5
-    """For sources that state no confidence, before anything of theirs was verified."""
+    """For sources that state no confidence, before any of their tokens was scored."""
 
     # When further draft tokens arrive: `arrivals`
 
     arrival_gain: float = 0.2
-    """Weight of a new sample in means and mean deviations: follows the network against noise."""
+    """Weight of a new sample in means and mean deviations: following the network against noise."""
     patience_deviations: float = 4.0
-    """A source later than its mean by this many deviations is not waited for: patience against lost time."""
+    """A source is awaited for this many deviations beyond its mean: patience against lost time."""
     min_patience_s: float = 0.002
-    """Added to these deviations, for sources that hardly deviate."""
+    """Added to this time, for sources that hardly deviate."""
     min_remaining_s: float = 0.0005
-    """Overdue tokens are expected after this time, at the earliest."""
+    """The earliest time, from now, at which overdue tokens are expected."""
     pause_factor: float = 4.0
-    """A gap this many times the mean is a pause, and is not learned as the time of a token …"""
+    """A gap of this many times the mean is a pause, which is not learned as the time of a token."""
     max_pauses: int = 3
-    """… unless this many follow each other, or more than a third of the gaps are: then the mean was wrong and
-    is learned anew."""
+    """After this many pauses in a row, or if a third of the gaps are pauses, the mean is learned anew."""
 
     # The adaptive policy: `policy`
 
     long_run_weight: float = 0.75
-    """The weight of the long-run rate in what a second is worth; the rest is this moment's. In the worst of
-    94 simulated cells, adaptive over the best fixed or sync depth was .92 with 0, .95 with .5, .98 with .65
-    and .8, .97 with 1."""
+    """The weight of the long-run rate in the value of a second; the rest is this moment's rate. In the worst
+    of 94 simulated cells, the speed of adaptive over the best fixed or sync depth was .92 with weight 0, .95
+    with .5, .98 with .65 and .8, .97 with 1."""
     speedup_decay: float = 0.98
     """The weight that the long-run rate keeps with each step: about the last 50 count."""
     speedup_min_steps: int = 8
     """Steps before the long-run rate counts."""
     explore_every: int = 32
-    """Every n-th choice to verify may deviate to measure a T(n): lost tokens against outdated values."""
+    """Every n-th choice to verify may measure another T(n): lost tokens against outdated values."""
     stale_after: int = 128
-    """Steps after which T(n) is measured again that is next to the best choice, or looks too large."""
+    """Steps after which T(n) is measured again, next to the best choice or where it is doubtful."""
     max_awaited: int = 10
-    """No policy waits for more tokens than this: computing time against rare gains."""
+    """The most tokens to wait for: computing time against rare gains."""
 
     # Whether to speculate at all: `guard`
 
     guard_loss: float = 1.5
-    """A pause begins when speculation has lost so many steps without drafts: patience against lost time."""
+    """A pause begins after a loss of this many steps without drafts: patience against lost time."""
     first_pause: int = 64
     """Steps of the first pause."""
     pause_growth: int = 4
-    """Each further one takes so many times as long …"""
+    """Each further pause has this many times the steps of the last one."""
     longest_pause: int = 1024
-    """… up to so many steps: noticing soon that drafts would pay now against the time of trials. Where steps
-    are short, one takes up to six: the way to another width and back, and the text that was missed."""
+    """The most steps of a pause: noticing soon that drafts pay again, against the cost of trials. A trial
+    costs up to six short steps: it changes the width twice and reads the text that was missed."""
     longest_pause_s: float = 30.0
-    """The same in seconds, where steps take long: then a trial costs little in comparison."""
+    """The most seconds of a pause. If steps take long, a trial is cheap in comparison."""
     look_every: int = 8
-    """In a pause lookups are asked each so many steps. One that was right for as long ends it."""
+    """In a pause, lookups draft every n steps. A lookup that was right for n tokens ends the pause."""
 
     # How wide steps are on a GPU: `widths`
 
     width_decay: float = 0.95
-    """The weight of the past at each step, of what each width would have yielded: about the last 20 count."""
+    """The weight of the past yields of each width, per step: about the last 20 steps count."""
 
     # What backs are asked to draft: `tuning`
 
     tune_every: int = 16
-    """Steps between two updates."""
+    """Steps between two updates of backs."""
     max_ahead: int = 16
-    """Tokens that a back may be ahead of the committed ones: ready drafts against drafting in vain."""
+    """The most tokens that a back drafts ahead: ready drafts against drafting in vain."""
     spare_ahead: int = 2
-    """Tokens beyond twice the depth in use, even if that is 0, so that a back's improvement is noticed."""
+    """Tokens beyond twice the depth in use, even if it is 0, so that improvements of backs show."""
     ahead_decay: float = 0.98
-    """Per step, of the largest recent depth."""
+    """The weight of the largest recent depth, per step."""
     confidence_share: float = 0.5
     """Backs stop at this share of the confidence that is worth verifying: they misjudge themselves."""
     max_min_confidence: float = 0.3
@@ -107,23 +106,23 @@ class SpeculationConstants(StepCostConstants):
     max_local_tokens: int = 16
     """Tokens that a source in the engine is asked for: long copies against time in each step."""
     enough_local_tokens: int = 8
-    """With this many left it is not asked again."""
+    """A source with this many draft tokens left is not asked again."""
     usual_answer: float = 128.0
-    """Tokens of an answer, before any has ended: what it may take to read a prompt with a draft model."""
+    """The assumed tokens of an answer before any has ended, over which reading a prompt must pay off."""
     answer_decay: float = 0.9
-    """Per answer, of their mean length."""
+    """The weight of the mean length of answers, per answer."""
     inline_upper_deviations: float = 2.0
-    """Standard deviations above its mean at which an inline drafter's next token is valued: drafts that do
-    not pay against giving up after bad luck. In the worst of 150 simulated cells, adaptive over the best
-    fixed depth, or none, was .82 with 0, .96 with 1, .99 with 2, .97 with 3."""
+    """Standard deviations added to the mean acceptance of an inline drafter: drafts that do not pay against
+    giving up after bad luck. In the worst of 150 simulated cells, the speed of adaptive over the best fixed
+    depth, or no drafts, was .82 with 0, .96 with 1, .99 with 2, .97 with 3."""
     inline_exploration: float = 0.005
-    """Share of the engine's time in which it drafts although that does not seem to pay."""
+    """The share of the engine's time for inline drafting that does not seem to pay."""
     first_exploration: float = 0.02
-    """The same at first: some slower steps against a draft model that seems slow, or wrong by chance."""
+    """The same at first: some slower steps against rejecting a good draft model by chance."""
     max_exploration: float = 16.0
-    """Steps that one such attempt may take: what a sequence's draft needs before it can begin."""
+    """The most steps that one such attempt may cost, including text that the drafter must read first."""
     min_probability: float = 0.01
-    """Drafts are cut where they are less likely than this to be right: computing time against rare gains."""
+    """Drafts are cut where they are less likely to be right: computing time against rare gains."""
 
 
 DEFAULTS = SpeculationConstants()

@@ -1,8 +1,8 @@
-"""All drafts for one sequence: a tree of tokens for each source, and the source's progress.
+"""The drafts for one sequence: a tree of tokens from each source, and the progress of the source.
 
-A draft stays while it agrees with the committed tokens: after a step that accepted its first tokens the rest
-is still a draft; after a rejection a side branch may be. Every source is scored by the committed tokens,
-whether its draft was verified or not. `forecast` estimates the value of drafts.
+A draft is kept while it agrees with the committed tokens. After a step that accepted its first tokens, the
+rest is still a draft; after a rejection, a side branch may be. Committed tokens score every source, whether
+its draft was verified or not. `forecast` estimates the value of drafts.
 """
 
 from collections import defaultdict, deque
@@ -18,19 +18,20 @@ from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
 from lead.engine.drafters.followers import Followers
 
 _MAX_COMMITS = 64
-"""A source that answers commits older than this is not worth waiting for."""
+"""Commits whose times are kept; a source that answers older ones is not worth waiting for."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
-"""For a proposed token: no other source proposed one; one proposed the same; all others proposed another."""
+"""The tokens of other sources at a position: none, the same token, or only other tokens."""
 
 Probabilities = Sequence[float]
-"""For each token of a draft, the probability that it and all before it are accepted."""
+"""For each token of a draft, the probability that it and all tokens before it are accepted."""
 
 
 class DraftToken(NamedTuple):
-    """A proposed token. `confidence`: the probability that it is right if those before it are; None: unknown.
+    """A proposed token. confidence: the probability that it is right if the tokens before it are; None:
+    unknown.
 
-    In a draft the confidence is the source's own; in the choice for a step it is the forecast's.
+    In a draft it is the source's confidence; in a step's `Choice` it is the forecast's.
     """
 
     token: int
@@ -39,27 +40,28 @@ class DraftToken(NamedTuple):
 
 
 DraftChain = Sequence[DraftToken]
-"""Tokens of which each follows the one before it; the first follows the committed ones."""
+"""Draft tokens, each following the one before it; the first follows the committed tokens."""
 
 
 def survival(chain: DraftChain) -> tuple[float, ...]:
-    """For each token of `chain` the probability that it and all before it are right; 0 for tokens without
-    confidence (guesses).
+    """Return, for each token of `chain`, the probability that it and all tokens before it are right.
+
+    Tokens without confidence (guesses) count as 0.
     """
     return tuple(accumulate([each.confidence or 0.0 for each in chain], mul))
 
 
 Learn = Callable[[DraftToken, Agreement, int, bool], None]
-"""Is told of a proposed token, whether it was right; those before it were. The third argument is its place:
-0 directly followed the committed tokens when they were extended."""
+"""Called as learn(token, agreement, place, right) for each scored token; all tokens before it were right.
+Place 0 directly followed the committed tokens when they were extended."""
 
 
 class DraftTree:
-    """A tree of tokens that follow the first `base` committed ones, as in `shared.protocol.Draft`.
+    """A tree of draft tokens that follow the first `base` committed tokens, as in `shared.protocol.Draft`.
 
-    The cursor is at the last committed token as long as the committed tokens are a path in the tree; tokens
-    that may still be accepted are below it. It starts at the root; `follow` moves it. `branch`: the tokens
-    proposed from the cursor on, along the first branch at every fork.
+    The cursor is at the last committed token, as long as the committed tokens form a path in the tree. Tokens
+    below the cursor may still be accepted. It starts at the root, and `follow` moves it. branch: the main
+    branch from the cursor on, which takes the first child at every fork.
     """
 
     __slots__ = ("_children", "_following", "_nodes", "base", "branch", "source")
@@ -86,17 +88,18 @@ class DraftTree:
             self.branch = self._first_branch()
 
     def __len__(self) -> int:
-        """All its tokens, including those above the cursor."""
+        """Return the number of all its tokens, including those above the cursor."""
         return len(self._nodes)
 
     @property
     def alive(self) -> bool:
-        """Whether any of its tokens may still be accepted."""
+        """True if any of its tokens may still be accepted."""
         return bool(self.branch)
 
     def follow(self, tokens: Sequence[int]) -> DraftChain:
-        """Move the cursor along the committed `tokens`; returns the tokens that the draft had proposed in
-        their place, as far as it reached.
+        """Move the cursor along the committed `tokens`; return the draft tokens at their positions.
+
+        Ends at the first position where the draft had another token, or none.
         """
         if self._children:
             return self._follow_branches(tokens)
@@ -141,13 +144,13 @@ class SourceState(Enum):
 class SourceProgress:
     """The progress of a source with a sequence.
 
-    n_scored: the position of the text up to which its tokens were compared. n_right: the number of right
+    n_scored: the position of the text up to which its tokens were scored. n_right: the numbers of right
     tokens, in time and too late, since the last `pop_right`.
 
-    Its last draft followed `base` tokens and reached to position `end`; it last grew at the time `grown_at`.
-    `Arrivals` writes the rest, for backs only: dead_since: the number of committed tokens when that draft
-    became stale; None: it is alive. unseen_since: when tokens were committed that it has not seen; None: it
-    has seen all.
+    Its last draft followed `base` tokens, ended at position `end`, and last grew at the time `grown_at`.
+    `Arrivals` sets the other fields, only for backs. dead_since: the number of committed tokens when that
+    draft became stale; None: it is alive. unseen_since: the time when tokens were first committed that the
+    back had not seen; None: it has seen all.
     """
 
     grown_at: float  # at first, when the sequence began
@@ -174,14 +177,15 @@ class SourceProgress:
 
 
 class Drafts:
-    """The drafts of one sequence, from its beginning to its end, and the times of its commits."""
+    """The drafts of one sequence, and the times of its commits."""
 
     def __init__(
         self, name: str, tokens: Sequence[int], lookups: Mapping[str, LookupDrafter], now: float
     ) -> None:
-        """`tokens` are the committed ones, a list that the engine extends. The sources receive it now.
+        """`tokens` is the list of committed tokens, which the engine extends. now: when sources get the
+        sequence.
 
-        lookups: the drafters that need no model, by the names of their sources.
+        lookups: the lookup drafters, by source.
         """
         self.id = name
         self.tokens = tokens
@@ -189,7 +193,7 @@ class Drafts:
         self.opened_at = now
         self.lookups = lookups
         self.trees: dict[str, DraftTree] = {}
-        """By source, its draft while that is alive."""
+        """By source, the draft that is alive."""
         self.by_source = defaultdict[str, SourceProgress](partial(SourceProgress, now))
         self.inline: InlineDraft | None = None  # of the drafter in the engine that takes its time
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens
@@ -205,30 +209,30 @@ class Drafts:
         return [tree.branch for tree in self.trees.values()]
 
     def branch(self, source: str) -> DraftChain:
-        """The main branch of one source; empty if it has no draft."""
+        """Return the main branch of one source; empty if it has no draft."""
         return self.trees[source].branch if source in self.trees else ()
 
     @property
     def n_pending(self) -> int | None:
-        """The number of tokens that the inline drafter has yet to decode (`InlineDraft.n_pending`)."""
+        """The number of tokens that the inline drafter must decode before its draft can grow
+        (`InlineDraft`).
+        """
         return self.inline.n_pending if self.inline else None
 
     def guesses(self, drafted: DraftChain, n: int, source: str) -> DraftChain:
-        """At most `n` tokens that followed the last token of `drafted` earlier: cheap guesses,
-        often wrong.
-        """
+        """Return at most `n` guessed tokens after `drafted`: tokens that followed its last token earlier."""
         last = drafted[-1].token if drafted else self.tokens[-1]
         return [DraftToken(token, source, None) for token in self._followers.follow(self.tokens, last, n)]
 
     # What arrives
 
     def post(self, tree: DraftTree, received_at: float | None = None) -> bool:
-        """Store a draft if it is alive; returns whether it is.
+        """Store a draft if it is alive; return whether it is.
 
-        With m = len(tokens) ≥ base it is alive iff tokens[base : m] is a path in the tree that continues
-        below. It does not replace a draft of the same source that follows more committed tokens, or equally
-        many and is longer: messages may overtake each other. received_at: tokens committed before then were
-        drafted too late; None: no tokens were.
+        With m = len(tokens) ≥ base, it is alive if and only if tokens[base : m] is a path in the tree that
+        continues below. It does not replace a draft of the same source that follows more committed tokens, or
+        as many and is longer, as messages may overtake each other. received_at: tokens committed before this
+        time were drafted too late; None: no tokens were.
         """
         if tree.base > len(self.tokens):
             return False
@@ -241,15 +245,16 @@ class Drafts:
         return tree.alive
 
     def post_own(self, source: str, tokens: Sequence[int], confidences: Sequence[float]) -> None:
-        """Store a draft of the engine's own source, after all committed tokens; without tokens the previous
-        draft stays.
+        """Store a draft of a source in the engine, which follows all committed tokens.
+
+        Without tokens, the previous draft stays.
         """
         if tokens:
             self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
-        """Let lookup drafters draft up to `max_tokens` again if less than `enough` of their last draft is
-        left.
+        """Have each lookup drafter draft up to `max_tokens` tokens if its draft has fewer than
+        `enough` left.
         """
         for source, drafter in self.lookups.items():
             if len(self.branch(source)) < enough:
@@ -257,14 +262,14 @@ class Drafts:
 
     @property
     def n_looked_up(self) -> int:
-        """The largest number of committed tokens that a lookup's draft, still alive, has had right."""
+        """The largest number of committed tokens that a lookup's draft, which is still alive, had right."""
         lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
         return len(self.tokens) - min(lasting, default=len(self.tokens))
 
     # What is committed
 
     def extend(self, start: int, tokens: Sequence[int], now: float) -> None:
-        """Record that `tokens` were committed from position `start` on, and sent to backs `now`.
+        """Record that `tokens` were committed from position `start` on, and sent to backs at the time `now`.
 
         Stale drafts are removed.
         """
@@ -281,9 +286,10 @@ class Drafts:
             self.by_source[source].dead_since = n_committed
 
     def score(self, learn: Learn) -> None:
-        """Call `learn` for all drafts' tokens that can be compared since the last call.
+        """Call `learn` for all draft tokens that have become comparable with committed tokens since the last
+        call.
 
-        Each position of a source counts once. This need not be done before the next step.
+        Each position counts once per source. The call can be made after the next step.
         """
         for score in self._unscored:
             score(learn)
@@ -297,9 +303,7 @@ class Drafts:
         received_at: float | None,
         learn: Learn,
     ) -> None:
-        """The tokens that each tree had proposed for those `committed` from `start` on, as far as
-        it reached.
-        """
+        """Score the tokens that each tree `proposed` for the positions of `committed` from `start` on."""
         for place, token in enumerate(committed):
             here = [each[place] for each in proposed if place < len(each)]
             if not here:  # all have ended, or conflict with what was committed
@@ -319,7 +323,7 @@ class Drafts:
                 learn(drafted, agreement_on(drafted.token, tokens), place, right)
 
     def pop_right(self, *, except_of: Collection[str]) -> dict[str, tuple[int, int]]:
-        """By source, the number of tokens (in time, too late) that `score` found right since the
+        """Return, by source, the numbers of tokens (in time, too late) that were right since the
         last call.
         """
         counted = {}
@@ -335,27 +339,32 @@ class Drafts:
         return self._commits[-1][1]
 
     def reached(self, n_committed: int) -> float | None:
-        """The time when the sequence had exactly `n_committed` tokens; None if it never had, or too
+        """Return the time when exactly `n_committed` tokens were committed; None if never, or too
         long ago.
         """
         return next((time for n, time in reversed(self._commits) if n == n_committed), None)
 
     def passed(self, n_committed: int) -> float | None:
-        """The time when the sequence first had more than `n_committed` tokens, as far as is remembered; None
-        if it has no more.
+        """Return the time when more than `n_committed` tokens were first committed; None if there are no
+        more.
+
+        Earlier times may be forgotten.
         """
         return next((time for n, time in self._commits if n > n_committed), None)
 
     # Who comes and goes
 
     def disconnect(self, sources: Iterable[str]) -> None:
-        """Handle backs that have left: their drafts may still be right, and their names may be used again."""
+        """Forget the progress of backs that have left, as another back may get the same name.
+
+        Their drafts stay.
+        """
         for source in sources:
             if record := self.by_source.get(source):
                 self.by_source[source] = SourceProgress(self.opened_at, record.n_scored, record.n_right)
 
     def close(self) -> None:
-        """Close the lookup drafters: the sequence has ended with its `tokens`."""
+        """Close the lookup drafters, when the sequence has ended."""
         for drafter in self.lookups.values():
             drafter.close(self.tokens)
 
@@ -365,9 +374,7 @@ class Drafts:
 
 
 def agreement_on(token: int, proposed: Sequence[int]) -> Agreement:
-    """The agreement on `token` among the tokens that the sources `proposed` for this place, `token`
-    included.
-    """
+    """Return the agreement on `token` among the tokens `proposed` for one position, `token` included."""
     if len(proposed) == 1:
         return "single"
     return "agreed" if proposed.count(token) > 1 else "conflicting"

@@ -1,7 +1,7 @@
 """Forecasts how many draft tokens are right and when more arrive, learned from all drafts and commits.
 
 The probability that a token is right is its source's confidence, corrected by the outcomes of similar tokens
-so far. From it follows which chain, among the drafts of all sources, is the best.
+so far. These probabilities decide which chain, among the drafts of all sources, is the best.
 """
 
 import math
@@ -26,17 +26,17 @@ from lead.engine.speculation.drafts import (
 )
 
 _MAX_PLACES = 16
-"""The last place counts all further ones as well."""
+"""Places of a draft that are counted separately; the last one includes all further places."""
 
 
 class Candidate(NamedTuple):
-    """A sequence whose next token is due: the best chain of its `drafts`, and how it may grow.
+    """A sequence whose next token is due: the best chain of its `drafts`, and how the chain may grow.
 
-    `n_useful`: the maximal number of draft tokens that can be committed; `chain` has no more. `n_fed`:
-    committed tokens that are decoded before the draft, more than one if accepted tokens of a rejected draft
-    are replayed. `awaited`: tokens that backs are about to add. `inline`: tokens that the engine may draft
-    itself; `n_inline` tokens of the chain are its. `is_drafting`: some source is drafting for the sequence
-    and has not been silent for long.
+    n_useful: the maximal number of draft tokens that can be committed; `chain` has at most so many. n_fed:
+    the number of committed tokens decoded before the draft; more than one if accepted tokens are replayed.
+    awaited: tokens that backs are about to add. inline: tokens that the engine may draft itself; `n_inline`
+    tokens of the chain came from its drafter. is_drafting: a source is drafting for the sequence, and was not
+    silent for long.
     """
 
     drafts: Drafts
@@ -50,7 +50,7 @@ class Candidate(NamedTuple):
 
     @property
     def probabilities(self) -> Probabilities:
-        """The probabilities of the chain's tokens."""
+        """For each token of the chain, the probability that it and all tokens before it are accepted."""
         return survival(self.chain)
 
 
@@ -68,7 +68,7 @@ class _Counts:
 
 @dataclass(slots=True)
 class _SourceRecord:
-    """`bins` are by confidence and agreement; those without agreement count all outcomes."""
+    """The outcomes of a source's tokens. bins: by confidence and agreement; agreement None: all outcomes."""
 
     bins: defaultdict[tuple[int, Agreement | None], _Counts] = field(
         default_factory=lambda: defaultdict(_Counts)
@@ -78,10 +78,9 @@ class _SourceRecord:
 
 
 class Forecast:
-    """Estimates how many draft tokens are right. `arrivals`: when tokens of backs arrive.
+    """Estimates how many draft tokens are right. arrivals: when tokens of backs arrive.
 
-    The estimates are counts of outcomes, to which a source's own confidence is added like a few more
-    outcomes.
+    An estimate is a count of outcomes, to which the source's own confidence is added as a few more outcomes.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
@@ -97,7 +96,7 @@ class Forecast:
 
     @property
     def sources(self) -> list[str]:
-        """The sources that are connected, or whose tokens have been accepted or rejected so far."""
+        """The sources that are connected, or whose tokens have been scored."""
         return sorted({*self._records, *self.arrivals.known})
 
     def learn(self, drafted: DraftToken, agreement: Agreement, place: int, right: bool) -> None:
@@ -113,7 +112,7 @@ class Forecast:
         counts[1] += right
 
     def probability(self, source: str, confidence: float | None, agreement: Agreement) -> float:
-        """The probability that a token is accepted if those before it are."""
+        """Return the probability that a token is accepted if all tokens before it are."""
         prior = self._unknown if confidence is None else confidence
         record = self._records.get(source)
         if record is None:
@@ -127,12 +126,12 @@ class Forecast:
         return prior
 
     def mean(self, source: str) -> float:
-        """The probability that a token of `source` that has not arrived yet will be right."""
+        """Return the probability that a token of `source` that has not arrived yet will be right."""
         record = self._records.get(source)
         return self._posterior(record.mean, self._unknown) if record else self._unknown
 
     def upper_mean(self, source: str) -> float:
-        """An upper confidence bound of `mean`, for sources that draft only if that seems to pay.
+        """Return an upper confidence bound of `mean`, for sources that draft only if drafting seems to pay.
 
         With `mean` itself, some bad luck would end a source's drafts for good.
         """
@@ -143,20 +142,20 @@ class Forecast:
         return min(1.0, mean + self._n_deviations * deviation)
 
     def best(self, drafts: Drafts, min_probability: float = 0.0) -> list[DraftToken]:
-        """The chain with the most expected accepted tokens; its parts may come from different sources.
+        """Return the chain with the most expected accepted tokens; its parts may come from different sources.
 
-        It ends where the probability that all of it is accepted falls below `min_probability`, and has at
-        most MAX_DEPTH tokens. The confidences are the forecast's.
+        It ends where the probability that all of it is accepted falls below `min_probability`, and after at
+        most MAX_DEPTH tokens. Its confidences are the forecast's.
         """
         branches = drafts.branches
         return _Merge(self.probability, min_probability).after(branches, 0, 1.0) if branches else []
 
     def outlook(self, drafts: Drafts, source: str) -> tuple[list[float], list[DraftToken]]:
-        """The probabilities of the tokens of `source`, and of the tokens that others propose after them, as
-        in `best`.
+        """Return the probabilities of the tokens of `source`, and the chain that other sources propose after
+        them.
 
-        Each is the probability if all tokens before it are accepted. Others count as long as they agree with
-        all tokens before it.
+        Each probability assumes that all tokens before it are accepted. Another source counts as long as it
+        agrees with all tokens before. The chain is chosen as in `best`.
         """
         own, probabilities = drafts.branch(source), list[float]()
         agreeing = drafts.branches
@@ -177,7 +176,7 @@ class Forecast:
         return probabilities, _Merge(self.probability, 0.0).after(others, len(own), 1.0)
 
     def awaited(self, drafts: Drafts, source: str, n_useful: int, now: float) -> FutureDraft | None:
-        """The tokens that a back is about to add to its draft of a sequence; None: unknown."""
+        """Return the tokens that a back is about to add to its draft of a sequence; None: unknown."""
         arrival = self.arrivals.expected(drafts, source, now)
         if arrival is None:
             return None
@@ -193,10 +192,10 @@ class Forecast:
         n_max: int,
         arrival: Arrival = AT_ONCE,
     ) -> FutureDraft:
-        """A source's draft and its next tokens up to `n_max`, each right with probability `mean`.
+        """Return a source's draft and its next tokens, `n_max` in all, each right with probability `mean`.
 
-        Tokens that others have proposed show how hard a place is: the factor that makes theirs less likely
-        than usual lowers this source's probability there half as much.
+        The tokens of other sources show how hard a position is: half of their deviation from the usual
+        probability is added to this source's probability there.
         """
         own, following = self.outlook(drafts, source)
         del own[n_useful:]
@@ -210,15 +209,16 @@ class Forecast:
         return FutureDraft(tuple(accumulate(own[:n_max], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Forget all backs except these: another one of the same name may be different."""
+        """Forget all sources but these, because another back of the same name may be different."""
         known = {*backs, *own}
         for gone in self._records.keys() - known:
             del self._records[gone]
         self.arrivals.connect(backs, sequences)
 
     def describe(self, source: str) -> dict[str, object]:
-        """A source's record for `GET /v1/speculation`: the share of right tokens by place (None: no tokens)
-        and by confidence, and times.
+        """Return a source's record for `GET /v1/speculation`.
+
+        It has the share of right tokens by position (None: no tokens) and by confidence, and times.
         """
         record = self._records.get(source, _SourceRecord())
         n_places = max((place + 1 for place, (n, _) in enumerate(record.by_place) if n), default=0)
@@ -256,8 +256,9 @@ _Estimate = Callable[[str, float | None, Agreement], float]
 
 
 class _Merge:
-    """Merges the drafts of several sources: one path where they agree; else the branch with more expected
-    tokens wins.
+    """Merges the drafts of several sources into one chain.
+
+    Where they differ, the token after which more accepted tokens are expected wins.
     """
 
     def __init__(self, estimate: _Estimate, min_probability: float) -> None:
@@ -265,9 +266,9 @@ class _Merge:
         self._min_probability = min_probability
 
     def after(self, branches: Sequence[DraftChain], start: int, reached: float) -> list[DraftToken]:
-        """The best chain from place `start` on, among `branches` that agree before it.
+        """Return the best chain from place `start` on, among `branches` that agree before it.
 
-        All before it is accepted with the probability `reached`.
+        reached: the probability that all tokens before `start` are accepted.
         """
         if len(branches) == 1:
             return self._of_one(branches[0], start, reached)
@@ -288,7 +289,7 @@ class _Merge:
         return chosen
 
     def _of_one(self, branch: DraftChain, start: int, reached: float) -> list[DraftToken]:
-        """The rest of one source's draft, where no other source proposes anything."""
+        """Return the rest of one source's draft, where no other source proposes tokens."""
         chosen: list[DraftToken] = []
         for token, source, confidence in branch[start:MAX_DEPTH]:
             if reached < self._min_probability:
@@ -299,7 +300,9 @@ class _Merge:
         return chosen
 
     def _best_fork(self, branches: Sequence[DraftChain], place: int, reached: float) -> list[DraftToken]:
-        """The one of the conflicting tokens at `place` with the most expected tokens from there on."""
+        """Return the chain with the most expected tokens among those that begin with the tokens at
+        `place`.
+        """
         tokens = [each[place].token for each in branches]
         forks = []
         for token in dict.fromkeys(tokens):
@@ -310,7 +313,9 @@ class _Merge:
         return max(forks, key=lambda fork: sum(survival(fork)))
 
     def _likeliest(self, here: Sequence[DraftToken], agreement: Agreement) -> tuple[DraftToken, float]:
-        """The token that all in `here` propose, with the source that predicts such tokens best."""
+        """Return the token that all of `here` propose, from the source with the highest probability
+        for it.
+        """
         probability, source = max(
             (self._estimate(source, confidence, agreement), source) for _, source, confidence in here
         )

@@ -3,28 +3,28 @@
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 _MAX_LOSS = 0.5
-"""A step counts as so many steps without drafts too long, at most: any may have been interrupted."""
+"""The most that a step can lose, in steps without drafts, as any step may have been interrupted."""
 _PLAIN_GAIN = 0.1
-"""The weight of a new sample in what a step takes during a pause: smooth against quick."""
+"""The weight of a new sample of the time of a step during a pause."""
 
 
 class Guard:
-    """Keeps a balance of the gains of speculation, in steps without drafts, and pauses it when the balance is
-    used up.
+    """Pauses speculation when its balance of gains, in steps without drafts, is used up.
 
-    A step's yield counts as its expected number of tokens, since the actual number includes luck. Its cost is
+    The yield of a step is its expected number of tokens, since the actual number includes luck. Its cost is
     all time since the step before (waits, drafting, the engine's own time), relative to steps during pauses.
-    So a loss of 1 % is noticed in a hundred steps. A trial fails when the balance is down by `guard_loss`,
-    and succeeds when it is up by as much. Each pause takes several times as many steps as the one before it.
+    So a loss of 1 % is noticed after a hundred steps. A trial fails when the balance has fallen by
+    `guard_loss`, and succeeds when it has risen by as much. Each pause has several times as many steps as the
+    one before.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
-        self._plain = 1.0  # what a step takes in a pause, over T(n) without drafts
+        self._plain = 1.0  # the time of a step in a pause, over T(n) without drafts
         self._balance = 0.0
         self._last_pause = 0  # its steps; 0: none since a trial has shown a gain
         self.n_left = 0
-        """Steps of the pause."""
+        """The remaining steps of the pause; 0: none."""
         self._seconds_left = 0.0
         self._n_sequences = 0
 
@@ -42,8 +42,7 @@ class Guard:
         self.n_left, self._balance = 0, 0.0
 
     def learn(self, n_sequences: int, n_expected: float, seconds: float, plain_seconds: float) -> None:
-        """Record a step that was expected to yield `n_expected` tokens and took `seconds` since the one
-        before it.
+        """Record a step that was expected to yield `n_expected` tokens, `seconds` after the step before it.
 
         plain_seconds: T(n) without drafts.
         """
@@ -68,7 +67,9 @@ class Guard:
         self._n_sequences = n_sequences
 
     def _pass(self, n_sequences: int, seconds: float) -> None:
-        """With fewer sequences drafts may pay that did not."""
+        """Count a step of a pause; end the pause early if fewer sequences run, because drafts may pay again
+        then.
+        """
         self.n_left -= 1
         self._seconds_left -= seconds
         if self.n_left <= 0 or self._seconds_left < 0 or n_sequences < self._n_sequences:

@@ -1,7 +1,7 @@
 """Drafting inside the engine: its cost, the sequences to draft for, and when to explore.
 
-An inline drafter takes the engine's own time: every draft token delays the step. The policy decides whether
-it is worth that; this module has the figures for the decision.
+An inline drafter takes the engine's time: every draft token delays the step. The policy decides whether a
+token is worth the delay; this module has the figures for the decision.
 """
 
 from collections.abc import Iterable
@@ -16,21 +16,21 @@ from shared.sampling.parameters import SamplingParameters
 from shared.step_cost import StepCost
 
 _USUAL_PENDING = 4
-"""After a step the drafter has one or two tokens to decode before it can go on, with several sources a few
-more. Beyond this, it has been left behind (or the prompt is new), and has to catch up."""
+"""After a step, the drafter has one or two pending tokens, or a few more with several sources. With more than
+this many, it was not used for a while, or the prompt is new, and it must catch up."""
 _N_TIMED, _N_TRUSTED = 6, 32
-"""Rounds after which it is known what they take, and how often their tokens are right."""
+"""Rounds after which their time is known, and after which their acceptance is known."""
 _HOPELESS = 0.4
-"""With fewer right, it is known as soon as rounds are timed: it was not bad luck."""
+"""A lower mean acceptance is believed as soon as rounds are timed."""
 _CATCH_UP_CHUNK = 128
-"""Tokens of one sequence that are caught up with before each step while others are generating."""
+"""The most missed tokens to read before each step while other sequences are generating."""
 _UNLIMITED = 1 << 30
 
 
 class InlineDrafting:
-    """The state of drafting in the engine.
+    """The state of drafting in the engine. Only the manager writes it.
 
-    `cost`: T(n) of the drafter, for a round with n tokens in its batch. Written by the manager.
+    cost: T(n) of the drafter, for a round with n tokens in its batch.
     """
 
     def __init__(self, drafter: InlineDrafter[Any], constants: SpeculationConstants = DEFAULTS) -> None:
@@ -63,9 +63,9 @@ class InlineDrafting:
     # What may be drafted
 
     def offer(self, drafts: Drafts, draft: FutureDraft, n_left: int) -> FutureDraft | None:
-        """The tokens that could be added to `draft`, with their price; None: it cannot grow.
+        """Return the tokens that could be added to `draft`, with their cost; None: it cannot grow.
 
-        The sequence may get `n_left` more tokens.
+        n_left: the maximal number of tokens that the sequence may still get.
         """
         if self._is_stuck(drafts) or draft.n_drafted == len(draft.probabilities):
             return None
@@ -78,11 +78,11 @@ class InlineDrafting:
         return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
     def exploration(self, sequences: Iterable[Drafts], mean: float, step_seconds: float) -> Drafts | None:
-        """A sequence to draft for although it seems not to pay, to see whether that has changed; None: not
-        now.
+        """Return a sequence to draft for although it seems not to pay, to learn whether it pays now; None:
+        not yet.
 
-        Exploration may take only a small share of the time since the last one, so it is done when catching up
-        is cheap. `mean`: the estimated probability that a token is right; `step_seconds`: of a step.
+        Exploration may take only a small share of the engine's time, so it waits until catching up is cheap.
+        mean: the estimated probability that a token is right. step_seconds: the time of a step.
         """
         if self._explored_at is None:
             self._explored_at = self._engine_seconds
@@ -104,9 +104,9 @@ class InlineDrafting:
     # Drafting
 
     def draft(self, order: DraftOrder) -> tuple[int, list[Drafts]]:
-        """Draft one round; returns its number of tokens, and the sequences whose drafts have grown.
+        """Draft one round; return its number of tokens, and the sequences whose drafts have grown.
 
-        A sequence whose draft has not grown is left alone until the next step, unless its text is read
+        A sequence whose draft has not grown gets no more tokens before the next step, unless its text is read
         `at_once`.
         """
         sequences = order.sequences
@@ -121,7 +121,7 @@ class InlineDrafting:
         return n_tokens, grown
 
     def on_round(self, n_tokens: int, n_drafted: int, seconds: float) -> None:
-        """Record a round of `n_tokens` that took `seconds` and added `n_drafted` tokens to drafts."""
+        """Record a round of `n_tokens` tokens that took `seconds` and added `n_drafted` tokens to drafts."""
         self._n_tokens += n_drafted
         self._seconds += seconds
         if n_tokens and self.drafter.on_round(n_tokens, seconds):
@@ -129,7 +129,7 @@ class InlineDrafting:
             self._n_rounds += 1
 
     def describe(self) -> dict[str, Any]:
-        """The record of drafting in the engine for `GET /v1/speculation`."""
+        """Return the record of drafting in the engine for `GET /v1/speculation`."""
         return {
             "token_ms": round(1000 * self.cost.seconds(1), 3),
             "n_tokens": self._n_tokens,
@@ -137,7 +137,7 @@ class InlineDrafting:
         }
 
     def _is_stuck(self, sequence: Drafts) -> bool:
-        """Whether a draft gets no more tokens before the next step."""
+        """Return whether a draft gets no more tokens before the next step."""
         return sequence.stuck_at_step == self._n_steps
 
     def _catch_up_seconds(self, n_pending: int) -> float:

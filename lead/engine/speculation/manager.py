@@ -1,7 +1,7 @@
-"""Speculation, for the scheduler and the loop: drafts go in, chains to verify come out.
+"""Speculation, as the scheduler and the loop see it: drafts go in, chains to verify come out.
 
-The manager owns the drafts of each sequence, T(n), the forecast, the tuning of backs, and the statistics:
-they change only when it calls. Its policy chooses; the scheduler verifies.
+The manager owns the drafts of each sequence, T(n), the forecast, the tuning of backs, and the statistics;
+they change only when it calls them. Its policy chooses what to verify.
 """
 
 import math
@@ -43,9 +43,9 @@ MakeLookups = Callable[[Submit], Mapping[str, LookupDrafter]]
 
 
 class DraftRound(NamedTuple):
-    """The result of a decode of `n_tokens` tokens that added `n_drafted` tokens to drafts.
+    """A round of drafting that decoded `n_tokens` tokens and added `n_drafted` tokens to drafts.
 
-    `rest`: the remaining order.
+    rest: the remaining order; None: it is done.
     """
 
     n_tokens: int
@@ -68,9 +68,9 @@ class SpeculationManager:
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
-        """`inline` drafts for all sequences, when a plan orders it. `batching` has the T(n) that is learned.
+        """inline: the drafter in the engine, if there is one. batching: has the T(n) that is learned.
 
-        batch_sizes: in which the model decodes; what would be padding is filled with draft tokens.
+        batch_sizes: the sizes in which the model decodes; draft tokens fill the padding.
         """
         batching = batching or LikeliestFirst(StepCost(constants))
         self.cost = batching.cost  # T(n)
@@ -90,13 +90,13 @@ class SpeculationManager:
         self.guard = Guard(constants)  # pauses speculation that does not pay
         self._waited = 0.0  # seconds of waits and drafting since the last step
         self._ended_at: float | None = None  # when the last step ended; None: the engine was idle since then
-        self._n_measured = self.cost.n_measured  # measured n of T(n) so far; when it changes, a pause ends
+        self._n_measured = self.cost.n_measured  # how many n were measured; a change ends a pause
         self.set_policy(policy, depth)
 
     # Commands of the front
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Change the policy; `depth` is for `fixed` and `sync`. Measurements are kept."""
+        """Change the policy; `depth` is for `fixed` and `sync`. What was learned is kept."""
         self._policy_name: PolicyName = policy
         self._depth = depth
         self._policy = self._make_policy(policy, depth)
@@ -104,16 +104,16 @@ class SpeculationManager:
         self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
-        """Forget what was learned of all backs except these; drafts of the others stay.
+        """Forget what was learned of all backs except these; the drafts of the other backs stay.
 
-        sequences: all that are open.
+        sequences: all open sequences.
         """
         if {*backs} - {*self.forecast.arrivals.known}:
             self.guard.reset()
         self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
     def post_draft(self, target: EngineSequence | None, draft: Draft) -> None:
-        """Store a draft of a back for `target` (None: the sequence has ended); it may be stale."""
+        """Store a draft of a back for `target`; it may be stale. target None: the sequence has ended."""
         source = draft.source
         if target is None:
             self._n_stale[source] += 1
@@ -129,7 +129,7 @@ class SpeculationManager:
             arrivals.on_parts(source, draft.waited_ms / 1000, draft.drafted_ms / 1000)
 
     def describe(self) -> dict[str, Any]:
-        """The record of `GET /v1/speculation`: what was learned and done."""
+        """Return the record for `GET /v1/speculation`: what was learned and done."""
         return {
             "policy": self._policy_name,
             "depth": self._depth,
@@ -158,9 +158,9 @@ class SpeculationManager:
             self.inline.close(sequence.drafts)
 
     def plan(self, generating: Sequence[Slot], n_prompt: int, now: float) -> Choice:
-        """The drafts to verify in the slots whose next token is due, or the action to do first.
+        """Return the drafts to verify in the slots whose next token is due, or an action to take first.
 
-        The batch has `n_prompt` tokens of prompts as well.
+        n_prompt: the number of prompt tokens in the batch.
         """
         if self._policy_name == "off" or self._is_pausing(generating):
             return Verify([()] * len(generating))
@@ -173,13 +173,15 @@ class SpeculationManager:
                 return choice
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """The batch size in which to decode a step of `n_tokens`, of which `n_draft` are drafts."""
+        """Return the batch size in which to decode a step of `n_tokens` tokens, of which `n_draft` are draft
+        tokens.
+        """
         if self.guard.is_pausing or self._policy_name != "adaptive":
             return n_tokens
         return self._batching.widths.width(n_tokens, n_draft)
 
     def on_commit(self, committed: Verification, now: float) -> None:
-        """Record one sequence's part of a step; the backs receive it at this moment. Call `count`
+        """Record one sequence's tokens of a step, which backs get at the time `now`; call `count`
         afterwards.
         """
         drafts = committed.drafts
@@ -187,9 +189,9 @@ class SpeculationManager:
         committed.is_covered = committed.has_rejected and bool(drafts.trees.keys() - drafts.lookups.keys())
 
     def count(self, committed: Verification) -> Committed:
-        """Learn from the event passed to `on_commit`; the next step need not wait for it.
+        """Learn from the verification passed to `on_commit`; return its event with the backs' right tokens.
 
-        Returns the event, completed with the backs' right tokens.
+        The next step need not wait for this call.
         """
         drafts = committed.drafts
         drafts.score(self.forecast.learn)
@@ -198,7 +200,7 @@ class SpeculationManager:
         return event
 
     def on_step(self, step: StepReport) -> None:
-        """Update statistics, T(n) and tuning after each step, after `count` for each of its sequences."""
+        """Update statistics, T(n) and tuning after a step, and after `count` for each of its sequences."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         settled = self.cost.learn_next(step.n_tokens, step.seconds) if step.n_passes == 1 else 0.0
@@ -222,7 +224,7 @@ class SpeculationManager:
     # Calls of the loop
 
     def on_wait(self, seconds: float) -> None:
-        """Record that the engine waited for drafts, as planned."""
+        """Record that the engine waited for drafts, as planned, for `seconds`."""
         self.stats.wait_seconds += seconds
         self._waited += seconds
 
@@ -248,7 +250,7 @@ class SpeculationManager:
         self._waited += seconds
 
     def pop_events(self) -> list[BackEvent]:
-        """The events for the front since the last call."""
+        """Return the events for the front since the last call."""
         events: list[BackEvent] = [
             DraftsDropped(source=source, n_stale=n) for source, n in self._n_stale.items() if n
         ]
@@ -259,7 +261,7 @@ class SpeculationManager:
     # What may be chosen
 
     def _is_pausing(self, generating: Sequence[Slot]) -> bool:
-        """Whether not even candidates are made; the pause ends if T(n) is new, or lookups are right now."""
+        """Return whether speculation pauses. A new T(n), or lookups that were right, end the pause."""
         if self._n_measured != self.cost.n_measured:
             self._n_measured = self.cost.n_measured
             self.guard.reset()
@@ -304,14 +306,14 @@ class SpeculationManager:
         )
 
     def _awaited(self, drafts: Drafts, n_useful: int, now: float) -> Iterable[FutureDraft]:
-        """The tokens that backs are about to add."""
+        """Yield the tokens that backs are about to add."""
         for source in drafts.by_source:
             awaited = self.forecast.awaited(drafts, source, n_useful, now)
             if awaited and not self._is_complete(drafts.branch(source)):
                 yield awaited
 
     def _is_complete(self, branch: DraftChain) -> bool:
-        """Whether a back that keeps to `Tune` has stopped here."""
+        """Return whether a back that obeys `Tune` has stopped drafting at the end of this branch."""
         if not branch:
             return False
         confidence = math.prod(each.confidence for each in branch if each.confidence is not None)
@@ -354,7 +356,7 @@ class SpeculationManager:
         return self._explored(self.inline, candidates) or choice
 
     def _explored(self, inline: InlineDrafting, candidates: Sequence[Candidate]) -> DraftOrder | None:
-        """Now and then one token for a sequence without any of the inline drafter, which will be scored."""
+        """Now and then, order one inline token for a sequence that has none, so that it is scored."""
         source = inline.drafter.source
         drafted_for = [each.drafts for each in candidates if each.n_useful > 0]
         idle = [each for each in drafted_for if not each.branch(source)]
@@ -364,7 +366,7 @@ class SpeculationManager:
         return DraftOrder((explored,), at_once=True) if explored else None
 
     def _fill(self, candidate: Candidate, draft: DraftChain, sizes: BatchSizes) -> DraftChain:
-        """`draft` with guesses in place of padding: more of the chain, then what followed before."""
+        """Return `draft` with its padding filled: more tokens of the chain, then guesses."""
         n_wanted = len(draft) + sizes.n_padding(candidate.n_fed + len(draft))
         filled = candidate.chain[:n_wanted]
         n_left = min(n_wanted, candidate.n_useful) - len(filled)

@@ -13,10 +13,10 @@ from shared.step_cost import StepCost
 
 
 class EqualDepths(Batching):
-    """Batches with the same depth for all sequences: llama.cpp would decode spans of different lengths in
-    several passes.
+    """Batches with the same depth for all sequences.
 
-    For a sequence with a shorter draft, padding tokens are decoded (`shared.llama.span`).
+    llama.cpp would decode spans of different lengths in several passes. A sequence with a shorter draft gets
+    padding tokens (`shared.llama.span`).
     """
 
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
@@ -33,13 +33,12 @@ class EqualDepths(Batching):
 
 
 class Replaying(EqualDepths):
-    """Batches for recurrent models without rollback, which decode the accepted tokens of a rejected draft
-    again.
+    """Batches for recurrent models that cannot roll back, but decode accepted tokens again after a rejection.
 
     Such a model returns to the state before the draft (`shared.llama.slot_parts`). The accepted tokens are
     replayed together with the next draft, so a rejection makes the next step larger. Depths are equal, but
-    without padding, which would be a rejected draft token of each sequence: spans may have unequal lengths,
-    and llama.cpp decodes them in several passes.
+    shorter drafts are not padded, as padding would be a rejected draft token. So spans may have unequal
+    lengths, which llama.cpp decodes in several passes.
     """
 
     def seconds(self, sizes: range, candidates: Sequence[Candidate], n_prompt: int) -> list[float]:
@@ -51,7 +50,10 @@ class Replaying(EqualDepths):
         ]
 
     def _step_seconds(self, candidates: Sequence[Candidate], n_prompt: int, depth: int) -> float:
-        """The time of all passes; the first has as many tokens of each span as the shortest, and so on."""
+        """Return the time of all passes.
+
+        The first pass decodes as many tokens of each span as the shortest has.
+        """
         if len(candidates) == 1:
             return self.cost.seconds(candidates[0].n_fed + depth + n_prompt)
         lengths = sorted(
@@ -67,9 +69,10 @@ class Replaying(EqualDepths):
         return sum(map(self.cost.seconds, batch_sizes))
 
     def _replay_seconds(self, candidate: Candidate, max_depth: int) -> list[float]:
-        """By depth: how much longer the next step is expected to take for what it replays.
+        """Return, by depth, the expected additional seconds of the next step for tokens that it replays.
 
-        If the draft is rejected after a accepted tokens, they and the `n_fed` before them are replayed.
+        If the draft is rejected after n accepted tokens, the `n_fed` tokens before it and the n tokens are
+        replayed.
         """
         plain, seconds, result = self.cost.seconds(1), 0.0, [0.0]
         probabilities = [1.0, *_extended(candidate.probabilities, max_depth)]
@@ -81,7 +84,7 @@ class Replaying(EqualDepths):
 
 
 def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching:
-    """The kind of batches that fits the memory of the model."""
+    """Return the kind of batches that fits the memory of the model."""
     cost = cost or StepCost()
     if limits.traits.replays:
         return Replaying(cost)
@@ -92,7 +95,7 @@ def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching
 
 
 def _extended(draft: Probabilities, n: int) -> list[float]:
-    """`draft` as if its last token were followed by others of the same probability."""
+    """Return `draft` extended to `n` values; the last ratio of two neighbors continues."""
     known = list(draft[:n])
     ratio = known[-1] / known[-2] if len(known) > 1 else (known[0] if known else 1.0)
     for _ in repeat(None, n - len(known)):

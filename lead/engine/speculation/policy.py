@@ -1,6 +1,6 @@
-"""Policies: choose between a step that verifies drafts, a wait for more of them, and drafting.
+"""Policies: choose between a step that verifies drafts, a wait for more draft tokens, and drafting.
 
-`Adaptive`, the default, maximises the expected tokens per time over all sequences together. `Fixed` and
+`Adaptive`, the default, maximizes the expected tokens per time over all sequences together. `Fixed` and
 `Sync` exist for comparison.
 """
 
@@ -18,11 +18,11 @@ from lead.engine.speculation.forecast import Candidate
 from shared.step_cost import StepCost
 
 SYNC_PATIENCE_S = 1.0
-"""How long `Sync` waits for a source that sends nothing."""
+"""The time after which `Sync` no longer waits for a silent source."""
 _MAX_PLAIN_STEPS = 2.0 * MAX_DEPTH
-"""No step takes longer than so many without drafts: one that seems to was interrupted (the machine slept)."""
+"""The most that a step counts for, in steps without drafts: a longer one was interrupted (machine slept)."""
 _MIN_WAIT_S = 0.0005
-"""The shortest wait: the pipe cannot wait more precisely. Anything that arrives ends it."""
+"""The shortest wait, as the pipe cannot wait more precisely. Any command ends it."""
 
 
 class Verify(NamedTuple):
@@ -32,17 +32,16 @@ class Verify(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait; choose again when a command has arrived, or after these seconds."""
+    """Wait up to this many seconds, or until a command arrives; then choose again."""
 
     seconds: float
 
 
 class DraftOrder(NamedTuple):
-    """Draft up to `n_rounds` more tokens of these sequences in the engine, then choose again.
+    """Draft up to `n_rounds` more tokens for each of these sequences in the engine, then choose again.
 
-    A sequence drops out when the probability that all of its draft is accepted falls below `min_probability`.
-    at_once: the drafter reads the text it has missed in one round, however long that takes. A sequence is
-    named by its `Drafts`.
+    A sequence drops out when the probability that its whole draft is accepted falls below `min_probability`.
+    at_once: the drafter reads the text that it has missed in one round, however long that takes.
     """
 
     sequences: tuple[Drafts, ...]
@@ -53,18 +52,18 @@ class DraftOrder(NamedTuple):
 
 Choice = Verify | Wait | DraftOrder
 _Weighed = tuple[float, Choice]
-"""A choice, after what it is worth."""
+"""(worth in tokens, choice)"""
 
 
 class Policy(Protocol):
     """Chooses the next action."""
 
     def choose(self, candidates: Sequence[Candidate], n_prompt: int) -> Choice:
-        """Choose the next action. `n_prompt`: tokens of prompts in the batch of the next step."""
+        """Choose the next action. n_prompt: the number of prompt tokens in the next step's batch."""
 
 
 class Fixed:
-    """Verify up to `depth` available tokens; never wait for those of backs."""
+    """Verifies up to `depth` available tokens; never waits for backs."""
 
     def __init__(self, depth: int) -> None:
         self._depth = depth
@@ -77,7 +76,7 @@ class Fixed:
 
 
 class Sync:
-    """Wait for `depth` tokens before every step, as with a draft model inside the same program."""
+    """Waits for `depth` tokens before every step, as with a draft model inside the same program."""
 
     def __init__(self, depth: int) -> None:
         self._fixed = Fixed(depth)
@@ -94,12 +93,12 @@ class Sync:
 
 
 class Adaptive:
-    """Maximises (expected tokens) - rate * (T(tokens in the batch) + the time before that step).
+    """Chooses the action with the most expected tokens, minus the value of its time in tokens.
 
-    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. `rate` is the value
-    of a second in tokens: see `_rate`. Waiting pays for draft tokens that are on their way; while prompts are
-    being processed there is something better to do. Drafting in the engine is like waiting, but for a known
-    time.
+    Expected tokens are the number of sequences + Σ probability of the draft tokens taken. The time is
+    T(tokens in the batch), and the wait or the drafting before the step. `_rate` gives the value of a second
+    in tokens. So waiting pays for draft tokens that are about to arrive, but not while prompts can be
+    processed instead.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Adaptive:
         draft_cost: StepCost | None = None,
         constants: SpeculationConstants = DEFAULTS,
     ) -> None:
-        """`draft_cost` is T(n) of the drafter in the engine, if there is one."""
+        """draft_cost: T(n) of the drafter in the engine; None: there is none."""
         self._batching = batching
         self._draft_cost = draft_cost
         self._constants = constants
@@ -116,8 +115,8 @@ class Adaptive:
         self._n_steps = 0
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float) -> None:
-        """Record that a step without prompts committed `n_committed` tokens in `seconds`, the wait before it
-        included.
+        """Record that a step without prompts committed `n_committed` tokens in `seconds`, including the wait
+        before.
         """
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))
@@ -151,11 +150,11 @@ class Adaptive:
         return _NextStep(candidates, batching, drafts, sizes, rate, prices, list(map(sub, expected, prices)))
 
     def _rate(self, expected: Sequence[float], seconds: Sequence[float], plain_rate: float) -> float:
-        """Tokens that a second is worth: what it would yield if it were spent otherwise.
+        """Return the value of a second in tokens: what it would yield if it were spent otherwise.
 
-        `plain_rate` is that of steps without drafts. If steps did not depend on each other that were the
-        long-run rate (a renewal process). But backs draft while the lead decodes, and good moments and bad
-        ones come in runs: so it leans to this moment's.
+        plain_rate: tokens per second of steps without drafts. If steps were independent, the value would be
+        the long-run rate (a renewal process). But backs draft while the lead decodes, and good and bad
+        moments come in runs. Therefore it is a mean of the long-run rate and this moment's.
         """
         here: float = max(plain_rate, *map(truediv, expected, seconds))
         speedup = self._speedup.value
@@ -165,7 +164,7 @@ class Adaptive:
         return weight * speedup * plain_rate + (1 - weight) * here
 
     def _explored(self, choice: Verify, step: "_NextStep") -> Verify:
-        """Now and then another depth, to measure its T(n) again if that was long ago."""
+        """Now and then, replace the choice by another depth whose T(n) was measured long ago."""
         self._n_steps += 1
         if self._n_steps % self._constants.explore_every:
             return choice
@@ -176,10 +175,10 @@ class Adaptive:
 
 
 class _NextStep(NamedTuple):
-    """What the next step is worth with the drafts that there are now, and when they have grown.
+    """The values of the next step in tokens, with the present drafts and with drafts that have grown.
 
-    `prices[n]`: what the time of a step with sizes[n] tokens is worth, in tokens; `worths[n]`: what such a
-    step is worth with the `drafts`.
+    prices[n]: the value of the time of a step with sizes[n] tokens. worths[n]: the value of such a step with
+    `drafts`, minus its price.
     """
 
     candidates: Sequence[Candidate]
@@ -191,19 +190,20 @@ class _NextStep(NamedTuple):
     worths: list[float]
 
     def with_size(self, n: int) -> Verify:
-        """A step with sizes[n] tokens."""
+        """Return the step with sizes[n] tokens."""
         depths = self.batching.depths(self.drafts, n)
         return Verify([each.chain[:depth] for each, depth in zip(self.candidates, depths, strict=True)])
 
     def verify(self) -> _Weighed:
-        """The best step without waiting; of equal ones the smallest."""
+        """Return the best step without waiting; of equally good ones, the smallest."""
         best = max(self.worths)
         return best, self.with_size(self.worths.index(best))
 
     def yields(self, cost: StepCost | None) -> list[float]:
-        """Expected tokens by further tokens, also of those that the engine could draft, less their price.
+        """Return the expected tokens by number of additional tokens, minus the price of drafting them.
 
-        cost: of its drafter. What it has drafted for this step is priced, too.
+        Includes tokens that the engine could draft, and prices the tokens that it has drafted for this step.
+        cost: T(n) of its drafter; None: there is none.
         """
         drafts = [
             max(each.probabilities, each.inline.probabilities if each.inline else (), key=len)
@@ -218,12 +218,12 @@ class _NextStep(NamedTuple):
         return list(accumulate((each - price * max(0, i - n_free) for i, each in enumerate(expected)), max))
 
     def wait(self) -> _Weighed:
-        """The best wait for tokens on their way."""
+        """Return the best wait for tokens that are about to arrive."""
         worth, seconds, _ = self._best_moment([each.awaited for each in self.candidates])
         return worth, Wait(max(seconds, _MIN_WAIT_S))
 
     def draft(self, cost: StepCost) -> _Weighed:
-        """The best number of rounds of drafting, for the sequences for which a token may pay."""
+        """Return the best number of rounds of drafting, for the sequences for which a token may pay."""
         offers = {i: each.inline for i, each in enumerate(self.candidates) if each.inline}
         min_probability = self.rate * cost.seconds(len(offers)) / len(offers) if offers else 0.0
         offers = {
@@ -241,11 +241,12 @@ class _NextStep(NamedTuple):
         return worth, DraftOrder(tuple(self.candidates[i].drafts for i in offers), n_rounds, min_probability)
 
     def worth_measuring(self) -> Iterator[int]:
-        """The sizes that should have been timed lately: doubtful ones, and those next to the best.
+        """Yield the indices of sizes that should have been timed lately: doubtful ones, and the best one's
+        neighbors.
 
-        A step with fewer tokens is seldom slower than one with more. If measured times suggest that, the
-        machine may have been busy; a size is doubtful if it would be the best choice with the mean time of
-        its neighbours.
+        A step with fewer tokens is seldom slower than one with more. If measured times say so, the machine
+        may have been busy. A size is doubtful if it would be the best choice with the mean time of its
+        neighbors.
         """
         worths, prices, best = self.worths, self.prices, max(self.worths)
         for n in range(1, min(len(worths), len(prices) - 1)):
@@ -256,10 +257,10 @@ class _NextStep(NamedTuple):
         yield from (n for n in (n_best + 1, n_best - 1) if 0 <= n < len(worths))
 
     def _best_moment(self, futures: Sequence[Sequence[FutureDraft]]) -> tuple[float, float, int]:
-        """(worth, seconds, tokens) of the best moment to stop waiting for these drafts, if there are any.
+        """Return (worth, seconds, tokens) of the best moment to stop waiting for these drafts.
 
-        futures: of each candidate. A worth of -inf: no moment is better than now. `tokens`: by how many one
-        of them has grown at that moment.
+        futures: the drafts of each candidate. A worth of -inf: no moment is better than now. tokens: how many
+        tokens the draft that grows at that moment has gained.
         """
         grown = [(i, draft) for i, drafts in enumerate(futures) for draft in drafts]
         best = (-math.inf, 0.0, 0)
@@ -285,16 +286,16 @@ class _NextStep(NamedTuple):
         return best
 
     def _worth(self, drafts: Sequence[Probabilities]) -> float:
-        """The value of the best step with these drafts, in tokens."""
+        """Return the value of the best step with these drafts, in tokens."""
         worth: float = max(map(sub, self.batching.expected(drafts, len(self.prices) - 1), self.prices))
         return worth
 
 
 class _Speedup:
-    """The recent speed relative to decoding without drafts, valid whatever the number of sequences.
+    """The recent speed relative to decoding without drafts; it does not depend on the number of sequences.
 
-    What anchors it: tokens as they were committed, and their time in steps without drafts of the present
-    T(n), of which `Adaptive.learn` bounds each; older ones are forgotten.
+    It divides the committed tokens by the number of steps without drafts that fit into their time, at the
+    present T(n). Old steps are forgotten.
     """
 
     def __init__(self, constants: SpeculationConstants) -> None:
@@ -305,14 +306,16 @@ class _Speedup:
         self._n_steps = 0
 
     def learn(self, n_tokens: int, n_plain: float) -> None:
-        """`n_tokens` were committed in the time that `n_plain` take without drafts."""
+        """Record that `n_tokens` were committed in the time in which `n_plain` are committed
+        without drafts.
+        """
         self._n_tokens = self._n_tokens * self._decay + n_tokens
         self._n_plain = self._n_plain * self._decay + n_plain
         self._n_steps += 1
 
     @property
     def value(self) -> float | None:
-        """1: as fast as without drafts; None: not known yet."""
+        """The speedup; 1: as fast as without drafts; None: unknown."""
         if self._n_steps < self._min_steps or self._n_plain <= 0:
             return None
         return self._n_tokens / self._n_plain
@@ -321,7 +324,7 @@ class _Speedup:
 def _growths(
     drafts: Iterable[tuple[int, FutureDraft]], horizon: float
 ) -> Iterator[tuple[float, int, int, Probabilities]]:
-    """(seconds, candidate, n, draft) of each moment up to `horizon` when a draft has n more tokens."""
+    """Yield (seconds, candidate, n, draft) for each moment up to `horizon` when a draft has n more tokens."""
     for i, draft in drafts:
         for n in range(1, len(draft.probabilities) - draft.n_drafted + 1):
             seconds = draft.arrival.when(n)
@@ -331,7 +334,7 @@ def _growths(
 
 
 def _longest(candidate: Candidate) -> int:
-    """The maximal number of draft tokens after waiting or drafting."""
+    """Return the maximal number of draft tokens after waiting or drafting."""
     longest = len(candidate.chain)
     for each in (*candidate.awaited, candidate.inline) if candidate.inline else candidate.awaited:
         longest = max(longest, len(each.probabilities))

@@ -9,10 +9,10 @@ from lead.engine.events import Committed
 
 
 class StepReport(NamedTuple):
-    """A step with `n_tokens` in its batch took `seconds` and verified drafts of `depths` tokens.
+    """A step with `n_tokens` tokens in its batch, which took `seconds` and ended at `ended_at`.
 
-    It committed `n_committed` tokens; `n_expected` were expected (None with prompts in the batch). It took
-    `n_passes` passes over the weights, and ended at `ended_at`.
+    depths: the lengths of the verified drafts. n_committed: the number of committed tokens. n_expected: their
+    expected number; None with prompts in the batch. n_passes: passes over the weights.
     """
 
     n_tokens: int
@@ -26,9 +26,9 @@ class StepReport(NamedTuple):
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """The totals. Times in seconds. Expected and actual values are those of steps without prompts.
+    """The totals; times in seconds. Expected and actual values cover steps without prompts.
 
-    Written by the manager.
+    Only the manager writes them.
     """
 
     n_steps: int = 0
@@ -49,7 +49,7 @@ class SpeculationStats:
     def add_committed(self, committed: Committed, *, covered: bool) -> None:
         """Count one sequence's part of a step.
 
-        `covered`: after a rejection a draft of some back was still alive.
+        covered: after a rejection, a draft of a back or of the inline drafter was still alive.
         """
         self.n_committed += len(committed.tokens)
         self.n_draft_tokens += committed.n_drafted
@@ -59,7 +59,7 @@ class SpeculationStats:
             self.n_covered += covered
 
     def add_step(self, step: StepReport, expected_seconds: float, waited: float) -> None:
-        """Count a step. The engine `waited` this many seconds for drafts before it."""
+        """Count a step, before which the engine `waited` for drafts for this many seconds."""
         if step.n_expected is not None:
             self.expected_tokens += step.n_expected
             self.expected_seconds += expected_seconds + waited
@@ -70,7 +70,7 @@ class SpeculationStats:
         self.depths.update(step.depths)
 
     def describe(self) -> dict[str, Any]:
-        """The statistics as a record for `GET /v1/speculation`."""
+        """Return the statistics as a record for `GET /v1/speculation`."""
         return {
             "n_steps": self.n_steps,
             "step_seconds": round(self.step_seconds, 6),

@@ -1,4 +1,4 @@
-"""Tuning of backs: how many tokens they draft ahead, and down to which confidence."""
+"""Tuning of backs: how many tokens they draft ahead, and at which confidence they stop."""
 
 import math
 from collections.abc import Sequence
@@ -9,18 +9,18 @@ from shared.protocol import Tune
 from shared.step_cost import StepCost
 
 _COST_SIZES = 8
-"""The batch sizes among which the cheapest additional token is searched."""
+"""The number of batch sizes among which the cheapest additional token is searched."""
 
 
 class BackTuning:
-    """`n_ahead` and `min_confidence` are the limits for backs; `pop_change` returns them when they change.
+    """Computes the limits `n_ahead` and `min_confidence` of backs from the latest steps and T(n).
 
-    Computed from depths, tokens and seconds of the latest steps, and T(n).
+    `pop_change` returns the limits when they have changed.
     """
 
     def __init__(self, constants: SpeculationConstants = DEFAULTS) -> None:
         self._constants = constants
-        self._sent = constants.max_ahead, 0.0  # what backs do by themselves
+        self._sent = constants.max_ahead, 0.0  # the defaults of backs
         self._recent_depth = 0.0
         self._n_tokens = self._seconds = 0.0
         self.n_ahead = constants.max_ahead
@@ -46,7 +46,7 @@ class BackTuning:
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
         """Record a step that verified drafts of these lengths and committed `n_committed` tokens.
 
-        It took `seconds`, waits included.
+        seconds: the time of the step, waits included.
         """
         decay = self._constants.ahead_decay
         self._is_pausing = False
@@ -55,11 +55,11 @@ class BackTuning:
         self._seconds = self._seconds * decay + seconds
 
     def update(self, n_sequences: int, answer_seconds: float, cost: StepCost) -> None:
-        """Set the limits so that backs draft for the step after the current one, and no token that would not
-        be verified.
+        """Set the limits so that backs draft for the step after the current one, but no token that is not
+        verified.
 
-        The depth is increased by the number of tokens that are committed in `answer_seconds`, until the
-        slowest back's next draft arrives.
+        answer_seconds: the time from a commit to the slowest back's next draft; `n_ahead` includes the tokens
+        that are committed in that time.
         """
         constants = self._constants
         rate = self._n_tokens / self._seconds if self._seconds else 0.0  # of all sequences together
@@ -76,7 +76,7 @@ class BackTuning:
             self.n_ahead, self.min_confidence = n_ahead, min_confidence
 
     def pop_change(self) -> Tune | None:
-        """The limits to send to backs, if they have changed since the last call."""
+        """Return the limits to send to backs, if they have changed since the last call."""
         limits = 0 if self._is_pausing else self.n_ahead, self.min_confidence
         if limits == self._sent:
             return None

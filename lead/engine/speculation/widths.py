@@ -1,8 +1,7 @@
-"""The batch size of a step on devices where a change of it costs time.
+"""The batch size of a step on devices where changing it costs time.
 
-Where CUDA records a new graph for each batch size, a step of another size costs time, and so does the way
-back. Therefore most steps have a usual size: smaller ones are padded, larger ones have to be worth the
-change.
+CUDA records a new graph for each batch size, so a step of another size costs time, and so does the return.
+Therefore most steps have a usual size: smaller ones are padded, and larger ones must be worth the change.
 """
 
 from collections.abc import Sequence
@@ -12,9 +11,9 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.step_cost import StepCost
 
 _N_WIDTHS = 17
-"""Widths that may be usual: so many from the one without drafts on."""
+"""The number of widths that may be usual, starting with the one without drafts."""
 _MAX_PADDING, _MAX_SHARE = 2, 0.9
-"""A step with drafts is padded by up to so many tokens if it then takes so much of its time, or less."""
+"""A step with drafts gets up to 2 padding tokens if they reduce its time below this share."""
 
 
 class Widths(StepWidths):
@@ -23,37 +22,36 @@ class Widths(StepWidths):
     def __init__(
         self, cost: StepCost, constants: SpeculationConstants = DEFAULTS, *, pads: bool = False
     ) -> None:
-        """pads: whether steps may be padded, where T(n) is that of a GPU."""
+        """pads: steps may be padded if T(n) is a GPU's."""
         super().__init__(cost)
         self._pads = pads and cost.settles
         self._max_width = constants.max_exact_size
         self._decay = constants.width_decay
         self._base = 0  # the width without drafts
-        self._worths: list[float] = []  # by width above that: of the last steps, had all had it
-        self._changing = 0.0  # the same, had each the best for it
+        self._worths: list[float] = []  # by width above the base: of the last steps, had all had this width
+        self._changing = 0.0  # the same if each had had its best width
         self._usual = 0  # 0: none
 
     def seconds(self, sizes: range) -> list[float]:
-        """T(n) of the next step for each of these sizes, in the batch size chosen for it.
+        """Return T(n) of the next step for each of these sizes, in the batch size chosen for it.
 
-        Includes the cost of changing to that size, and back to the usual one. Without drafts the step has
-        sizes[0] tokens.
+        Includes the cost of changing to that batch size, and back to the usual one. sizes[0] is the step
+        without drafts.
         """
         if not self._cost.settles:
             return super().seconds(sizes)
         return [price for price, _ in self._cheapest(sizes)]
 
     def width(self, n_tokens: int, n_draft: int) -> int:
-        """The batch size in which to decode a step of `n_tokens`, of which `n_draft` are drafts."""
+        """Return the batch size for a step of `n_tokens` tokens, of which `n_draft` are draft tokens."""
         if not self._pads or n_tokens > self._max_width:
             return n_tokens
         return self._cheapest(range(n_tokens - n_draft, n_tokens + 1))[-1][1]
 
     def learn(self, base: int, yields: Sequence[float], rate: float) -> None:
-        """Learn that the next step would yield yields[n] tokens if it had `base` + n tokens; `rate`: tokens
-        that a second is worth.
+        """Record that the next step would yield yields[n] tokens if it had `base` + n tokens.
 
-        The yields are net of the engine's time for drafting.
+        Yields are net of the engine's time for drafting. rate: the value of a second, in tokens.
         """
         first, second = self._cost.settling
         if not self._pads or not first + second:
@@ -71,7 +69,7 @@ class Widths(StepWidths):
             self._usual = 0 if self._changing > best else base + self._worths.index(best)
 
     def _cheapest(self, sizes: range) -> list[tuple[float, int]]:
-        """The price of a step with each of these sizes, and its width."""
+        """Return the price of a step of each of these sizes, and the width in which it is cheapest."""
         if not self._pads:
             return [self._priced(n) for n in sizes]
         priced = list(map(self._priced, range(sizes.start, sizes.stop + _MAX_PADDING)))
@@ -86,7 +84,9 @@ class Widths(StepWidths):
         return cheapest
 
     def _priced(self, width: int) -> tuple[float, int]:
-        """T of this width, and what the changes to it and back to the usual one cost."""
+        """Return the seconds of a step of this width, with changes to it and back to the usual one; and the
+        width.
+        """
         first, second = self._cost.settling
         seconds, is_last = self._cost.seconds(width), width == self._cost.last_size
         if not is_last:

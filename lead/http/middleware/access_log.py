@@ -124,6 +124,6 @@ def request_id(headers: Headers) -> str:
 
 
 def _what(scope: Scope) -> str:
-    """Method and path, escaped: they can neither break the line nor control a terminal."""
+    """Return method and path, escaped so that they cannot break the line or control a terminal."""
     path = quote(scope["path"][:_MAX_PATH_CHARACTERS], safe="/!$&'()*+,;=:@~")
     return f"{scope.get('method', 'WEBSOCKET')} {path}"

@@ -15,10 +15,10 @@ from lead.http.page import FILES
 from lead.settings.keys import Keyring, Principal, Role, key_digest
 
 WEBSOCKET = "WEBSOCKET"
-"""The method of a WebSocket handshake in the table below."""
+"""The method of a WebSocket handshake in a `Route`."""
 
 Route = tuple[str, str]
-"""Method and path; GET stands for HEAD, too (`HeadMiddleware`)."""
+"""(method, path); GET includes HEAD (`HeadMiddleware`)."""
 
 HEALTH = ("/health", "/v1/health")
 OWN_KEYS = "own_keys"
@@ -32,7 +32,7 @@ _ROUTES_WITHOUT_KEY = frozenset(
 )
 """Load balancers have no key, and who joins has a code instead; a CA's certificate is for everybody."""
 _ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
-"""A browser has no key before the page has asked for it."""
+"""The page's files; a browser has no key before the page has asked for it."""
 
 _DEFAULT_ROLES = frozenset({Role.CLIENT})
 _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
@@ -47,21 +47,21 @@ _ROLES: Mapping[tuple[str, str], frozenset[Role]] = {
     ("POST", "/v1/members"): frozenset(),
     ("DELETE", "/v1/members"): frozenset(),
 }
-"""The exceptions from the default, by method and path. Admins may use everything."""
+"""Roles that differ from the default, by method and path. Admins may use everything."""
 
 
 class Identifies(Protocol):
     def identify(self, secret: str | None) -> Principal | None:
-        """The principal with this key (`lead.settings.keys.Keyring`)."""
+        """Return the principal with this key (`lead.settings.keys.Keyring`); None: the key is not valid."""
 
 
 class AuthMiddleware:
     """Answers 401 to a request without a valid key, 429 after many wrong ones, and 403 to one whose role is
     not allowed here.
 
-    A request to the pairing port must come from a member, whatever else the lead allows. The decision is made
-    by `scope["path"]`, which routing uses too, and not by the route: a new route is protected from the start,
-    and requests without a key cannot find out which paths exist. Handlers find the principal in
+    A request to the pairing port must come from a member, whatever else the lead allows. The decision depends
+    on `scope["path"]`, as routing does, not on the route. So a new route is protected from the start, and
+    requests without a key cannot find out which paths exist. Handlers find the principal in
     `request.state.principal`.
     """
 
@@ -111,16 +111,16 @@ class AuthMiddleware:
 
 
 def own_keys(scope: Scope) -> Identifies | None:
-    """The keys of the address that received this request; None: the lead's own address."""
+    """Return the keys of the address that received this request; None: the lead's own address."""
     found: Identifies | None = scope.get("state", {}).get(OWN_KEYS)
     return found
 
 
 def public_routes(*, with_page: bool) -> frozenset[Route]:
-    """The routes that are answered without a key; with_page: whether the web UI is served.
+    """Return the routes that need no key. with_page: the web UI is served.
 
-    These requests have no principal. A handler that forwards requests to another process must refuse those
-    without one (`without_key`), too.
+    Their requests have no principal. A handler that forwards requests to another process must also refuse
+    requests without a principal (`without_key`).
     """
     return _ROUTES_WITHOUT_KEY | (_ROUTES_OF_THE_PAGE if with_page else frozenset())
 
@@ -130,12 +130,12 @@ def route_of(scope: Scope) -> Route:
 
 
 def has_principal(connection: HTTPConnection) -> bool:
-    """Whether the sender of a request is authorized: by a key, or because none is needed."""
+    """Return whether the sender of a request is authorized: by a key, or because no key is needed."""
     return getattr(connection.state, "principal", None) is not None
 
 
 def without_key() -> ErrorResponse:
-    """The response to a request that needs a key and has no valid one."""
+    """Return the response to a request that needs a key and has no valid one."""
     return http_error(
         401,
         "Invalid API Key: send one as `Authorization: Bearer KEY` or `x-api-key: KEY`",
@@ -162,7 +162,7 @@ def allowed_roles(scope: Scope) -> frozenset[Role]:
 
 
 def presented_key(headers: Headers) -> str | None:
-    """The key in a request's headers, in OpenAI's or Anthropic's form; None without one."""
+    """Return the key in a request's headers, in OpenAI's or Anthropic's form; None: there is none."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and credentials:
         return credentials.strip()

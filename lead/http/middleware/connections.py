@@ -1,7 +1,7 @@
 """A limit on open connections, which leaves file descriptors for everything else.
 
-At the limit a new connection replaces the one that has waited longest for its client. If all connections are
-being answered, the new one gets 503; only `/health` is answered as usual.
+At the limit, a new connection replaces the connection that has waited longest for its client. If all
+connections are being answered, the new one gets 503 for everything except `/health`.
 """
 
 import asyncio
@@ -21,17 +21,17 @@ from shared.errors import UnavailableError
 log = logging.getLogger("lead")
 
 _N_FREE = 16
-"""Descriptors that connections never take: starting the engine or the back of the lead needs up to 8."""
+"""Descriptors that connections never take; starting the engine or the local back needs up to 8."""
 _N_OVER = 16
-"""How many connections beyond the limit are told that there are too many."""
+"""The number of connections beyond the limit that get 503; further ones are closed."""
 _COUNT_SECONDS = 0.1
-"""Time between two counts of the open files, each of which takes milliseconds if there are thousands."""
+"""The time between two counts of open files; counting thousands takes milliseconds."""
 
 
 class Room(enum.Enum):
     FREE = enum.auto()
     SCARCE = enum.auto()
-    """All others are being answered, and this one is beyond the limit."""
+    """The connection is beyond the limit, and all others are being answered."""
     NONE = enum.auto()
 
 
@@ -44,9 +44,10 @@ class ConnectionLimit:
         count: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`n_descriptors`: how many the process may have; some of them are left for other things.
+        """n_descriptors: the most descriptors of this process; some of them are left for other uses.
 
-        `count` returns how many are open; None: those of this process. `clock` returns seconds.
+        count: returns the number of open descriptors; None: counts those of this process. clock: returns
+        seconds.
         """
         self._max = n_descriptors - _N_FREE - _N_OVER
         self._count = count or descriptors.n_open
@@ -54,13 +55,16 @@ class ConnectionLimit:
         self._n_others = 0
         self._counted_at = -math.inf
         self._waiting: dict[asyncio.Transport, object] = {}
-        """In the order in which they began to wait."""
+        """The waiting connections, in the order in which they began to wait."""
         self._aborted: set[asyncio.Transport] = set()
-        """Those whose descriptors are about to be free."""
+        """Aborted connections, whose descriptors will soon be free."""
         self._has_warned = False
 
     def make_room(self, n_connections: int) -> Room:
-        """Close waiting connections to make room for a new one, with which there are `n_connections`."""
+        """Close waiting connections to make room for a new one; `n_connections` includes it.
+
+        Return the room left.
+        """
         if (now := self._clock()) - self._counted_at >= _COUNT_SECONDS:
             self._n_others, self._counted_at = self._count() - n_connections, now
         n_over = n_connections - len(self._aborted) + self._n_others - self._max
@@ -73,7 +77,7 @@ class ConnectionLimit:
         return Room.SCARCE if n_over <= _N_OVER else Room.NONE
 
     def wait(self, transport: asyncio.Transport, awaited: object) -> None:
-        """Mark `transport` as waiting for its client to send something, unless it is already."""
+        """Record that `transport` waits for its client to send something, unless that is recorded already."""
         if self._waiting.get(transport) is not awaited:
             self.stop_waiting(transport)
             self._waiting[transport] = awaited
@@ -101,7 +105,7 @@ class ConnectionLimit:
 
 
 def only_health(app: ASGIApp) -> ASGIApp:
-    """The app for connections beyond the limit: 503 for everything but `/health`, which `app` answers."""
+    """Return the app for connections beyond the limit: 503 for everything except `/health`."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in HEALTH and scope.get("method") in {"GET", "HEAD"}:

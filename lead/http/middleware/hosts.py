@@ -1,6 +1,7 @@
-"""Host and Origin headers: the host names that requests may use, and the web pages that may send them.
+"""Host and Origin headers: which host names requests may use, and which web pages may send them.
 
-A page that has pointed its own name at this machine (DNS rebinding) sends a Host header with that name.
+A web page that has pointed its own host name at this machine (DNS rebinding) sends a Host header with that
+name.
 """
 
 import re
@@ -17,7 +18,10 @@ from lead.settings.host_names import AllowedHosts
 
 
 class AllowedHostsMiddleware:
-    """Answers 403 to requests for other hosts. Starlette's own answers in plain text and without a hint."""
+    """Answers 403 to requests for other hosts.
+
+    Starlette's middleware answers in plain text and without a hint.
+    """
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
         self._app = app
@@ -55,7 +59,10 @@ class AllowedOrigins:
         return self._pattern is not None and re.fullmatch(self._pattern, origin) is not None
 
     def cors(self) -> Middleware:
-        """The middleware for CORS headers. Keys are sent in headers, so credentials (cookies) stay off."""
+        """Return the middleware for CORS headers.
+
+        Keys are sent in headers, so credentials (cookies) stay off.
+        """
         return Middleware(
             CORSMiddleware,
             allow_origins=self._origins,
@@ -70,8 +77,8 @@ class OriginMiddleware:
     """Answers 403 to requests of web pages of other origins, unless these are allowed.
 
     CORS keeps pages from reading answers, but not from sending requests that need no permission: any GET, as
-    for an image, or a POST without a body. Those are refused unless the requested route needs a key. CORS
-    does not cover WebSockets at all; backs send no origin.
+    for an image, or a POST without a body. They are refused unless the route needs a key. CORS does not cover
+    WebSockets at all; backs send no origin.
     """
 
     def __init__(
@@ -105,10 +112,10 @@ class OriginMiddleware:
 
 
 def _is_of_another_origin(headers: Headers) -> bool:
-    """Whether a browser sends it for a page of another origin, as far as its headers say.
+    """Return whether a browser sends the request for a page of another origin, according to its headers.
 
-    As Go's http.CrossOriginProtection: without Sec-Fetch-Site, which is sent over HTTPS and on loopback only,
-    Origin has to be the server's own name and port. Other programs send neither.
+    As in Go's http.CrossOriginProtection: Sec-Fetch-Site is sent only over HTTPS and on loopback; without it,
+    Origin must have the server's own name and port. Other programs send neither header.
     """
     if (site := headers.get("sec-fetch-site")) is not None:
         return site not in {"same-origin", "none"}

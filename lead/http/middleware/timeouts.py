@@ -1,9 +1,8 @@
-"""Limits on connections: their number, the time for a request to arrive, and the time for a response to be
-read.
+"""Limits on connections: their number, the time for a request to arrive, and for a response to be read.
 
-uvicorn has none that fits, so this module subclasses its protocol classes, which have no stable interface:
-pyproject.toml allows only the versions that were tested. A timer starts when waiting starts and not with each
-message, so streaming costs nothing.
+uvicorn has no such limits, so this module subclasses its protocol classes. Their interface is not stable:
+pyproject.toml allows only tested versions. A timer starts when waiting starts, not with each message, so
+streaming costs nothing.
 """
 
 import asyncio
@@ -26,19 +25,19 @@ P = TypeVar("P", int, int | None)
 _GRACE_SECONDS = 1.0
 """Added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""
 _MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
-"""What a peer may send besides whole messages, on average and at once: pings, pongs, parts of messages."""
+"""The frames beside whole messages (pings, pongs, parts) that a peer may send, on average and in a burst."""
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
-"""Twice the largest message of the lead, which sends a back updates only after it has read those before."""
+"""The most unread bytes: twice the lead's largest message, as a back gets updates one after the other."""
 
 
 class ServerConfig(uvicorn.Config):
-    """uvicorn's configuration, with the lead's limits for the connections."""
+    """uvicorn's configuration, with the lead's limits for connections."""
 
     def __init__(
         self, app: object, limits: RequestLimits, n_descriptors: int | None = None, **options: object
     ) -> None:
-        """`n_descriptors`: how many the process may have; None: ask the system."""
+        """n_descriptors: the most descriptors of this process; None: ask the system."""
         super().__init__(
             app,  # type: ignore[arg-type]  # uvicorn's own types for ASGI differ from Starlette's
             http=HttpProtocol,
@@ -56,7 +55,7 @@ def _as_ipv4(address: tuple[str, P] | None) -> tuple[str, P] | None:
 
 
 class WriteTimeout:
-    """Aborts a connection whose peer has read nothing for `seconds`. One for each connection."""
+    """Aborts a connection whose peer has read nothing for `seconds`. Each connection has its own."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -65,14 +64,14 @@ class WriteTimeout:
         self._n_unsent = 0
 
     def start(self) -> None:
-        """Restart the timer: the peer has unread data from now on."""
+        """Restart the timer, because the peer has unread data from now on."""
         self.cancel()
         self._n_unsent = self._transport.get_write_buffer_size()
         if self._n_unsent:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._check)
 
     def cancel(self) -> None:
-        """Stop the timer: the peer has read enough, or the connection has ended."""
+        """Stop the timer, because the peer has read enough or the connection has ended."""
         if self._timer:
             self._timer.cancel()
             self._timer = None
@@ -146,9 +145,9 @@ class HttpProtocol(H11Protocol):
         self._note_wait()
 
     def _note_wait(self) -> None:
-        """Say whether this connection waits for its client, and could be closed for another one.
+        """Record whether this connection waits for its client, so that it may be closed for another one.
 
-        One that is being closed waits until its client has read the rest.
+        A closing connection waits until its client has read the rest.
         """
         if self.transport.get_protocol() is not self:
             return  # a WebSocket says so itself
@@ -158,9 +157,9 @@ class HttpProtocol(H11Protocol):
             self.config.connections.stop_waiting(self.transport)
 
     def _restart_timer(self) -> None:
-        """Start the timer for what the client has to send next, unless it is running already.
+        """Start the timer for the client's next data, unless it is running.
 
-        Between requests no timer runs: uvicorn's keep-alive timeout applies there.
+        Between requests no timer runs; uvicorn's keep-alive timeout applies.
         """
         if self.transport.get_protocol() is not self:  # it has become a WebSocket
             self._stop_timer()
@@ -199,10 +198,10 @@ class HttpProtocol(H11Protocol):
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket, with a time limit on a peer that has stopped reading, and limits on its frames.
+    """uvicorn's WebSocket, with limits on frames and a time limit for a peer that has stopped reading.
 
-    The connection counts as waiting for its peer, and may be closed for another connection, until the first
-    message has arrived, and again while it is being closed.
+    The connection counts as waiting for its peer until the first message has arrived, and again while it is
+    being closed. A waiting connection may be closed to make room.
     """
 
     config: ServerConfig
@@ -277,7 +276,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.config.connections.wait(self.transport, self)
 
     def _takes_frame(self) -> bool:
-        """Whether to handle a frame that carries no message; a flood of them ends the connection."""
+        """Return whether to handle a frame that carries no message; a flood of frames ends the connection."""
         if self._more_frames.take(self.loop.time()):
             return True
         if not self.transport.is_closing():
@@ -286,7 +285,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         return False
 
     def keepalive_timeout(self) -> None:
-        """Abort instead of closing: a peer that ignores pings ignores the close frame too."""
+        """Abort instead of closing, because a peer that ignores pings also ignores the close frame."""
         super().keepalive_timeout()
         self.transport.abort()
 

@@ -1,6 +1,6 @@
-"""The web UI: its files, their paths, and the routes that send them.
+"""The web UI: its files, their paths, and the routes that serve them.
 
-They are public; the data that the page shows is requested with a key.
+The files are public. The data that the page shows is requested with a key.
 """
 
 import gzip
@@ -39,7 +39,7 @@ def _read(folder: Traversable, path: str) -> Iterator[tuple[str, File]]:
 
 
 FILES: Final[Mapping[str, File]] = dict(_read(files(__name__), "/page/"))
-"""By path: `/`, and `/page/NAME`; `/page/vendor/NAME` are other people's (vendor/fetch.sh)."""
+"""The files by path: `/`, `/page/NAME`, and `/page/vendor/NAME` for third-party files (vendor/fetch.sh)."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -56,7 +56,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""The page may load and call only what this lead serves, and may not be framed."""
+"""With these headers the page may load and call only this lead, and cannot be framed."""
 
 
 @cache

@@ -1,6 +1,4 @@
-"""Parts of answers that several APIs share: settings, timings, probabilities, and statistics of
-speculation.
-"""
+"""Parts of answers that several APIs share: settings, timings, probabilities, speculation statistics."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +15,7 @@ from shared.sampling.parameters import SamplingParameters
 
 
 def timings(stats: AnswerStats) -> dict[str, Any]:
-    """llama-server's `timings`.
+    """Return llama-server's `timings`.
 
     `predicted_ms` begins at the end of the first step, so the rates count the tokens after that step.
     """
@@ -38,7 +36,7 @@ def timings(stats: AnswerStats) -> dict[str, Any]:
 
 
 def prompt_progress(progress: PromptProgress) -> dict[str, Any]:
-    """The progress of reading the prompt; cached tokens count as processed."""
+    """Return the progress of reading the prompt; cached tokens count as processed."""
     return {
         "total": progress.n_total,
         "cache": progress.n_cached,
@@ -48,13 +46,13 @@ def prompt_progress(progress: PromptProgress) -> dict[str, Any]:
 
 
 def timings_of_prompt(progress: PromptProgress) -> dict[str, Any]:
-    """The `timings` before the first token."""
+    """Return the `timings` before the first token."""
     n_cached = min(progress.n_cached, progress.n_processed)
     return timings(AnswerStats(progress.n_processed, n_cached, prompt_seconds=progress.seconds))
 
 
 def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
-    """The source that drafted each token (null: not drafted), and numbers of draft tokens."""
+    """Return the source of each token's draft (null: not drafted), and the numbers of draft tokens."""
     return {
         "tokens": [
             {"text": token.text, "source": token.source} for update in updates for token in update.tokens
@@ -65,9 +63,7 @@ def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
 
 
 def token_ids(tokens: Sequence[TextToken]) -> list[int]:
-    """The ids of the tokens, without trailing text of an incomplete character, which has no token
-    of its own.
-    """
+    """Return the ids of the tokens, without trailing text of an incomplete character, which has no id."""
     return [token.token for token in tokens if token.token >= 0]
 
 
@@ -80,7 +76,7 @@ def _ratio(value: float, by: float) -> float:
 
 
 def spec_decode_metrics(ends: Sequence[AnswerEnd], detail: SpecDecodeDetail) -> dict[str, Any]:
-    """The field `metrics` of an answer, as in vLLM: null if there are several answers."""
+    """Return the field `metrics` of an answer, as in vLLM; its value is null if there are several answers."""
     if detail == "none":
         return {}
     whole = _of_one(ends[0].drafts, detail) if len(ends) == 1 else None
@@ -110,7 +106,7 @@ def _of_one(drafts: Sequence[VerifiedDraft], detail: SpecDecodeDetail) -> dict[s
 
 
 def _histogram(drafts: Sequence[VerifiedDraft], longest: int) -> list[int]:
-    """The numbers of steps that accepted 0, 1, … `longest` tokens."""
+    """Return the numbers of steps that accepted 0, 1, … `longest` tokens."""
     counts = [0] * (longest + 1)
     for each in drafts:
         counts[each.n_accepted] += 1
@@ -118,7 +114,7 @@ def _histogram(drafts: Sequence[VerifiedDraft], longest: int) -> list[int]:
 
 
 def chat_logprobs(tokens: Sequence[TextToken], vocabulary: FrontVocabulary) -> dict[str, Any] | None:
-    """OpenAI's `logprobs` of a chat's choice, with llama-server's ids; None if none were requested."""
+    """Return OpenAI's `logprobs` of a chat's choice, with llama-server's ids; None if not requested."""
     entries = token_probabilities(tokens, vocabulary)
     return {"content": entries, "refusal": None} if entries else None
 
@@ -126,7 +122,10 @@ def chat_logprobs(tokens: Sequence[TextToken], vocabulary: FrontVocabulary) -> d
 def token_probabilities(
     tokens: Sequence[TextToken], vocabulary: FrontVocabulary, *, filtered: bool = False
 ) -> list[dict[str, Any]]:
-    """llama-server's `completion_probabilities`; `filtered`: probabilities among the candidates (`prob`)."""
+    """Return llama-server's `completion_probabilities`.
+
+    filtered: probabilities after the sampling filters (`prob`), instead of log-probabilities (`logprob`).
+    """
     name, several = ("prob", "top_probs") if filtered else ("logprob", "top_logprobs")
     return [
         {
@@ -139,14 +138,14 @@ def token_probabilities(
 
 
 class TextLogprobs:
-    """OpenAI's `logprobs` of a text completion's choice, each token with its offset in the text."""
+    """OpenAI's `logprobs` of a text completion's choice, with each token's offset in the text."""
 
     def __init__(self, vocabulary: FrontVocabulary) -> None:
         self._vocabulary = vocabulary
         self._n_characters = 0
 
     def add(self, tokens: Sequence[TextToken]) -> dict[str, Any] | None:
-        """The log probabilities of the next tokens; None if none were requested."""
+        """Return the log-probabilities of the next tokens; None if not requested."""
         logprobs: dict[str, list[Any]] = {
             "tokens": [],
             "token_logprobs": [],
@@ -173,7 +172,7 @@ def _token(token: int, value: float, name: str, vocabulary: FrontVocabulary) -> 
 
 
 def _text(token: int, vocabulary: FrontVocabulary) -> str:
-    """Part of a character becomes U+FFFD; `bytes` has the actual bytes."""
+    """Return a token's text. Part of a character becomes U+FFFD; `bytes` has the actual bytes."""
     return vocabulary.piece(token, special=False).decode("utf-8", "replace")
 
 
@@ -194,7 +193,7 @@ _ABSENT = {
 
 
 def generation_settings(request: GenerationRequest) -> dict[str, Any]:
-    """All settings of a request, for the client that sent it."""
+    """Return all settings of a request, for the client that sent it."""
     first, sampling = request.first, request.first.sampling
     return sampling_settings(sampling, first.max_tokens) | {
         "n_keep": request.n_keep,
@@ -206,9 +205,7 @@ def generation_settings(request: GenerationRequest) -> dict[str, Any]:
 
 
 def public_settings(sampling: SamplingParameters | None, max_tokens: int | None) -> dict[str, Any]:
-    """Settings without texts sent by clients, since others can read them; without `sampling` only
-    the limit.
-    """
+    """Return settings without texts of clients, as others can read them. sampling None: only the limit."""
     if sampling is None:
         return _limit(max_tokens)
     settings = sampling_settings(sampling, max_tokens)
@@ -216,12 +213,12 @@ def public_settings(sampling: SamplingParameters | None, max_tokens: int | None)
 
 
 def sampling_settings(sampling: SamplingParameters, max_tokens: int | None) -> dict[str, Any]:
-    """All settings except the biases of tokens."""
+    """Return all settings except the biases of tokens."""
     given = sampling.model_dump(mode="json", exclude={"logit_bias"})
     return _ABSENT | given | _limit(max_tokens)
 
 
 def _limit(max_tokens: int | None) -> dict[str, Any]:
-    """`max_tokens` None: -1, no limit."""
+    """Return the limit under both names; -1: no limit."""
     n_predict = -1 if max_tokens is None else max_tokens
     return {"max_tokens": n_predict, "n_predict": n_predict}

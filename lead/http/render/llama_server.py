@@ -1,4 +1,4 @@
-"""Renders answers in the form of llama-server's own `POST /completion`."""
+"""Renders answers in the format of llama-server's `POST /completion`."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,10 +32,10 @@ class _Streamed:
 
 
 class LlamaServerRenderer(Renderer):
-    """Streams have objects with new text and a final one for each answer; without a stream there are only
-    the final ones.
+    """Renders a stream as objects with new text, and a last object for each answer.
 
-    With probabilities each token has an object of its own. The progress of a prompt has objects without text.
+    Without a stream there are only the last objects. With probabilities, each token has an object. The
+    progress of a prompt has objects without text.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LlamaServerRenderer(Renderer):
         return_tokens: bool,
         response_fields: Sequence[str] | None,
     ) -> None:
-        """`response_fields`: the paths to send of the last object; None: all of it."""
+        """response_fields: the paths of the last object to send; None: the whole object."""
         self._request = request
         self._services = services
         self._return_tokens = return_tokens
@@ -64,14 +64,13 @@ class LlamaServerRenderer(Renderer):
             yield self._last(update.index, update.end, has_new_line=has_new_line)
 
     def whole(self, answers: list[WholeAnswer]) -> Any:
-        """The body of a whole answer: an object for one prompt, a list of them for several."""
+        """Return the body of a whole response: an object for one answer, a list for several."""
         results = [self._whole(index, answer) for index, answer in enumerate(answers)]
         return results[0] if len(results) == 1 else results
 
     def _parts(self, update: AnswerUpdate) -> list[AnswerUpdate]:
-        """The parts of an update.
-
-        With probabilities llama-server sends one token at a time, and clients rely on it.
+        """Return the parts of an update: with probabilities, one per token, as clients of llama-server
+        expect.
         """
         if self._request.first.n_probs is None:
             return [update]
@@ -147,7 +146,9 @@ class LlamaServerRenderer(Renderer):
 
 
 def _select(whole: JsonObject, paths: Iterable[str]) -> JsonObject:
-    """The fields at `paths` (`generation_settings/n_predict`) by those names; unknown ones are left out."""
+    """Return the fields at `paths` (`generation_settings/n_predict`), with the paths as names; skip unknown
+    ones.
+    """
     selected = {}
     for path in paths:
         value: Any = whole

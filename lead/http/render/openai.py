@@ -1,6 +1,6 @@
 """Renders answers as OpenAI's chat completions and text completions.
 
-With llama-server's additions, and vLLM's `return_token_ids`.
+Adds llama-server's fields, and vLLM's `return_token_ids`.
 """
 
 import secrets
@@ -38,14 +38,14 @@ from lead.http.services import Services
 from lead.http.sse import JsonObject, Renderer, SseEvent
 
 Body = JsonObject
-"""The content of a choice, next to its index and finish_reason."""
+"""The content of a choice, without its index and finish_reason."""
 
 _FINGERPRINT = "b-llama-duo"
-"""Some clients of llama-server look for the `b`, which precedes a build number there."""
+"""Some clients of llama-server look for the `b`, which precedes its build number."""
 
 
 class _OpenAIRenderer(Renderer):
-    """Chunks without empty ones, one finish_reason per answer, usage if asked for."""
+    """Renders chunks, without empty ones: one finish_reason per answer, and usage if requested."""
 
     _last_body: ClassVar[Body]
 
@@ -62,7 +62,7 @@ class _OpenAIRenderer(Renderer):
             "system_fingerprint": _FINGERPRINT,
         }
         self._unshown: defaultdict[int, list[AnswerUpdate]] = defaultdict(list)
-        """By answer: updates without a chunk of their own yet, whose figures the next chunk carries."""
+        """By answer: updates without a chunk yet, whose figures the next chunk carries."""
         self._ends: list[AnswerEnd] = []
 
     def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
@@ -135,11 +135,11 @@ class _OpenAIRenderer(Renderer):
         return chunk
 
     def _token_ids(self, tokens: Sequence[TextToken]) -> Body:
-        """A field of choices, if it was asked for."""
+        """Return a field of choices, if it was requested."""
         return {"token_ids": token_ids(tokens)} if self._body.return_token_ids else {}
 
     def _prompt_token_ids(self, index: int) -> Body:
-        """A field of the first chunk of an answer, if it was asked for."""
+        """Return a field of an answer's first chunk, if it was requested."""
         prompt = self._request.submissions[index].tokens
         return {"prompt_token_ids": prompt} if self._body.return_token_ids else {}
 
@@ -148,15 +148,15 @@ class _OpenAIRenderer(Renderer):
 
     @abstractmethod
     def _delta_body(self, delta: Delta) -> Body:
-        """The body of a chunk."""
+        """Return the body of a chunk."""
 
     @abstractmethod
     def _whole_body(self, index: int, answer: WholeAnswer) -> Body:
-        """The body of a whole answer."""
+        """Return the body of a whole answer."""
 
     @abstractmethod
     def _logprobs(self, index: int, tokens: Sequence[TextToken]) -> Body | None:
-        """Log-probabilities of the next tokens of an answer; None if none were requested."""
+        """Return the log-probabilities of an answer's next tokens; None if not requested."""
 
 
 class ChatRenderer(_OpenAIRenderer):
@@ -252,7 +252,7 @@ def _message(message: AssistantMessage) -> Body:
 
 
 def _usage(ends: Sequence[AnswerEnd], n: int) -> Body:
-    """Summed over the answers of one request; a prompt counts once for its `n` answers."""
+    """Return the sums over all answers of a request; a prompt counts once for its `n` answers."""
     stats = [end.stats for end in ends]
     n_prompt = sum(each.n_prompt for each in stats) // n
     n_generated = sum(each.n_generated for each in stats)
@@ -271,7 +271,7 @@ def _usage(ends: Sequence[AnswerEnd], n: int) -> Body:
 
 
 def _by_source(stats: Iterable[SourceStats]) -> dict[str, int]:
-    """Plain numbers, which clients may add up; those of backs together."""
+    """Return plain numbers by source, which clients may add up; all backs count together."""
     sums = Counter[str]()
     for source, n_drafted, n_accepted in stats:
         name = source if source in OWN_SOURCES else "back"

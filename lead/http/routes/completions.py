@@ -1,4 +1,4 @@
-"""Continuing one text or several: `POST /v1/completions`, and `/completion` in llama-server's own form."""
+"""Routes that continue texts: `POST /v1/completions`, and `/completion` in llama-server's format."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -25,7 +25,7 @@ TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class CompletionRequest(GenerationFields):
-    """A completion request. A prompt is text or token ids; a list of prompts asks for one answer each."""
+    """A completion request. A prompt is text or token ids; each prompt of a list gets its own answers."""
 
     prompt: str | TokenIds | Annotated[list[str | TokenIds], AtMost(MAX_PROMPTS)]
     echo: bool | None = None
@@ -46,7 +46,7 @@ class CompletionRequest(GenerationFields):
             raise RequestError("best_of: answers are not ranked; ask for n of them", "best_of")
 
     def prompts(self) -> list[str | TokenIds]:
-        """The prompts one by one; an empty list is one empty prompt."""
+        """Return the prompts one by one; an empty list is one empty prompt."""
         if isinstance(self.prompt, str) or not self.prompt:
             return [self.prompt or ""]  # type: ignore[list-item]  # mypy keeps the list type for the empty list
         if isinstance(self.prompt[0], int):
@@ -58,7 +58,7 @@ class CompletionRequest(GenerationFields):
 async def create_completion(
     body: CompletionRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
-    """Continue text."""
+    """Continue one or several texts."""
     request = await read_text_request(body, body.prompts(), http_request, services)
     renderer = CompletionRenderer(body, request, services, echo=bool(body.echo))
     return await respond(http_request, request, services, renderer)
@@ -87,9 +87,10 @@ class NativeFields(GenerationFields):
 
 
 class NativeRequest(NativeFields):
-    """The body of a request in llama-server's format.
+    """A request in llama-server's format.
 
-    A prompt is text, token ids, or both in turn; each prompt of a list has its own `n` answers.
+    A prompt is text, token ids, or a list that mixes both. Each prompt of a list of prompts gets its own `n`
+    answers.
     """
 
     prompt: (
@@ -101,7 +102,7 @@ class NativeRequest(NativeFields):
     )
 
     def prompts(self) -> list[Prompt]:
-        """The prompts one by one; raises RequestError."""
+        """Return the prompts one by one; raises RequestError."""
         given = self.prompt
         if not isinstance(given, list):
             return [_plain(given)]
@@ -117,7 +118,7 @@ class NativeRequest(NativeFields):
 async def create_native_completion(
     body: NativeRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
-    """Continue text; one object for one prompt, a list of them for several."""
+    """Continue one or several texts; the body is an object for one answer, a list for several."""
     request = await read_text_request(body, body.prompts(), http_request, services)
     return await respond_as_llama_server(body, request, http_request, services)
 

@@ -1,4 +1,4 @@
-"""`GET /health`, `/v1/models`, `/props`: the server and its model, as llama-server describes them."""
+"""`GET /health`, `/v1/models` and `/props`: the server and its model, as llama-server describes them."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
@@ -20,7 +20,7 @@ router = APIRouter()
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """200 while requests are served; 503 before, shortly before the end, and while the engine restarts."""
+    """Return 200 while requests are served, and 503 while the lead starts, ends or restarts its engine."""
     services: Services | None = request.app.state.services
     if request.app.state.is_leaving:
         return error_response(NotServingError(EngineState.STOPPED.value), status="draining")
@@ -36,7 +36,7 @@ async def health(request: Request) -> Response:
 @router.get("/v1/models")
 @router.get("/models", include_in_schema=False)
 async def models(request: Request, services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """The model that is served, and those beside it."""
+    """Return the served model, and the models beside it."""
     others = other_models(request.app)
     records = [side_record(each, services.settings.tag_names, services.started_at) for each in others]
     capabilities = ["completion", *(["multimodal"] if services.images else [])]
@@ -53,7 +53,7 @@ async def models(request: Request, services: Annotated[Services, Depends(get_ser
 async def model(
     name: str, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
-    """A model, by one of its names."""
+    """Return a model by one of its names."""
     if name in services.aliases:
         return JSONResponse(_record(services))
     for other in other_models(request.app):
@@ -83,7 +83,7 @@ def _record(services: Services) -> dict[str, Any]:
 
 @router.get("/lora-adapters")
 async def adapters(services: Annotated[Services, Depends(get_services)]) -> list[dict[str, Any]]:
-    """The LoRA adapters (`--lora`), which are applied to all requests."""
+    """Return the LoRA adapters (`--lora`), which are applied to all requests."""
     return [
         {"id": number, "path": str(each.path), "scale": each.scale, "task_name": "", "prompt_prefix": ""}
         for number, each in enumerate(services.settings.compute.lora)
@@ -94,7 +94,7 @@ async def adapters(services: Annotated[Services, Depends(get_services)]) -> list
 async def props(
     request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> dict[str, Any]:
-    """Settings and properties of the model."""
+    """Return settings and properties of the model."""
     model, ready = services.vocabulary.model, services.engine.ready
     assert ready
     defaults = public_settings(SamplingParameters(seed=0), None) | services.settings.sampling.model_dump()
@@ -129,7 +129,7 @@ async def props(
 
 
 def _ollama_record(name: str, capabilities: list[str]) -> dict[str, Any]:
-    """The record that llama-server adds for Ollama's clients; it is mostly empty there, too."""
+    """Return the record that llama-server adds for Ollama's clients, where it is mostly empty, too."""
     return {
         "name": name,
         "model": name,
@@ -151,7 +151,7 @@ REASONS: Mapping[str, str] = {
     "/lora-adapters": "This server does not support changing adapters: those of --lora serve all requests",
     "/props": "This server does not support changing global properties",
 }
-"""Why the lead does not have these endpoints of llama-server: POST requests by path, answered with 501."""
+"""Reasons why POST requests to these paths of llama-server are answered with 501."""
 
 
 def _refusing(reason: str) -> Callable[[], Awaitable[None]]:

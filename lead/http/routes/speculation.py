@@ -1,4 +1,4 @@
-"""`/v1/speculation`: a WebSocket and a POST route for backs, and a report for people."""
+"""`/v1/speculation`: a WebSocket route and a POST route for backs, and a report for people."""
 
 import asyncio
 import contextlib
@@ -49,7 +49,7 @@ _CLOSE_TRY_AGAIN = 1013  # IANA: "Try Again Later"
 
 @router.get("/v1/speculation")
 async def describe(services: Annotated[Services, Depends(get_services)]) -> dict[str, Any]:
-    """The connected backs with the statistics of their drafts, and what the planner has measured."""
+    """Return the connected backs with statistics of their drafts, and the planner's report."""
     return {
         "lead": await _about(services),
         "backs": services.backs.describe(),
@@ -59,7 +59,7 @@ async def describe(services: Annotated[Services, Depends(get_services)]) -> dict
 
 
 async def _about(services: Services) -> dict[str, Any]:
-    """What `back doctor` compares with its own side, and a back without a model sends in its hello."""
+    """Return the lead's data that `back doctor` compares with its own, and that backs need for a hello."""
     ready = services.engine.ready
     return {
         "version": VERSION,
@@ -75,7 +75,7 @@ async def _about(services: Services) -> dict[str, Any]:
 
 
 class PolicyRequest(NullIsDefault):
-    """The policy that chooses depths; `depth` is for `fixed` and `sync`."""
+    """A change of the policy that chooses the depth of drafts. depth: for `fixed` and `sync`."""
 
     policy: PolicyName
     depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] = 4
@@ -97,7 +97,7 @@ async def exchange(
     services: Annotated[Services, Depends(get_ready_services)],
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
 ) -> Reply:
-    """Hand in drafts and get updates; waits up to `wait` seconds for an update."""
+    """Take drafts of a back and return its updates; wait up to `wait` seconds for an update."""
     n_bytes = len(await request.body())
     ours = await services.vocabulary.identify()
     back, answers = _take_post(body, services.backs, ours, _sender_of(request), n_bytes)
@@ -109,8 +109,9 @@ async def exchange(
 
 @router.websocket("/v1/speculation")
 async def follow(socket: WebSocket) -> None:
-    """Exchange messages with a back: hello, welcome, then drafts one way and updates the other until either
-    side ends it.
+    """Exchange messages with a back until either side ends the connection.
+
+    After hello and welcome, drafts come in and updates go out.
     """
     services: Services | None = socket.app.state.services
     await socket.accept()
@@ -148,7 +149,7 @@ async def follow(socket: WebSocket) -> None:
 
 
 class _Sender(NamedTuple):
-    """Of drafts. peer: its key and address, which tell it from others; is_local: it is on this machine."""
+    """The sender of drafts. peer: its key and address, which identify it. is_local: it is on this machine."""
 
     peer: str
     is_local: bool
@@ -197,7 +198,7 @@ async def _serve(socket: WebSocket, back: Back, services: Services) -> None:
 
 
 async def _send_updates(socket: WebSocket, back: Back, services: Services) -> None:
-    """A back that does not read blocks only this task, until its pings fail."""
+    """Send updates. A back that does not read blocks only this task, until its pings fail."""
     while True:
         change = back.changed.next_change()
         for message in services.backs.updates(back):
@@ -219,7 +220,7 @@ async def _receive_drafts(socket: WebSocket, back: Back, backs: Backs) -> None:
 
 
 async def _refuse(socket: WebSocket, backs: Backs, reason: str) -> None:
-    """Close late, which costs a peer that tries again at once more than the lead."""
+    """Close the connection after a delay, which slows down peers that try again at once."""
     with backs.join_limits.held_refusal() as seconds:
         await asyncio.sleep(seconds)
     await close_socket(socket, _CLOSE_TRY_AGAIN, reason)
@@ -248,7 +249,10 @@ async def _receive_text(socket: WebSocket) -> str:
 def _take_post(
     body: Post, backs: Backs, ours: VocabularyId, sender: _Sender, n_bytes: int
 ) -> tuple[Back | None, list[LeadMessage]]:
-    """The back that posts, if it is known, and the answers; each message counts for its part of `n_bytes`."""
+    """Return the back that posts, if it is known, and the answers to its messages.
+
+    Each message counts for its share of `n_bytes`.
+    """
     back = backs.get(body.back) if body.back else None
     if back:
         back.acknowledge(body.heard)

@@ -1,6 +1,4 @@
-"""`POST /tokenize`, `/detokenize` and `/apply-template`: converts text to tokens and back, generating
-nothing.
-"""
+"""`POST /tokenize`, `/detokenize` and `/apply-template`: convert text to tokens and back."""
 
 from typing import Annotated
 
@@ -38,7 +36,9 @@ class DetokenizeRequest(BaseModel, strict=True):
 async def tokenize(
     body: TokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
-    """The tokens of a text; with_pieces: each with its text, or its bytes if they are not valid UTF-8."""
+    """Return the tokens of a text. with_pieces: with each token's text, or bytes if they are not
+    valid UTF-8.
+    """
     options = body.model_dump(exclude={"content"})
     return _response(await prepare(http_request, services, TokenizerJobs.tokenize, body.content, **options))
 
@@ -47,7 +47,7 @@ async def tokenize(
 async def detokenize(
     body: DetokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
-    """The text of tokens, control tokens included."""
+    """Return the text of tokens, including control tokens."""
     return _response(await prepare(http_request, services, TokenizerJobs.detokenize, body.tokens))
 
 
@@ -55,7 +55,7 @@ async def detokenize(
 async def apply_template(
     body: ConversationFields, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
-    """The prompt that `/v1/chat/completions` would give the model."""
+    """Return the prompt that `/v1/chat/completions` would give the model."""
     check_tools(body, services)
     body, images = await with_markers(body, http_request, services)
     conversation = write_conversation(body)
@@ -64,5 +64,5 @@ async def apply_template(
 
 
 def _response(body: bytes) -> Response:
-    """The tokenizer process has written the body: it may be large."""
+    """Return a response with a body that the tokenizer process has written, because it may be large."""
     return Response(body, media_type="application/json")

@@ -93,13 +93,13 @@ def test_a_single_name_does_not_lock_out_its_peer(limits):
         now += seconds
 
 
-def test_each_further_offence_doubles_the_time_up_to_a_limit(limits):
+def test_each_further_offense_doubles_the_time_up_to_a_limit(limits):
     seconds = [limits.punish("peer", "desk", float(now)) for now in range(100)]
     assert seconds[:4] == [10, 20, 40, 80]
     assert seconds[-1] == MAX_LOCKOUT_SECONDS
 
 
-def test_offences_are_forgotten(limits):
+def test_offenses_are_forgotten(limits):
     for now in range(5):
         limits.punish("peer", "desk", float(now))
     assert limits.punish("peer", "desk", 2000.0) == FIRST_LOCKOUT_SECONDS

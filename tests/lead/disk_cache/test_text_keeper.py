@@ -270,7 +270,7 @@ def test_a_text_whose_beginning_goes_while_it_is_written_is_written_as_a_whole(c
     machine = Machine(n_late=20)
     machine.keep()
     machine.ask((*text_after(), 5, 6))
-    while machine.keeper.wait(machine.now) != WRITING_SECONDS:
+    while machine.keeper.seconds_until_due(machine.now) != WRITING_SECONDS:
         machine.loop.step()
     machine.files.parts.clear()
     machine.files.texts.clear()

@@ -201,8 +201,8 @@ def recalibration(now=0.0, find_place=anywhere):
 def test_it_is_measured_when_it_is_due(began, times, find_place, wait, n):
     again, measured = recalibration(began, find_place)
     for now in times:
-        again.turn(now, idle=True)
-    assert (again.wait(times[-1]), measured.n) == (wait, n)
+        again.run_due(now, idle=True)
+    assert (again.seconds_until_due(times[-1]), measured.n) == (wait, n)
 
 
 def test_an_attempt_that_failed_is_repeated_soon_and_then_less_and_less_often():
@@ -210,10 +210,10 @@ def test_an_attempt_that_failed_is_repeated_soon_and_then_less_and_less_often():
     again = Recalibration(measured, 0.0, anywhere)
     waits = []
     now = 0.0
-    while (wait := again.wait(now)) is not None:
+    while (wait := again.seconds_until_due(now)) is not None:
         waits.append(wait)
         now += wait
-        again.turn(now, idle=True)
+        again.run_due(now, idle=True)
     assert waits == [3.0, 3.0, 4.0, 6.0, 12.0, 2.0, 24.0, 48.0]
     assert measured.n == len(waits)
 

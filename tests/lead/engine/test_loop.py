@@ -62,11 +62,11 @@ class Noted:
     def __init__(self, *due):
         self.due, self.turns = list(due), []
 
-    def turn(self, _now, *, idle):
+    def run_due(self, _now, *, idle):
         self.turns.append(idle)
         return 0.0
 
-    def wait(self, _now):
+    def seconds_until_due(self, _now):
         return self.due.pop(0)
 
 
@@ -495,7 +495,7 @@ def test_whatever_happens_begins_the_time_anew():
     for now in range(100):
         assert not progress.has_stalled(float(now))
         if now % 20 == 0:
-            progress.made()
+            progress.reset()
 
 
 def test_the_time_for_which_a_process_was_stopped_does_not_count():

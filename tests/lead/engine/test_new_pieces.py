@@ -32,7 +32,7 @@ def committed(tokens, **more):
     return Committed(sequence="s", start=0, tokens=tokens, **more)
 
 
-def test_a_token_is_told_with_its_neighbours_when_it_comes_for_the_first_time(pieces):
+def test_a_token_is_told_with_its_neighbors_when_it_comes_for_the_first_time(pieces):
     assert told(pieces, committed([7, 300]), committed([8])) == [(0, 255), (256, 511)]
     assert told(pieces, committed([9, 301])) == []
 

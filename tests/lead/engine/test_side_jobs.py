@@ -58,11 +58,11 @@ class Jobs(SideJobs):
         for each in asked:
             self.begin(each)
         for _ in range(n_turns):
-            assert self.turn(0.0, idle=True) == 0.0
+            assert self.run_due(0.0, idle=True) == 0.0
         return self.sent
 
 
-def test_a_question_is_answered_in_the_next_turn():
+def test_a_question_is_answered_at_the_next_call():
     assert Jobs().answers_after(ask(7, 1, 2)) == [Answer(number=7, reply={"total": 3})]
 
 
@@ -85,11 +85,11 @@ def test_a_longer_job_lets_others_be_answered_before():
 
 def test_an_idle_engine_waits_only_while_nobody_asks():
     jobs = Jobs(add=add_in_steps)
-    assert jobs.wait(0.0) is None
+    assert jobs.seconds_until_due(0.0) is None
     jobs.begin(ask(1, 2))
-    assert jobs.wait(0.0) > 0
+    assert jobs.seconds_until_due(0.0) > 0
     jobs.answers_after(n_turns=2)
-    assert jobs.wait(0.0) is None
+    assert jobs.seconds_until_due(0.0) is None
 
 
 @pytest.mark.parametrize(("error", "may_recover"), [(RequestError, False), (UnavailableError, True)])

@@ -116,7 +116,7 @@ def test_rejected_tokens_are_red_before_the_one_that_replaced_them(new_stage, sc
     assert screen.line() == "\x1b[31m never\x1b[0mOnce\n"
 
 
-def test_without_a_terminal_there_is_no_colour(vocabulary, screen):
+def test_without_a_terminal_there_is_no_color(vocabulary, screen):
     screen.terminal = False
     stage = Stage(vocabulary, screen, "accepted")
     sequence = stage.start()

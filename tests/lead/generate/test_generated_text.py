@@ -73,11 +73,11 @@ def test_a_pipe_gets_the_text_as_it_is():
     assert written(io.StringIO()) == "plain\x1b[2Jdrafted"
 
 
-def test_a_terminal_gets_accepted_tokens_in_colour():
+def test_a_terminal_gets_accepted_tokens_in_color():
     assert written(Terminal()) == "plain\x1b[32m\u241b[2Jdrafted\x1b[0m"
 
 
-def test_colour_can_be_switched_off(monkeypatch):
+def test_color_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     assert written(Terminal()) == "plain\u241b[2Jdrafted"
 

@@ -15,7 +15,7 @@ def turns():
 
 def waiting(turns, client, order, name):
     async def take():
-        async with turns.turn(client):
+        async with turns.hold(client):
             order.append(name)
 
     return asyncio.ensure_future(take())
@@ -23,7 +23,7 @@ def waiting(turns, client, order, name):
 
 async def test_clients_take_turns(turns):
     order = []
-    async with turns.turn(ONE):
+    async with turns.hold(ONE):
         tasks = [waiting(turns, ONE, order, name) for name in "abc"]
         tasks.append(waiting(turns, TWO, order, "x"))
         await asyncio.sleep(0)
@@ -33,7 +33,7 @@ async def test_clients_take_turns(turns):
 
 async def test_who_waits_no_more_is_passed_over(turns):
     order = []
-    async with turns.turn(ONE):
+    async with turns.hold(ONE):
         first, second = waiting(turns, ONE, order, "a"), waiting(turns, ONE, order, "b")
         await asyncio.sleep(0)
         first.cancel()
@@ -43,7 +43,7 @@ async def test_who_waits_no_more_is_passed_over(turns):
 
 async def test_a_turn_that_comes_to_one_who_leaves_goes_to_the_next(turns):
     order = []
-    async with turns.turn(ONE):
+    async with turns.hold(ONE):
         first, second = waiting(turns, ONE, order, "a"), waiting(turns, ONE, order, "b")
         await asyncio.sleep(0)
     first.cancel()  # it has the turn, but has not run since
@@ -53,7 +53,7 @@ async def test_a_turn_that_comes_to_one_who_leaves_goes_to_the_next(turns):
 
 async def test_a_turn_that_fails_is_over(turns):
     with pytest.raises(ValueError, match="x"):
-        async with turns.turn(ONE):
+        async with turns.hold(ONE):
             raise ValueError("x")
-    async with turns.turn(TWO):
+    async with turns.hold(TWO):
         pass

@@ -156,7 +156,7 @@ async def test_a_body_that_waits_for_its_turn_may_have_to_go_for_another_clients
             answer = client.post("/tokenize", content=b" " * 1000, headers=JSON | {"x-api-key": key})
             return asyncio.ensure_future(answer)
 
-        async with app.state.bodies._fair_lock.turn(Client("somebody")):
+        async with app.state.bodies._fair_lock.hold(Client("somebody")):
             first, second, other = post("many"), post("many"), post("one")
             assert (await second).status_code == 503
         assert [(await each).status_code for each in (first, other)] == [400, 400]

@@ -174,13 +174,13 @@ def test_every_figure_of_a_back_is_shown(watched):
     for name, value in numbers.items():
         setattr(back.stats, name, value)
     values = watched.values()
-    shown = {name: value for (name, *labels), value in _labelled(values) if labels == ["desk"]}
+    shown = {name: value for (name, *labels), value in _labeled(values) if labels == ["desk"]}
     for name, value in numbers.items():
         as_shown = name.removeprefix("n_").replace("used", "verified")
         assert shown[f"llama_duo:back_{as_shown}_total"] == value
 
 
-def _labelled(values):
+def _labeled(values):
     return [(key, value) for key, value in values.items() if isinstance(key, tuple)]
 
 

@@ -1,4 +1,4 @@
-"""The pool, with workers whose behaviour is scripted."""
+"""The pool, with workers whose behavior is scripted."""
 
 import asyncio
 import itertools

@@ -11,7 +11,7 @@ NAMES = ("add", "addition")
 
 
 @pytest.mark.parametrize("tool_format", FORMATS.values(), ids=FORMATS.keys())
-def test_every_call_is_recognised_before_its_arguments(tool_format):
+def test_every_call_is_recognized_before_its_arguments(tool_format):
     begins, follows, is_first = call_beginnings(tool_format, NAMES)
     arguments = tool_format.write([("addition", {"key": 17})])
     before = re.match(begins if is_first else f"(?s:.*?){begins}", arguments)

@@ -1,6 +1,6 @@
 """llama2.c in NumPy: its forward pass, and its files in all versions.
 
-Written from run.c's definitions (RMSNorm, rotary positions in pairs of neighbours, grouped-query attention,
+Written from run.c's definitions (RMSNorm, rotary positions in pairs of neighbors, grouped-query attention,
 SwiGLU) and from the description of its file formats; shares nothing with the converter.
 """
 

@@ -1,4 +1,4 @@
-"""Models of other formats are recognised, and converted once."""
+"""Models of other formats are recognized, and converted once."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ def test_a_gguf_is_not_converted(tmp_path):
     assert read_conversion(renamed) is None
 
 
-def test_both_formats_are_recognised(checkpoint, gpt2_folder):
+def test_both_formats_are_recognized(checkpoint, gpt2_folder):
     assert read_conversion(checkpoint).kind == "a llama2.c checkpoint of version 1"
     assert read_conversion(gpt2_folder).kind == "GPT-2 in a Hugging Face folder"
 

@@ -64,7 +64,7 @@ class DraftedSequences:
         self.drafter.handle(Open(sequence=sequence, sampling=GREEDY, tokens=list(text)))
 
     def commit(self, sequence):
-        """Part of the main path or of a branch, then perhaps a random token."""
+        """Part of the main branch or of a branch, then perhaps a random token."""
         text, state = self.texts[sequence], self.drafter.sequences.get(sequence)
         draft = state and state.draft()
         path = self.path_through(draft) if draft else []

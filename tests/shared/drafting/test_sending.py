@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.drafting.sequence_state import SEND_SECONDS, SOON_SECONDS, DraftPath
+from shared.drafting.sequence_state import SEND_SECONDS, SOON_SECONDS, DraftBranch
 from shared.llama.memory_traits import PLAIN
 from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import RankedToken
@@ -17,7 +17,7 @@ URGENCIES = ("immediate", "soon", "batched")
 
 
 def branch():
-    return DraftPath(1, [[RankedToken(2, 0.5)]]).begin(SlotCache(9, PLAIN), toy_sampler(GREEDY, [1]))
+    return DraftBranch(1, [[RankedToken(2, 0.5)]]).begin(SlotCache(9, PLAIN), toy_sampler(GREEDY, [1]))
 
 
 class Sending:

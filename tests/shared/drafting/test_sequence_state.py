@@ -3,7 +3,7 @@
 import pytest
 
 from shared.drafting.drafter_options import DrafterOptions
-from shared.drafting.sequence_state import DraftPath, SequenceState, spans_of
+from shared.drafting.sequence_state import DraftBranch, SequenceState, spans_of
 from shared.llama.memory_traits import PLAIN
 from shared.llama.span import Span
 from shared.slot_cache import SlotCache
@@ -11,11 +11,11 @@ from tests.toy_model import END_TOKENS, GREEDY, toy_sampler
 
 
 def path_with(slot, n_pending, n_decoded=5):
-    """(state, its main path): `n_pending` committed tokens are not decoded yet."""
+    """(state, its main branch): `n_pending` committed tokens are not decoded yet."""
     committed = list(range(n_decoded + n_pending))
     cache = SlotCache(slot, PLAIN)
     cache.add(committed[:n_decoded])
-    main = DraftPath(len(committed)).begin(cache, toy_sampler(GREEDY, committed))
+    main = DraftBranch(len(committed)).begin(cache, toy_sampler(GREEDY, committed))
     options = DrafterOptions(n_slots=1, n_window=100, n_ahead=4)
     return SequenceState(f"s{slot}", GREEDY, committed, main, options, END_TOKENS, lambda _: None), main
 

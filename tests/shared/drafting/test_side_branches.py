@@ -31,7 +31,7 @@ def state(harness):
 
 
 def branches(harness):
-    """(offset in the main path, tokens) of each branch, in order."""
+    """(offset in the main branch, tokens) of each branch, in order."""
     sequence = state(harness)
     return sorted((each.start - sequence.main.start, each.tokens) for each in sequence.branches.values())
 
@@ -316,7 +316,7 @@ def test_a_draft_has_at_most_as_many_tokens_as_the_protocol_allows():
 
 
 def sliding():
-    """A harness with branches, whose main path is about to fill its window."""
+    """A harness with branches, whose main branch is about to fill its window."""
     harness = DrafterHarness(n_branches=3, n_ahead=16, n_window=10)
     harness.tune(6)
     harness.open(tokens=PROMPT, sampling=WARM)

@@ -18,7 +18,7 @@ SHAPES = {
     "nearly flat": lambda rng, n: rng.normal(size=n) * 0.01,
     "of a few values": lambda rng, n: rng.integers(0, 3, n),
     "like a model's": lambda rng, n: rng.normal(size=n) * 3,
-    "with one favourite": lambda rng, n: np.where(np.arange(n) == rng.integers(n), 30, rng.normal(size=n)),
+    "with one favorite": lambda rng, n: np.where(np.arange(n) == rng.integers(n), 30, rng.normal(size=n)),
     "mostly impossible": lambda rng, n: np.where(rng.random(n) < 0.99, -np.inf, rng.normal(size=n)),
     "impossible but for ten": lambda _rng, n: np.where(np.arange(n) % (n // 10), -np.inf, 1.0),
     "wide": lambda rng, n: rng.normal(size=n) * 1e6,
@@ -61,7 +61,7 @@ def test_it_is_at_the_size_of_a_large_vocabulary_too(seed, position):
 
 
 def test_close_calls_are_decided_right():
-    """Among equal logits the best of the favourites and the best of the others are often close."""
+    """Among equal logits the best of the favorites and the best of the others are often close."""
     logits = np.zeros(2100, np.float32)
     chosen = [coupled_choice(every_token(2100), logits, 1, t) for t in range(2000)]
     assert chosen == [straightforward(logits, 1, t) for t in range(2000)]
@@ -71,8 +71,8 @@ def test_a_token_of_low_logit_is_chosen_where_its_noise_is_high_enough():
     """Otherwise the tests above could not fail."""
     logits = np.random.default_rng(0).normal(size=20_000).astype(np.float32)
     chosen = [coupled_choice(every_token(20_000), logits, 1, t) for t in range(100)]
-    favourites = np.argsort(-logits)[:64]
-    assert len(set(chosen) - set(favourites.tolist())) > 50
+    favorites = np.argsort(-logits)[:64]
+    assert len(set(chosen) - set(favorites.tolist())) > 50
 
 
 @given(SEEDS, POSITIONS, st.integers(1, 3000))

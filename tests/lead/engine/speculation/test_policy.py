@@ -299,7 +299,7 @@ def test_nothing_is_explored_that_is_not_there():
 
 
 def test_a_cost_that_fell_is_noticed():
-    """Two tokens were dear while a neighbour was busy."""
+    """Two tokens were dear while a neighbor was busy."""
     cost = cost_of({1: 1, 2: 3.0}, T1)
     chosen = explored(FLAT, 4000, candidate(0.8), cost=cost)
     assert chosen[1] > 1000
@@ -308,7 +308,7 @@ def test_a_cost_that_fell_is_noticed():
 def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
     """The machine was busy in three of five rounds of calibration: four draft tokens seem a bad choice."""
     cost = StepCost()
-    cost.learn_turns(
+    cost.learn_sweeps(
         (n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
         for ratio_of_5, n in product((2.3, F16[5], 2.3, F16[5], 2.3), range(1, 8))
     )
