@@ -51,7 +51,7 @@ class LlamaServerSettings(LeadSettings):
         for option in ignored:
             say(f"{PROGRAM}: {option} is ignored: {refused[option.partition('=')[0]]}")
         for variable in _unread_variables(cls.dialect):
-            say(f"{PROGRAM}: {variable} is ignored: there is no such option here")
+            say(f"{PROGRAM}: {variable} is ignored: unknown option")
         return super().from_command_line(kept + _context_of_slots(kept))
 
 

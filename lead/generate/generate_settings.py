@@ -40,7 +40,8 @@ class GenerateSettings(LeadSettings):
 
     prompt: str | None = Field(
         None,
-        description="beginning of the text; -: read it from standard input; without it, the model begins",
+        description="beginning of the text; -: read it from standard input. Without this option the model "
+        "writes the beginning, too",
     )
     file: Path | None = Field(None, description="file with the beginning of the text; -: standard input")
     display_prompt: bool = Field(True, description="print the beginning of the text, too")

@@ -34,8 +34,8 @@ class LeadServiceSettings(LeadSettings):
     service: ServiceOptions = ServiceOptions()
     socket: CliToggleFlag[bool] = Field(
         False,
-        description="let systemd open --host and --port, which stay open while the lead is replaced: who "
-        "connects meanwhile waits",
+        description="let systemd open --host and --port. Both stay open while the lead restarts, and new "
+        "connections wait",
     )
 
 
