@@ -57,12 +57,12 @@ export class Invitations {
   }
 
   async #close() {
-    if (!confirm("Close the lead to invited machines? They are disconnected, and can come back once you invite again.")) return;
+    if (!confirm("Close the lead to invited machines? They are disconnected until you invite again.")) return;
     await this.#tried(closeDoor());
   }
 
   async #revoke(name) {
-    if (!confirm(`Revoke “${name}”? It is disconnected, and needs a new invitation to come back.`)) return;
+    if (!confirm(`Revoke “${name}”? It is disconnected, and needs a new invitation to join again.`)) return;
     await this.#tried(revoke(name));
   }
 
@@ -93,7 +93,7 @@ const MAKE = {
     const { code, seconds, addresses } = await invite("back");
     return {
       lines: [["Command", `back --model MODEL --join ${code}`]],
-      note: `Run this on one machine that reaches ${or(addresses)}, ${within(seconds)}. It reads the texts for which it drafts.`,
+      note: `Run this command on one machine that reaches ${or(addresses)}, ${within(seconds)}. It can read the texts that it drafts for.`,
     };
   },
   client: async () => {
@@ -104,7 +104,7 @@ const MAKE = {
         ["Or a command", `chat --join ${code}`],
       ],
       qr,
-      note: `Scan this with a phone, or use one of the two on one machine, ${within(seconds)}. ${trust(new URL(page).host)} It sees only its own questions.`,
+      note: `Scan this code with a phone, or open the address or run the command on another computer, ${within(seconds)}. The code works once. ${trust(new URL(page).host)} This person sees only their own questions.`,
     };
   },
   app: async () => {
@@ -114,14 +114,14 @@ const MAKE = {
         ["Base URL", `https://${addresses[0]}/v1`],
         ["API key", key],
       ],
-      note: `The key is shown only now; revoke “${name}” to end it. ${trust(addresses[0])}`,
+      note: `The key is shown only now. To end its access, revoke “${name}”. ${trust(addresses[0])}`,
     };
   },
 };
 
 const or = (addresses) => addresses.join(" or ");
 const within = (seconds) => `within ${Math.round(seconds / 60)} minutes`;
-const trust = (address) => `It must trust this lead's CA: https://${address}/ca.crt.`;
+const trust = (address) => `The device must trust this lead's CA: https://${address}/ca.crt.`;
 
 function line([label, text]) {
   const copy = copyButton(`Copy: ${label}`, () => text);
