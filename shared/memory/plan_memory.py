@@ -169,7 +169,7 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
     return (
         f"{size_text(n_needed)} of memory are needed, {size_text(n_texts)} of them for a context of {n_ctx} "
         f"tokens, and {size_text(n_free)} are free: "
-        + (f"lower --ctx-size, to {n_round} for instance" if n_round >= _MIN_CTX else "use a smaller model")
+        + (f"lower --ctx-size, for instance to {n_round}" if n_round >= _MIN_CTX else "use a smaller model")
     )
 
 

@@ -27,8 +27,10 @@ def no_such_model(path: Path, hub: Hub) -> str:
         _offer("in the hub's cache", (f"-hf {each}" for each in _alike(name, _in_cache(hub)))),
         _offer("on the hub", (f"-hf {each}" for each in _on_hub(name, hub))),
     ]
-    found = "; ".join(filter(None, near)) or "-hf USER/REPO:QUANT downloads a model of the hub"
-    return f"there is no file {path}; {found}"
+    found = "; ".join(filter(None, near)) or (
+        "-hf USER/REPO:QUANT downloads a model from the Hugging Face hub"
+    )
+    return f"the file {path} does not exist. {found}"
 
 
 def _offer(place: str, names: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ def test_models_of_the_folder_and_of_the_hub_are_offered(hub, tmp_path):
         (tmp_path / name).touch()
     said = no_such_model(tmp_path / "qwen3:8b", hub)
     assert said == (
-        f"there is no file {tmp_path}/qwen3:8b; in its folder: {tmp_path}/Qwen3-8B-Q4_K_M.gguf; on the hub: "
+        f"the file {tmp_path}/qwen3:8b; in its folder: {tmp_path}/Qwen3-8B-Q4_K_M.gguf; on the hub: "
         "-hf ggml-org/Qwen3-8B-GGUF"
     )
     assert asked == ["qwen3 8b"]
@@ -52,7 +52,9 @@ def test_without_the_hub_the_sentence_says_how_to_get_a_model(hub, tmp_path, mon
 
     monkeypatch.setattr("httpx.get", get)
     said = no_such_model(tmp_path / "qwen3", hub[1])
-    assert said == f"there is no file {tmp_path}/qwen3; -hf USER/REPO:QUANT downloads a model of the hub"
+    assert (
+        said == f"the file {tmp_path}/qwen3; -hf USER/REPO:QUANT downloads a model from the Hugging Face hub"
+    )
 
 
 def test_offline_the_hub_is_not_asked(hub, tmp_path):
