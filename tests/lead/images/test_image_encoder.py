@@ -183,7 +183,7 @@ async def test_whoever_waits_is_told_that_the_files_cannot_be_loaded_any_more(
         while True:
             with pytest.raises(UnavailableError) as told:
                 await sees.read(png(60, 40, 1))
-            if "is not there" in str(told.value):
+            if "does not exist" in str(told.value):
                 break
 
 

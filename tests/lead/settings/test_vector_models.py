@@ -25,10 +25,10 @@ def files(tmp_path, tiny_model):
     [
         ("embedding_model", "text", "is a text model, not an embedding model"),
         ("embedding_model", "ranker", "is a reranker. Use --rerank-model"),
-        ("embedding_model", "none", "is not there"),
-        ("rerank_model", "text", "is no reranker"),
-        ("rerank_model", "embedding", "is no reranker"),
-        ("rerank_model", "none", "is not there"),
+        ("embedding_model", "none", "does not exist"),
+        ("rerank_model", "text", "is not a reranker"),
+        ("rerank_model", "embedding", "is not a reranker"),
+        ("rerank_model", "none", "does not exist"),
     ],
 )
 def test_a_file_of_another_kind_is_refused_in_a_sentence(files, option, file, message):

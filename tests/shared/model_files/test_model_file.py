@@ -27,7 +27,7 @@ def test_the_progress_is_shown(checkpoint, capsys, monkeypatch):
 
 
 def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(ModelLoadError, match="is not there"):
+    with pytest.raises(ModelLoadError, match="does not exist"):
         loadable(tmp_path / "missing.gguf")
 
 
