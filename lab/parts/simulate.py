@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
+    parser.add_argument("--devices", action="store_true", help=argparse.SUPPRESS)  # all that there is now
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
