@@ -75,8 +75,8 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
     n_threads = settings.n_threads + back.n_threads if back.is_wanted and computes else 0
     if n_threads > len(cores | back_cores):
         yield problem(
-            f"the lead and its own back have {n_threads} threads on {count(len(cores | back_cores), 'core')}, "
-            "and both busy-wait, so they slow each other down: use fewer --threads, or separate cores with "
+            f"the lead and its own back have {n_threads} threads on {count(len(cores | back_cores), 'core')}"
+            ", and both busy-wait, so they slow each other down: use fewer --threads, or separate cores with "
             "--cpus and --back-cpus"
         )
     if load is not None and load > len(usable) + 1:
