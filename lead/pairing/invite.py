@@ -29,6 +29,10 @@ from shared.tls import trusting
 T = TypeVar("T")
 
 _SECONDS = 30.0
+_CHANGED = (
+    "\n\nFor this address the CA has another certificate now: install it again in browsers and programs\n"
+    "that use it. `back` and `chat` fetch it by themselves."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class _NewCode:
     addresses: tuple[str, ...]
     page: str = ""
     certificate: str = ""
+    certificate_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class _NewKey:
     key: str
     addresses: Annotated[tuple[str, ...], Len(1)]
     certificate: str
+    certificate_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,16 +174,17 @@ def run(settings: InviteSettings) -> str:
         return _app(settings, _ask(settings, _NewKey, "POST", "/v1/members", json=body))
     body |= {"role": "client" if settings.chat else "back", "nearby": settings.nearby}
     made = _ask(settings, _NewCode, "POST", "/v1/invitations", json=body)
+    shown = _invitation(made) + (_CHANGED if made.certificate_changed else "")
     with_qr = made.page and settings.qr and sys.stdout.isatty()
-    return f"{_invitation(made)}\n\n{_qr(made.page)}" if with_qr else _invitation(made)
+    return f"{shown}\n\n{_qr(made.page)}" if with_qr else shown
 
 
 def _app(settings: InviteSettings, made: _NewKey) -> str:
     models = _ask(settings, _ListedModels, "GET", "/v1/models").data
     model = models[0].id if models else "MODEL"
-    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n" + app_lines(
-        made.addresses, made.key, model, made.certificate
-    )
+    lines = app_lines(made.addresses, made.key, model, made.certificate)
+    changed = _CHANGED if made.certificate_changed else ""
+    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n{lines}{changed}"
 
 
 def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:

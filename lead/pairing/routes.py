@@ -73,17 +73,16 @@ async def invite(
 ) -> dict[str, Any]:
     """A code for one machine.
 
-    For a client also `page`, which opens the page with it in a browser, and the rows of its QR code, 1 for
-    dark modules.
+    For a client also `page`, which opens the page with it in a browser, and its QR code.
     """
-    _open(body, pairing)
+    opened = _open(body, pairing)
     if body.nearby:
         try:
             await pairing.announce()
         except ConfigError as error:
             raise RequestError(str(error), "nearby") from error
     invitation = _saved(lambda: pairing.invite(body.role, body.addresses, nearby=body.nearby))
-    found = {
+    found = opened | {
         "code": invitation.code(),
         "role": body.role,
         "seconds": INVITATION_SECONDS,
@@ -94,18 +93,21 @@ async def invite(
     return found
 
 
-def _open(body: "OpenRequest", pairing: PairingServer) -> None:
-    """Raises RequestError if invited machines cannot come in."""
-    if body.open:
-        try:
-            pairing.open()
-        except ConfigError as error:
-            raise RequestError(str(error), "open") from error
-    if not pairing.is_open:
+def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
+    """Let invited machines in at these addresses; says whether the CA's certificate is another one now.
+
+    Raises RequestError if they cannot come in.
+    """
+    if not (body.open or pairing.is_open):
         raise RequestError(
             "only this machine reaches this lead so far: --open lets invited machines in", "open"
         )
-    _saved(lambda: pairing.is_reached_at(body.addresses))
+    is_new = _saved(lambda: pairing.is_reached_at(body.addresses))
+    try:
+        pairing.open()
+    except ConfigError as error:
+        raise RequestError(str(error), "open") from error
+    return {"certificate_changed": is_new}
 
 
 def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) -> dict[str, Any]:
@@ -113,15 +115,21 @@ def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) ->
 
     Browsers do not send what follows the #.
     """
-    import segno  # noqa: PLC0415 - only who invites needs it
-
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     url = f"https://{addresses[0]}/#join={secret}"
-    return {
-        "page": url,
-        "certificate": certificate,
-        "qr": ["".join(map(str, row)) for row in segno.make(url, micro=False).matrix],
-    }
+    return {"page": url, "qr": _qr(url), **_authority(addresses, certificate)}
+
+
+def _authority(addresses: Sequence[str], certificate: str) -> dict[str, Any]:
+    """The certificate of the CA, and the QR code of its address."""
+    return {"certificate": certificate, "authority_qr": _qr(f"https://{addresses[0]}{AUTHORITY_PATH}")}
+
+
+def _qr(text: str) -> list[str]:
+    """The rows of a QR code, 1 for dark modules."""
+    import segno  # noqa: PLC0415 - only who invites needs it
+
+    return ["".join(map(str, row)) for row in segno.make(text, micro=False).matrix]
 
 
 def _saved(act: Callable[[], T]) -> T:
@@ -159,14 +167,15 @@ async def add(
     body: AppRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
     """A key for a program that does not know codes; `addresses`: where it is good."""
-    _open(body, pairing)
+    opened = _open(body, pairing)
     member, key = _saved(lambda: pairing.add(body.name))
-    return {
+    addresses = pairing.addresses(body.addresses)
+    return opened | {
         "name": member.name,
         "role": member.role.value,
         "key": key,
-        "addresses": pairing.addresses(body.addresses),
-        "certificate": pairing.certificate,
+        "addresses": addresses,
+        **_authority(addresses, pairing.certificate),
     }
 
 

@@ -42,12 +42,18 @@ export class Invitations {
 
   async #invite(what) {
     try {
-      const { lines, qr, note } = await MAKE[what]();
+      const { lines, qr, authority, note } = await MAKE[what]();
       byId("invite-form").hidden = true;
       byId("code").hidden = false;
       byId("code-lines").replaceChildren(...lines.flatMap(line));
       byId("qr").toggleAttribute("hidden", !qr);
       if (qr) drawQr(byId("qr"), qr);
+      byId("authority").hidden = !authority;
+      byId("authority").open = false;
+      if (authority) {
+        byId("authority-lines").replaceChildren(...line(["CA certificate", authority[0]]));
+        drawQr(byId("authority-qr"), authority[1]);
+      }
       tell(byId("invitation-note"), note);
       this.dialog.querySelector("code").focus();
     } catch (error) {
@@ -97,31 +103,32 @@ const MAKE = {
     };
   },
   client: async () => {
-    const { code, page, qr, seconds } = await invite("client");
+    const { code, page, qr, authority_qr, seconds } = await invite("client");
     return {
       lines: [
         ["Address", page],
         ["Or a command", `chat --join ${code}`],
       ],
       qr,
-      note: `Scan this with a phone, or use one of the two on one machine, ${within(seconds)}. ${trust(new URL(page).host)} It sees only its own questions.`,
+      authority: [new URL("/ca.crt", page).href, authority_qr],
+      note: `Scan the code with a phone, or use the address or the command on one machine, ${within(seconds)}. It sees only its own questions.`,
     };
   },
   app: async () => {
-    const { name, key, addresses } = await addApp();
+    const { name, key, addresses, authority_qr } = await addApp();
     return {
       lines: [
         ["Base URL", `https://${addresses[0]}/v1`],
         ["API key", key],
       ],
-      note: `The key is shown only now; revoke “${name}” to end it. ${trust(addresses[0])}`,
+      authority: [`https://${addresses[0]}/ca.crt`, authority_qr],
+      note: `The key is shown only now. “Revoke ${name}” ends it.`,
     };
   },
 };
 
 const or = (addresses) => addresses.join(" or ");
 const within = (seconds) => `within ${Math.round(seconds / 60)} minutes`;
-const trust = (address) => `It must trust this lead's CA: https://${address}/ca.crt.`;
 
 function line([label, text]) {
   const copy = copyButton(`Copy: ${label}`, () => text);
