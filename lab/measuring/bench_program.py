@@ -26,11 +26,13 @@ from lead.engine.draft_loading import has_draft_model
 from lead.engine.inline_sources import planned_source
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
+from shared.diagnostics.findings import count
 from shared.errors import ConfigError, DuoError
 from shared.exits import exiting_in_words, print_text, say
 from shared.key_file import read_key
 from shared.llama import devices
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name
 from shared.tls import trusting
 
 NO_DRAFTS = "no drafts"
@@ -84,7 +86,8 @@ def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestS
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     chosen = _arrangements(settings, cores)
     path = settings.source.model
-    report.title = f"{path.name if path else settings.source.hf_repo or 'the demo model'}, {len(cores)} cores"
+    name = (short_name(path) or path.name) if path else settings.source.hf_repo or "the demo model"
+    report.title = f"{name}, {_used(settings, cores)}"
     report.commands |= {describe(each): commands(each, variant, cores) for each, variant in chosen}
     return [partial(_arranged, *each, cores, report) for each in chosen]
 
@@ -104,6 +107,11 @@ def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[A
         if has_draft_model(load) and (split := _split(settings, cores)):
             chosen.append((Arrangement("split", split, draft_model=name), variant))
     return sorted(chosen, key=lambda each: KINDS.index(each[0].kind))
+
+
+def _used(settings: BenchSettings, cores: Sequence[int]) -> str:
+    n_threads = settings.compute.threads
+    return count(n_threads, "thread") if n_threads else count(len(cores), "core")
 
 
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:

@@ -42,6 +42,7 @@ from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name
 from shared.python_child import child_environment
 from shared.seams import plugged
 
@@ -198,7 +199,7 @@ class Lead:
     def _name(self) -> str:
         """The model's, before its file is read."""
         path = self._settings.source.model
-        return self._settings.aliases(path.stem if path else "demo")[0]
+        return self._settings.aliases((short_name(path) or path.stem) if path else "demo")[0]
 
     async def _start(self, companions: Sequence[Companion]) -> None:
         await self._owns_address.wait()  # the lead before this one has left the port

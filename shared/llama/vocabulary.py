@@ -21,6 +21,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.model_info import ModelInfo
 from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
+from shared.model_files.builtin import short_name
 from shared.model_files.damaged_file import why_unusable
 from shared.model_files.file_kind import (
     POOLING_TYPES,
@@ -391,7 +392,7 @@ def _token_or_none(token: int) -> int | None:
 def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
     architecture = metadata(model, "general.architecture") or "unknown"
     return ModelInfo(
-        name=metadata(model, "general.name") or path.stem,
+        name=short_name(path) or metadata(model, "general.name") or path.stem,
         path=path,
         architecture=architecture,
         description=_description(model),

@@ -136,8 +136,9 @@ class ProgramSettings(BaseModel):
             return cls.usual
         base = next(each for each in cls.__mro__ if "usual" in each.__dict__)
         assert issubclass(base, ProgramSettings)
-        inherited = base.options()
-        return {name: "" for name in cls.options() if name not in inherited}
+        inherited = {(name, field.description) for name, field in base.options().items()}
+        own = ((name, field.description) for name, field in cls.options().items())
+        return {name: "" for name, description in own if (name, description) not in inherited}
 
     @classmethod
     def version(cls) -> str:

@@ -108,7 +108,7 @@ class ComputeOptions(OptionGroup):
         ge=-2,
         description="number of layers to store in VRAM, counted from the last one; -2 or all: all; -1 or "
         "auto: as many as fit into the free memory of the devices, with context, draft model and "
-        "--fit-target; of a mixture, rather layers without their experts than fewer layers",
+        "--fit-target. For a mixture of experts, experts go to RAM before whole layers do",
     )
     ctx_size: int = Field(
         0,
@@ -147,9 +147,9 @@ class ComputeOptions(OptionGroup):
         ge=-1,
         description="the most host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
         "none. What idle slots hold is moved there while others run, and a request that continues such a "
-        "text does not read it again. What a lead has, it shares with its --draft-model and --back, which "
-        "get an eighth each. Never more than a quarter of the memory that the weights leave free; not "
-        "used with --rpc, nor for sliding windows with --exact, nor with --swa-full and --no-kv-unified",
+        "text does not read it again. --draft-model and --back of a lead get an eighth of it each. "
+        "Never more than a quarter of the memory that the weights leave free; not used with --rpc, nor for "
+        "sliding windows with --exact, nor with --swa-full and --no-kv-unified",
     )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(

@@ -44,7 +44,7 @@ class ModelSource(OptionGroup):
     model: ModelPath | None = Field(
         None,
         description="model path to load: a GGUF file, a llama2.c checkpoint (.bin) or a folder with GPT-2 "
-        "from Hugging Face; smollm2, smollm2-draft: of the extra smollm2; without it, the "
+        "from Hugging Face; smollm2 and smollm2-draft are models of the extra smollm2. Without it, the "
         "program's built-in demo model",
     )
     tokenizer: Path | None = Field(
