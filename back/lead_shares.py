@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 _SLACK_SECONDS = 0.02
-"""How far a lead may be ahead before it must wait for others; alternating less often saves decodes."""
+"""The time that a lead may be ahead before it must wait for others; alternating less often saves decodes."""
 _MAX_AHEAD_SECONDS = 10.0
 """The most that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25

@@ -28,7 +28,7 @@ GET_TIMEOUT_S = 3.0
 _HOME_DOMAINS = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 
 _OTHER_TASKS = ("embedding", "rerank")
-"""Of models that do not chat."""
+"""The tasks of models that do not chat."""
 _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
 

@@ -14,7 +14,7 @@ from shared.terminal import sanitize
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _N_TRIES, _PAUSE_SECONDS = 10, 0.01
-"""How long a line waits for a reader that is behind."""
+"""The number and length of waits of a line for a slow reader."""
 
 
 class TextFormatter(logging.Formatter):

@@ -22,7 +22,7 @@ H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _MIN_KNOWN = 1.0
 """The weight of a ratio's comparisons when all are old, so that a new one counts more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
-"""How far the first times of a size may lie below or above what its neighbors suggest."""
+"""The most that the first times of a size may lie below or above the times suggested by its neighbors."""
 _ENOUGH_SWEEPS = 3
 """With this many steps of each size, their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
 _MAX_SURPRISE = math.log(4)

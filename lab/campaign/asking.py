@@ -153,7 +153,7 @@ class Tally:
 
     expected: Mapping[int, ReceivedAnswer]
     exact: bool = False
-    """True if log-probabilities have to be the same, too."""
+    """True if log-probabilities must be the same, too."""
     n_requests: int = 0
     n_tokens: int = 0
     n_left: int = 0

@@ -30,7 +30,7 @@ _EXAMPLES: Mapping[str, Json] = {
 _SHORT = {"max_tokens", "max_output_tokens"}
 """Fields that make an answer short, where one is made."""
 _FITTING = 0.5
-"""The share of values of the right type: errors lie behind those that validation lets through."""
+"""The share of values of the right type, which pass validation and so reach errors behind it."""
 _TYPES = ("application/json",) * 20 + ("", "text/plain", "multipart/form-data", "application/jsonp")
 _METHODS = ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "POST")
 _SIZES = (2_000, 20_000, 60_000)

@@ -18,7 +18,7 @@ class ReceivedChoice:
     tool_calls: dict[int, list[str]] = field(default_factory=dict)
     """By index: name and arguments."""
     tokens: list[str] = field(default_factory=list)
-    """Those that came with log-probabilities."""
+    """The tokens that came with log-probabilities."""
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
 
@@ -62,7 +62,7 @@ class ReceivedAnswer:
     n_generated: int | None = None
     error: str | None = None
     done: bool = False
-    """It ended as answers do: with [DONE], or as a whole body."""
+    """True if the answer ended properly: with [DONE], or as a whole body."""
     asked_at: float = 0.0
     arrivals: list[float] = field(default_factory=list)
     timings: Mapping[str, Any] = field(default_factory=dict)

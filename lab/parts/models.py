@@ -36,7 +36,7 @@ _DEMO = "0.4G:f16"
 SHIPPED = "shipped"
 _SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
 _SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
-"""Of 0.78 GB in f16, as the demo's target; it has as many layers as there are."""
+"""A shape of 0.78 GB in f16, as large as the demo's target, with the layers of SmolLM2-135M."""
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
 _DRAFT_TYPE: Quantization = "q8_0"

@@ -21,7 +21,7 @@ from shared.python_child import ChildProcess, child_command, program_command
 _MEGABYTE = 1e6
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
-"""Longer than anything takes on a machine that is busy with other things."""
+"""Longer than any call takes on a busy machine."""
 
 
 class ProgramError(ConfigError):

@@ -15,7 +15,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
 _N_MIN = 16
-"""Positions that are tried whatever time that takes."""
+"""The number of positions that are tried at least, however long that takes."""
 _WHOLE_PROMPT = 1 << 30
 
 

@@ -23,12 +23,12 @@ from shared.diagnostics.prospects import SLOW_BACK
 
 Kind = Literal["none", "mtp", "engine", "split", "remote"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Those with the fewest parts first."""
+"""Kinds of arrangements, fewest parts first."""
 
 _N_TOKENS = 512
 _N_SEEDS = 3
 _MAX, _MIN = 0.995, 0.005
-"""What the simulated texts can have as acceptance."""
+"""The highest and lowest acceptance that simulated texts can have."""
 _LOCAL_TRIP_S = 0.0002
 """Between two processes of one machine."""
 _MARGIN = 0.02

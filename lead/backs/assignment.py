@@ -18,7 +18,7 @@ MAX_ASKED = 4
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update and the draft in reply (`bench backs`)."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
-"""The share of a step's time for updates to chosen backs, and of all time for updates to those on trial."""
+"""The share of a step's time for updates to chosen backs, and of all time for updates to backs on trial."""
 _MIN_GAIN = 0.02
 """Right tokens per update below which a back is not chosen."""
 _PROMOTING = 3

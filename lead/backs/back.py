@@ -26,7 +26,7 @@ _N_TRUSTED = 8.0
 _LATENESS_DECAY = 0.99
 """The weight of past tokens in time and late, per right token: about the last 100 count."""
 _MIN_VALUE_CHANGE = 0.15
-"""Smaller changes of `Back.value` are not sent, because a back would divide its time anew."""
+"""Smaller changes of `Back.value` are not sent, because a back would divide its time again."""
 
 
 @dataclass(slots=True)

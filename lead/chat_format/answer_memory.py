@@ -13,7 +13,7 @@ from lead.chat_format.request_parts import ChatMessage
 
 _DIGEST_BYTES = 16
 _OBJECT_TOKENS = 100
-"""What a turn or an answer takes besides its tokens, as so many of them."""
+"""The memory of a turn or an answer besides its tokens, in tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -182,4 +182,4 @@ STEPS = (
     begins_with_user,
     joined_roles,
 )
-"""All steps that have nothing to do with calls, those first that change least."""
+"""All steps that do not concern calls, least change first."""

@@ -25,7 +25,7 @@ CHATML = (
     "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-"""What llama-server uses for a model without a template."""
+"""The template that llama-server uses for a model without a template."""
 
 MAX_CHARACTERS = 1 << 26
 """The longest prompt, more than any context holds: a template may repeat a message any number of times."""

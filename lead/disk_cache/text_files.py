@@ -34,7 +34,7 @@ _OURS = re.compile(r"([0-9a-f]{24})(\.text|\.json|-[0-9a-f]{12}\.kv|\.(?:text|js
 _CHUNK = 1 << 20
 _DIGEST_BYTES = 16
 _TICK_SECONDS = 0.02
-"""What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
+"""A change of a folder this soon after another may leave its date the same, because Linux counts in ticks."""
 
 TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
 """All snapshots of a text, with their bytes, or with where they are on disk already."""

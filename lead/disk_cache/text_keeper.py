@@ -47,11 +47,12 @@ T = TypeVar("T")
 _BYTES_PER_SECOND = 128 << 20
 """The most that is written, so that other programs have something of the disk."""
 _SETTLED_SECONDS = 0.3
-"""What slots hold is stored after so long without a request: a client may send the next one at once."""
+"""A slot's text is stored after this time without a request, because a client may send the next one at once.
+"""
 _LOOK_SECONDS = 1.0
-"""How often there is a look at what is to be written or deleted, and what others have."""
+"""The time between looks for texts to write or delete, and for other programs' changes."""
 _WRITING_SECONDS, _READING_SECONDS = 0.05, 0.002
-"""How often there is a look whether that is done."""
+"""The times between looks for the end of writing and of reading."""
 _RETRY_SECONDS = 300.0
 """After which a disk that is full or fails is tried again."""
 _CLOSE_SECONDS = 5.0

@@ -20,7 +20,7 @@ from shared.supervisor import MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("embeddings")
 
 _BEATS = 10
-"""How often it gives a sign of life within --engine-timeout."""
+"""The number of signs of life within --engine-timeout."""
 
 _Waiter = asyncio.Future[bytes]
 
@@ -52,7 +52,7 @@ class EncoderClient:
             on_sleep=on_sleep,
         )
         self.ready: EncoderReady | None = None
-        """What it has said when it was ready last."""
+        """The report of the process when it last became ready."""
         self.has_been_ready = asyncio.Event()
         self._busy_seconds = 0.0
         self._busy_since: float | None = None

@@ -67,4 +67,4 @@ class EncodedText:
 
 TextBatch = Sequence[EncodedText]
 Vectors = list[bytes]
-"""Of the texts of a batch: 32-bit floats in this machine's order."""
+"""The vectors of a batch's texts: 32-bit floats in this machine's byte order."""

@@ -25,7 +25,7 @@ from shared.llama.model_info import ModelInfo
 from shared.settings.options import AUTO_LAYERS
 
 _NICE = 19
-"""The least that there is: beside an engine, what nobody else needs is enough."""
+"""The lowest priority: beside an engine, the encoder gets the time that others leave."""
 _MAX_LAYERS = 999
 
 

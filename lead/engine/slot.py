@@ -11,7 +11,7 @@ from shared.llama.batch_layout import BatchSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
-"""With more committed tokens to decode, no draft is verified: each rejection would lengthen the replay."""
+"""If more committed tokens must be decoded again, no draft is verified, as each rejection would add more."""
 
 
 @dataclass(slots=True, eq=False)

@@ -26,11 +26,11 @@ log = logging.getLogger("engine")
 _MAX_SECONDS = 2.5
 """A model that needs longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
-"""With --exact: to measure more than is needed."""
+"""The time with --exact for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
-"""With --exact auto: the most that a step of one token may take, as a ratio."""
+"""The most that a step of one token may take with --exact auto, as a ratio."""
 _VERSION = 3
-"""Raise this when other sizes would be found, or more is asked of them."""
+"""Raise this when other sizes would be found, or sizes must meet more conditions."""
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:

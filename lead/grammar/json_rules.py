@@ -28,7 +28,7 @@ _STRING = (
     r'/"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
     r'|[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*"/'
 )
-"""As llguidance has it."""
+"""A string, as llguidance defines it."""
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 _PLAIN = {
     "object": {"type", "properties", "required", "additionalProperties"},

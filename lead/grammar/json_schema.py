@@ -41,7 +41,7 @@ _MAX_SCHEMAS = 20_000
 _MAX_PATTERN = 400
 """Characters of a pattern: with some longer ones a mask takes seconds."""
 _MAX_PATTERNS = 8
-"""Patterns that one string has to match: their automata multiply."""
+"""The most patterns that a string must match, because their automata multiply."""
 _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
 _MAX_NUMBER = (1 << 53) - 1
@@ -50,9 +50,9 @@ digits without end."""
 _MAX_MULTIPLE = 5000
 """The most digits of `multipleOf`, as a number: there is a state for each remainder."""
 _MAX_MULTIPLIED = 10**16
-"""The bounds of a `multipleOf` without bounds: those that are cheap to compile."""
+"""The bounds of a `multipleOf` without bounds, which are cheap to compile."""
 _MAX_DECIMALS = 9
-"""Of `multipleOf`: llguidance has 32 bits for it."""
+"""The most decimals of `multipleOf`, for which llguidance has 32 bits."""
 _MAX_ADDED_NAMES = 30_000
 """Properties that all objects of a schema get because another schema of the same value names them."""
 
@@ -67,7 +67,7 @@ _ABOUT = {
     "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
 _WITHOUT_TYPE = {"type", "$ref", "const", "enum"}
-"""What decides about the type itself."""
+"""Keywords that decide about the type themselves."""
 _REFUSED = ("$dynamicRef", "$recursiveRef")
 _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
 """Formats with as many digits as one likes."""

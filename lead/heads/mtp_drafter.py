@@ -28,7 +28,8 @@ from shared.slot_cache import common_prefix_length
 log = logging.getLogger("engine")
 
 _GRAMMAR_SECONDS = 0.002
-"""For answers about grammars in one round; longer ones are awaited while other sequences go on."""
+"""The time for answers about grammars in one round; later answers are awaited while other sequences continue.
+"""
 
 
 class Heads(Protocol):

@@ -39,7 +39,7 @@ T = TypeVar("T", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _UNMARKED = {"", "application/x-www-form-urlencoded"}
-"""The content types of clients that set none; curl sends that of forms."""
+"""The content types of clients that set none; curl sends the type of forms."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """A JSON string, perhaps unclosed. Possessive quantifiers make matching linear."""
 _MAX_INLINE_BYTES = 64 << 10

@@ -17,7 +17,7 @@ from shared.pairing.invitation import SECRET_BYTES
 INVITATION_SECONDS = 600.0
 _MAX_INVITATIONS = 64
 _FIRST_NUMBER = 1 << 20
-"""Of members' principals: more than there are keys in files."""
+"""The first number of members' principals: above the number of keys in files."""
 _KEY_BYTES = 24
 
 

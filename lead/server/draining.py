@@ -24,7 +24,7 @@ from shared.tls import check_certificate
 log = logging.getLogger("lead")
 
 CLOSE_SECONDS = 3
-"""How long connections may take to close after the last answer has been failed."""
+"""The time that connections may take to close after the last answer was failed."""
 _ABORT_SECONDS = 2
 """Part of CLOSE_SECONDS after which connections of peers that have not read the rest are aborted."""
 _LOOK_SECONDS = 0.1

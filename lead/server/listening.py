@@ -27,7 +27,7 @@ log = logging.getLogger("lead")
 _READY = b"r"
 _BACKLOG = 4
 _TAKE_SECONDS = 10.0
-"""How long the old lead may take to hand over its socket, or to stop accepting."""
+"""The time that the old lead may take to hand over its socket, or to stop accepting."""
 _PAUSE_SECONDS = 0.1
 """After which a successor that could not be let in is, if there is a descriptor now."""
 _MAX_PATH_BYTES = 100

@@ -23,7 +23,7 @@ NAME = "local"
 """Its name in the lead's log and metrics."""
 
 _STOP_SECONDS = 5.0
-"""How long it may take to end before it is killed."""
+"""The time that the back may take to end before it is killed."""
 _FIRST_DELAY, _MAX_DELAY = 0.5, 60.0
 _LEAD_PREFIXES = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}

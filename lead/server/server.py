@@ -46,7 +46,7 @@ from shared.seams import plugged
 log = logging.getLogger("lead")
 
 _END_SECONDS = 30.0
-"""For all that comes after the drain, each part of which has a shorter time limit of its own."""
+"""The time limit for the steps after the drain, each of which has a shorter limit."""
 
 
 class Routed(Protocol):

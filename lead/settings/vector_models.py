@@ -12,7 +12,7 @@ from shared.settings.model_options import MAX_CTX, MAX_THREADS
 from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadCount
 
 COMPUTING_BYTES = 256 << 20
-"""What such a model takes of memory, besides its weights."""
+"""The memory of such a model besides its weights."""
 
 
 class VectorModelOptions(OptionGroup):

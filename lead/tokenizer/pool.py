@@ -32,7 +32,7 @@ _MAX_WAITING = 256
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_TRIES = 3
 _GRACE_SECONDS = 0.05
-"""A job whose client has left may take this long to end by itself: that is cheaper than another fork."""
+"""The time that a job may take to end after its client has left: cheaper than another fork."""
 _HUNG_SECONDS = 5.0
 """Time over allowed CPU time after which a worker counts as hung: it is stopped, or the machine too busy."""
 _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"

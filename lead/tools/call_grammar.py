@@ -21,7 +21,7 @@ _ANY_ARGUMENTS = {"type": "object"}
 _SPACE = r"/[ \n]{0,2}/"
 """Before the arguments, when a call has begun."""
 _MAX_ID_CHARACTERS = 16
-"""Of a call's id where the template requires no number. Models write nine (Mistral) or ten (Solar)."""
+"""The length of a call's id if the template requires none. Models write nine (Mistral) or ten (Solar)."""
 
 
 def calls_rule(calls: CallFormat, request: ConversationFields, writer: GrammarWriter) -> str:

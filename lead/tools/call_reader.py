@@ -28,9 +28,11 @@ from lead.tools.tool_calls import (
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
 _MAX_SEPARATOR_CHARACTERS = 100
-"""Between a marker and the call that it begins; with more it begins none."""
+"""The most separators between a marker and its call; after more, the marker begins no call."""
 _MAX_REJECTED_OBJECTS = 16
-"""Each may be as long as the answer and is read twice; after this many, no more calls are looked for."""
+"""Each rejected object may be as long as the answer and is read twice; after this many, no more calls are
+searched.
+"""
 _MAX_KEY_CHARACTERS = 2048
 """The longest beginning of an object, with its first key, which may be the name of a tool, all escaped."""
 _FIRST_KEY = re.compile(r'\s*+\{\s*+"((?:[^"\\]|\\.)*+)"')
@@ -88,7 +90,7 @@ class CallReader:
         self.n_calls = 0
         """The number of tool calls so far."""
         self.rejected = ""
-        """What began like a call and is content, once the reader is no longer active."""
+        """The text that began like a call but is content, once the reader is no longer active."""
         self._state: _Expected | _JsonCall | _TaggedCall | _Code | ResponseStream = _Expected.OUTSIDE
         self.begin_answer()
 

@@ -51,7 +51,7 @@ class TaggedReader:
     types: Mapping[str, Types]
     rest: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
-    """Of the arguments, by their names."""
+    """The values of the arguments, by name."""
     _text: str = ""
     _name: str = ""
     _state: _State | _Value | _Literal = _State.BETWEEN

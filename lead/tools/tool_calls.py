@@ -12,7 +12,7 @@ _NAMES = ("name", "tool_name")
 _ARGUMENTS = ("arguments", "parameters")
 _IDS = ("id", "tool_call_id")
 CALL_KEYS = {*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"}
-"""Of the members of calls."""
+"""The keys of calls."""
 
 
 @dataclass(frozen=True, slots=True)

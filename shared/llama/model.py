@@ -54,7 +54,7 @@ class Model:
     """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
 
     facts: LoadedFacts
-    """Which files were loaded, and how."""
+    """The loaded files, and the way in which they were loaded."""
 
     overlaps = False
     """True if the last step left this thread free most of the time between `launch` and its end.

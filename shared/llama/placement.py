@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
-"""Where everything is that is on no device."""
+"""The place of tensors that are not on a device."""
 CACHE, COMPUTING = "KV cache and states", "intermediate results"
 _OF_TEXTS = {CACHE, COMPUTING}
 EMBEDDINGS, EXPERTS = "embeddings", "experts"

@@ -40,7 +40,7 @@ class StoredKind(enum.Flag):
     EXACTNESS = enum.auto()
     STEP_TIMES = enum.auto()
     MEMORY = enum.auto()
-    """What contexts take (`shared.memory.stored_outline`)."""
+    """The memory of contexts (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
     """True if flash attention is faster (the ring `lead.attention`)."""
 
@@ -80,7 +80,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "uses_flash_attention": StoredKind.TEXTS,
     }
 )
-"""What has another key if this input is another. A test fails for an option that has no row."""
+"""The stored kinds whose key changes with an input. A test fails for an option without a row."""
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:

@@ -68,7 +68,7 @@ class Vocabulary:
         self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
         turn_end = _token_or_none(llama_cpp.llama_vocab_eot(self._vocab))
         self.turn_end = self.eos if turn_end is None else turn_end
-        """What a chat template puts after every message, where the model has such a token."""
+        """The token that a chat template puts after every message, if the model has one."""
         self._pieces: dict[tuple[int, bool], bytes] = {}
 
     @property

@@ -14,7 +14,7 @@ from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
 _ROLLBACKS = (8, 6, 4, 3, 2, 1)
-"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
+"""The numbers of states per slot to keep for rollback: the first that fits. Drafts are cut to it."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 

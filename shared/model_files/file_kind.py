@@ -20,14 +20,14 @@ _N_READ = 1 << 16
 """Bytes; `general.*` comes first, the vocabulary much later."""
 _VOCABULARY = "tokenizer."
 RANK: Final = 4
-"""llama.cpp's number for a head that says how well two texts go together."""
+"""llama.cpp's number for a head that scores how well two texts match."""
 POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
-"""Its numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
+"""llama.cpp's numbers for mean, CLS, last and rank. 0 is none; files that it saved itself have -1."""
 _STRING, _ARRAY = 8, 9
 _NUMBERS = {
     kind: struct.Struct(f"<{form}") for kind, form in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
-"""How each type that has a size is read; the others are strings and arrays."""
+"""The format of each type with a fixed size; the other types are strings and arrays."""
 
 PROJECTOR: Final = "mmproj"
 """Part of the name of each projector's file."""

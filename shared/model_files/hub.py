@@ -19,7 +19,7 @@ log = logging.getLogger("hub")
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
 _PREFERRED = ("Q4_K_M", "Q8_0")
-"""What llama-server prefers if no quantization is given, before the repository's first file."""
+"""The quantizations that llama-server prefers if none is given, before the repository's first file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,11 @@ _SERVED: Final = {
     "idefics3": {"llama"},
     "pixtral": {"llama", "mistral3"},
 }
-"""Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
+"""Kinds of projectors whose rows are decoded as in `shared.image_span`, with the models that have them."""
 QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
-"""The end of a file's name that says how most weights are stored."""
+"""Matches the end of a file's name, with the type of most weights."""
 _REVISION: Final = "models--*/snapshots/*"
 """The folder of a revision of a repository in the hub's cache."""
 

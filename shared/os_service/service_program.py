@@ -27,7 +27,7 @@ from shared.terminal import sanitize
 _SYSTEMCTL_SECONDS = 180.0
 """A lead is given its drain time to end."""
 _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
-"""What ProtectHome= hides."""
+"""The folders that ProtectHome= hides."""
 _CREDENTIALS = "%d"
 
 

@@ -26,21 +26,21 @@ log = logging.getLogger("discovery")
 
 SERVICE = "_llama-duo._tcp.local."
 JOIN_SERVICE = "_llama-duo-join._tcp.local."
-"""Where invited machines come in, while a code waits for one that looks for it here."""
+"""The service of a lead for invited machines, while a code is open that searches for the lead here."""
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 2.5
-"""How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
+"""The wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
 _MAX_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
-"""Further announcements are ignored: nobody has that many leads, but anybody can announce them."""
+"""Further announcements are ignored: real networks have fewer leads, but any machine can announce them."""
 _MAX_ADDRESSES = 4
 """Further addresses of a lead are not tried."""
 _MAX_LISTED = 8
 _NO_MULTICAST = (OSError, RuntimeError)
-"""What zeroconf raises without a network; RuntimeError if no interface has an address of IPv4."""
+"""The errors that zeroconf raises without a network; RuntimeError if no interface has an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -11,13 +11,13 @@ from typing import Final, Literal
 from shared.errors import ConfigError
 
 MemberRole = Literal["back", "client"]
-"""What a machine may do that joins. The lead decides it when it makes a code."""
+"""The rights of a machine that joins, which the lead decides when it makes a code."""
 _PREFIXES: Final[dict[MemberRole, str]] = {"back": "duo2b", "client": "duo2c"}
 _ROLES: Final = {prefix: role for role, prefix in _PREFIXES.items()}
 _PREFIX_LENGTH: Final = 5
 SECRET_BYTES: Final = 12
 _FINGERPRINT_BYTES: Final = 16
-"""Of a SHA-256: whoever wants to be taken for a lead needs a certificate with the same 128 bits."""
+"""The bytes of a SHA-256: to impersonate a lead, a certificate with the same 128 bits is needed."""
 _CHECKSUM_BYTES: Final = 2
 _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 

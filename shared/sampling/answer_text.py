@@ -6,7 +6,7 @@ from typing import NamedTuple
 from shared.sampling.call_grammars import NAME, CallGrammars
 
 _LONGEST = 1024
-"""Bytes in which a call has to begin."""
+"""The bytes in which a call must begin."""
 
 
 class BegunCall(NamedTuple):

@@ -15,8 +15,9 @@ from shared.sampling.sampler import Sampler, needs_filters
 from shared.sandbox import CAN_FORK
 
 _WINDOW = 1024
-"""How far penalties and DRY look back. Each rejected draft and each side branch reads this many
-tokens again, in half a millisecond. Missing an older repetition may cost a draft token."""
+"""The tokens that penalties and DRY look back. Each rejected draft and each side branch reads this many
+tokens again, in half a millisecond. Missing an older repetition may cost a draft token.
+"""
 
 Follow = Callable[[str | CallGrammars], Constraint]
 """The beginning of a text under a grammar, or with calls under grammars."""

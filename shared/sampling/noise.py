@@ -27,7 +27,7 @@ _CHUNK = 1 << 14
 """Tokens worked on at once: what is computed for them stays in the CPU's cache."""
 
 _NO_TOKEN = 1 << 32
-"""The place in the stream after those of all tokens, whose ids have 31 bits."""
+"""The place in the stream after the places of all tokens, whose ids have 31 bits."""
 
 _HANDFUL = 8
 """Up to this many tokens, Python's integers are faster than a dozen calls of numpy."""

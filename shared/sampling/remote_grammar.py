@@ -28,13 +28,13 @@ from shared.sampling.grammar_worker import AnswerKind, Operation
 from shared.sandbox import FOLLOW, STATUS, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
-"""The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
+"""The bytes of an unread message that the kernel buffers; more may wait for a compilation."""
 _MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
 """The news of the fork server usually come within microseconds of the end of the connection."""
 _RETRY_SECONDS = 0.25
 _PATIENCE_SECONDS = 30.0
-"""How long there may be no descriptor, memory or process for following a grammar."""
+"""The longest lack of a descriptor, memory or process for following a grammar."""
 _NO_START = "the process that follows grammars does not start: try again in a moment"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
@@ -105,13 +105,13 @@ class _Channel:
         """All messages: a process that takes the place of one that was killed gets them again."""
         self._n_answered = 0
         self._n_known = 0
-        """How many of the next answers were known before the process was started."""
+        """The number of the next answers that were known before the process was started."""
         self._n_opened = 0
         """Processes since the last new answer."""
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
-        """When there was no descriptor, memory or process to open it with."""
+        """The time since which a descriptor, memory or process to open it with is lacking; None: none is."""
         self._open()
 
     def _open(self) -> None:

@@ -20,7 +20,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.top_k import candidates_for_top_k, top_k
 
 _FEW = 2048
-"""Up to this many candidates, computing all noise is faster than finding those that need any."""
+"""Up to this many candidates, computing all noise is faster than finding candidates that need noise."""
 _N_FAVOURITES = 64
 
 

@@ -114,7 +114,7 @@ _ESSENTIAL: Final = {
         "--vision-gemma-4b-default --vision-gemma-12b-default"
     ),
 }
-"""Like those below, and whoever asked for it does not want what would be run without it."""
+"""Refused options whose effect is required, so that nothing is run without it."""
 
 _REFUSED: Final = {
     "name the projector with --mmproj FILE": "-mmu --mmproj-url",

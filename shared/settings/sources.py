@@ -23,7 +23,7 @@ from shared.settings.command_line import Dialect, OptionParser
 from shared.settings.options import AsWritten
 
 _MISSPELLED = 0.75
-"""How similar (`difflib`) a variable is to the name of an option if that was probably meant."""
+"""The similarity (`difflib`) of a variable to an option's name above which it is probably misspelled."""
 
 
 class OptionSources:

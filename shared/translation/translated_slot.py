@@ -37,7 +37,7 @@ from shared.translation.projection import Projection
 _N_AHEAD = 4
 """The longest look-ahead, in draft tokens."""
 _N_LAST = 4
-"""This many draft tokens at the end of a prompt may be cut otherwise when the text goes on."""
+"""The number of draft tokens at a prompt's end that may be cut differently when the text continues."""
 _PLAUSIBLE = 0.02
 """A text is read on inside a draft token if the draft model expected that with at least this probability."""
 _LONGEST_WORD = 64

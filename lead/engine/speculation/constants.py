@@ -44,7 +44,8 @@ class SpeculationConstants(StepCostConstants):
     pause_factor: float = 4.0
     """A gap of this many times the mean is a pause, which is not learned as the time of a token."""
     max_pauses: int = 3
-    """After this many pauses in a row, or if a third of the gaps are pauses, the mean is learned anew."""
+    """The pauses in a row after which the mean is learned again; so it is if a third of the gaps are pauses.
+    """
 
     # The adaptive policy: `policy`
 
@@ -104,9 +105,9 @@ class SpeculationConstants(StepCostConstants):
     # Draft tokens of sources in the engine, and of drafts in general: `manager`
 
     max_local_tokens: int = 16
-    """Tokens that a source in the engine is asked for: long copies against time in each step."""
+    """The most tokens requested from a source in the engine: long copies against time in each step."""
     enough_local_tokens: int = 8
-    """A source with this many draft tokens left is not asked again."""
+    """A source with this many draft tokens left does not draft."""
     usual_answer: float = 128.0
     """The assumed tokens of an answer before any has ended, over which reading a prompt must pay off."""
     answer_decay: float = 0.9

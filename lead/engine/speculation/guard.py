@@ -24,7 +24,7 @@ class Guard:
         self._balance = 0.0
         self._last_pause = 0  # its steps; 0: none since a trial has shown a gain
         self.n_left = 0
-        """The remaining steps of the pause; 0: none."""
+        """The remaining steps of the pause; 0: there is no pause."""
         self._seconds_left = 0.0
         self._n_sequences = 0
 
