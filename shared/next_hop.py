@@ -11,7 +11,7 @@ from shared.errors import NotServingError
 from shared.tls import trusting_nobody
 
 RawHeaders = list[tuple[bytes, bytes]]
-"""In any encoding."""
+"""Headers in any encoding."""
 
 _HOP_BY_HOP = {
     *(b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization"),

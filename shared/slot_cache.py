@@ -107,8 +107,8 @@ class StoredText:
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
-        """Return the number of cells that loading the first `n_keep` tokens takes; parts are cut after
-        loading.
+        """Return the number of cells that loading the first `n_keep` tokens occupies, before the last part is
+        cut.
         """
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
 

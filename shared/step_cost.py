@@ -24,7 +24,7 @@ _MIN_KNOWN = 1.0
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
 """The most that the first times of a size may lie below or above the times suggested by its neighbors."""
 _ENOUGH_SWEEPS = 3
-"""With this many steps of each size, their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
+"""The steps of each size from which on their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
 _MAX_SURPRISE = math.log(4)
 """The largest deviation from the expected time that counts, as a logarithm: the machine may have slept."""
 _MAX_EXCESS = 3.0

@@ -26,7 +26,7 @@ from shared.errors import ConfigError
 
 _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
-"""Each way."""
+"""The delay in each direction."""
 _THROTTLED = 2000.0
 """Bytes per second."""
 _MAX_PIECE_BYTES, _MAX_PIECE_DELAY_SECONDS = 23, 0.02

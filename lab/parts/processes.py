@@ -160,7 +160,7 @@ class Usage:
     """The resources of one or more processes."""
 
     megabytes: float = 0.0
-    """Resident."""
+    """The resident memory."""
     n_descriptors: int = 0
     n_processes: int = 0
 

@@ -1,7 +1,7 @@
-"""T(n) of real devices, measured or published, to simulate hardware that is not here.
+"""T(n) of real devices, measured or published, to simulate hardware that is not available.
 
-From published results: n tokens in a step over the tokens per second of llama-bench or llama-batched-bench.
-Unpublished values are assumed, and marked as such.
+T(n) is n divided by the tokens per second that llama-bench or llama-batched-bench reached with n tokens per
+step. Values that were not published are assumed, and marked as such.
 """
 
 from collections.abc import Mapping

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lead.settings.limits import RequestLimits
 
 Tools = Sequence[Mapping[str, Any]]
-"""In OpenAI's format."""
+"""Descriptions of tools in OpenAI's format."""
 
 
 class AnyCallFormat(Protocol):

@@ -81,7 +81,7 @@ SAMPLING: Final = (
     | _hints("where tokens are chosen does not change them", "backend_sampling")
     | _hints("llama.cpp penalizes newlines like all tokens", "penalize_nl penalize_newline")
 )
-"""In every API, beside `shared.sampling.parameters`."""
+"""Unused sampling fields of every API, in addition to `shared.sampling.parameters`."""
 
 OPENAI_LIKE: Final = _hints(
     "for a provider's own records and queues",

@@ -1,4 +1,4 @@
-"""One encoder process, seen from the front."""
+"""An encoder process, seen from the front."""
 
 import asyncio
 import contextlib

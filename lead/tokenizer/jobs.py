@@ -135,7 +135,7 @@ class TokenizerJobs(Protocol):
     """
 
     def describe(self) -> ModelDescription:
-        """Describe the model."""
+        """Return the description of the model."""
 
     def identify(self) -> VocabularyId:
         """Return the vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000

@@ -198,7 +198,7 @@ class RequestPreparer(TokenizerJobs):
     def _answers(
         self, body: ConversationFields, given: TemplateInput, prompt: RenderedPrompt, last: Turn | None
     ) -> tuple[tuple[WrittenAnswer, ...], int]:
-        """See `answers_in`."""
+        """Return the answers in a prompt; see `answers_in`."""
         vocabulary = self._vocabulary
         written = last.tokens if last else array("i")
         if has_ended := bool(written) and vocabulary.is_end(written[-1]):

@@ -10,7 +10,7 @@ from lead.chat_format.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
-"""In the texts of a format: where the tool's name, the call's id and its number in the answer stand."""
+"""The places of the tool's name, the call's id and its number, in the texts of a format."""
 
 _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"

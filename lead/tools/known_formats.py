@@ -17,10 +17,8 @@ GENERIC = CallFormat(
     is_described=True,
     ends=(",", "]", "}"),
 )
-"""For templates without tools: these are described in words, and the answer is made JSON.
-
-And for MiniMax M3, which writes objects and lists in arguments as tags inside tags, named as their members:
-to read these takes the whole schema, and so would a grammar.
+"""The format for templates without tools, which are then described in words; the answer is constrained to
+JSON.
 """
 
 _HERMES = CallFormat(

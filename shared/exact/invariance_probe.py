@@ -56,7 +56,7 @@ _ANSWER_TOKENS = (24, 200)
 NEEDED_CONTEXT = 96 + RESERVE
 """Tokens that each slot must hold."""
 _PIECES = (13, 1, 40)
-"""In which the prompt is read the second time, as far as it goes."""
+"""The sizes of the pieces in which the prompt is read the second time."""
 _MAX_OTHERS = 3
 _OTHERS = 9
 """Tokens of the first other slot, and by how many each has more than the one before."""

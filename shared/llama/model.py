@@ -51,7 +51,7 @@ class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
     batch_sizes: BatchSizes | None = None
-    """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
+    """The batch sizes for logits that depend only on the tokens; None: any sizes."""
 
     facts: LoadedFacts
     """The loaded files, and the way in which they were loaded."""

@@ -42,7 +42,7 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
 
 
 def without_unsafe_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
-    """Return the options with separate cells per slot, for recurrent models with windows.
+    """Return the options; for recurrent models with windows, with separate cells per slot.
 
     In one pool, llama.cpp would silently reuse cells that are still in a window.
     """

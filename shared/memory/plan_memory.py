@@ -28,7 +28,7 @@ from shared.settings.model_options import ModelOptions
 from shared.text_store import NO_PROMPT_CACHE
 
 _LONG_FACTORS = "rope_factors_long"
-"""In the names of tensors with the factors for long contexts."""
+"""A part of the names of tensors with the factors for long contexts."""
 
 
 class Headroom(NamedTuple):

@@ -33,7 +33,7 @@ _OTHER_ROLE: dict[MemberRole, str] = {
 }
 """The message for a program of this role that has a code for the other role."""
 FORGET = "forget"
-"""In place of a code: forget the lead that was joined."""
+"""Given instead of a code, forgets the lead that was joined."""
 JOIN_HELP = (
     "join a lead with a code of its `%s`, and remember it: from then on neither address nor key has to be "
     f"given. `{FORGET}` instead of a code forgets it"

@@ -37,7 +37,7 @@ _SLACK = 1e-4
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
 _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
-"""At temperature 0 these have no effect at the end of the chain."""
+"""Filters without effect at the end of the chain at temperature 0."""
 
 
 class NativeFilters:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shared.translation.byte_vocabulary import ByteVocabulary
 
 NONE = -1
-"""In place of a target token: a draft token without text, or whose text the target cannot begin."""
+"""Replaces a target token: of a draft token without text, or whose text the target cannot begin."""
 
 _N_REMEMBERED = 1 << 17
 
@@ -31,7 +31,7 @@ class Projection:
         if whole is None:
             whole = np.array([self._of_piece(piece) for piece in draft.pieces], np.int32)
         self.whole: NDArray[np.int32] = whole
-        """For each draft token the first target token of its bytes."""
+        """The first target token of each draft token's bytes."""
         self._only_target = sorted(
             piece for piece in target.pieces if piece and draft.token_of(piece) is None
         )

@@ -1,8 +1,8 @@
-"""What is simulated: measured tables of T(n), and machines that are not here.
+"""The scenarios to simulate: measured tables of T(n), and machines that are not available.
 
 Sources of the tables: docs/performance.md (f16, q8_0); a 1.1B model in q8_0, measured on a core with AVX-512.
-For GPUs and mixtures of experts `FLAT` and `EXPERTS` are the shapes that they are known for. `PUBLISHED` are
-figures of real devices (`lab.simulation.hardware`).
+For GPUs and mixtures of experts, `FLAT` and `EXPERTS` have typical shapes. `PUBLISHED` has figures of real
+devices (`lab.simulation.hardware`).
 """
 
 import json

@@ -29,7 +29,7 @@ class SpeculationConstants(StepCostConstants):
     acceptance_prior: float = 3.0
     """Weight of a source's own confidence, in draft tokens: trust in the source against its record."""
     unknown_acceptance: float = 0.5
-    """For sources that state no confidence, before any of their tokens was scored."""
+    """The assumed acceptance of sources that state no confidence, before any of their tokens was scored."""
 
     # When further draft tokens arrive: `arrivals`
 
@@ -78,7 +78,9 @@ class SpeculationConstants(StepCostConstants):
     longest_pause_s: float = 30.0
     """The most seconds of a pause. If steps take long, a trial is cheap in comparison."""
     look_every: int = 8
-    """In a pause, lookups draft every n steps. A lookup that was right for n tokens ends the pause."""
+    """The steps of a pause between drafts of the lookups. A lookup that was right for n tokens ends the
+    pause.
+    """
 
     # How wide steps are on a GPU: `widths`
 

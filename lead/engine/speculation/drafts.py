@@ -24,7 +24,7 @@ Agreement = Literal["single", "agreed", "conflicting"]
 """The tokens of other sources at a position: none, the same token, or only other tokens."""
 
 Probabilities = Sequence[float]
-"""For each token of a draft, the probability that it and all tokens before it are accepted."""
+"""The probability, for each token of a draft, that it and all tokens before it are accepted."""
 
 
 class DraftToken(NamedTuple):

@@ -252,7 +252,7 @@ class Forecast:
 
 
 _Estimate = Callable[[str, float | None, Agreement], float]
-"""`Forecast.probability`."""
+"""The type of `Forecast.probability`."""
 
 
 class _Merge:

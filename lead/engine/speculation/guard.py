@@ -38,7 +38,7 @@ class Guard:
         self.resume()
 
     def resume(self) -> None:
-        """Begin a trial."""
+        """Begin a trial of drafts after a pause."""
         self.n_left, self._balance = 0, 0.0
 
     def learn(self, n_sequences: int, n_expected: float, seconds: float, plain_seconds: float) -> None:
