@@ -205,7 +205,7 @@ class StepCost:
     def _forget_slower(self, n: int) -> None:
         """Forget sizes that seem slower than `n` although they are narrower, unless measured lately or often.
 
-        A size that seems slow is seldom used, so no step would correct it. Its next step measures it anew.
+        A size that seems slow is seldom used, so no step would correct it. Its next step measures it again.
         """
         for narrower in self._known[: bisect_left(self._known, n)]:
             if self._ratios[narrower] > self._ratios[n]:
@@ -293,7 +293,7 @@ class StepCost:
 
 
 def _uninterrupted(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the times by n, shortened to what wider and narrower steps allow."""
+    """Return the times by n, shortened to the times that wider and narrower steps allow."""
     longest, bounded = math.inf, dict[int, float]()
     for n in sorted(seconds, reverse=True):
         bounded[n] = min(seconds[n], longest)

@@ -294,7 +294,7 @@ class TextStore:
         """Return (length, text) of the text with the longest usable prefix of `tokens`; (0, None) if there is
         none.
 
-        serves: returns the usable length of a text, at most that of the common prefix.
+        serves: returns the usable length of a text, at most the length of the common prefix.
         """
         at = self._find(tokens)
         before, after = (

@@ -44,7 +44,7 @@ def pinning(certificate: Path) -> ssl.SSLContext:
 
 
 def trusting_only(certificate: str) -> ssl.SSLContext:
-    """Return a TLS context that trusts only this certificate (PEM), whatever its name and issuer; raises
+    """Return a TLS context that trusts only this certificate (PEM), with any name and issuer; raises
     ssl.SSLError.
     """
     context = ssl.create_default_context(cadata=certificate)

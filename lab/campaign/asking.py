@@ -208,7 +208,7 @@ def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
 
 
 def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:
-    """Return the schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
+    """Return the schema of a tool's arguments; without such a tool, a schema that allows no value."""
     tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.body["tools"]}
     schema: Mapping[str, Any] | bool = tools.get(name, False)
     return schema

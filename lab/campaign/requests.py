@@ -91,7 +91,7 @@ def with_logprobs(request: MixedRequest) -> MixedRequest:
 
 
 def next_turn(request: MixedRequest, answer: str) -> MixedRequest:
-    """Return the next turn of a chat: its prompt repeats what was generated."""
+    """Return the next turn of a chat, whose prompt repeats the generated text."""
     turns = [
         {"role": "assistant", "content": answer},
         {"role": "user", "content": "Tell me more about that."},

@@ -96,7 +96,7 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
 
 
 def check_draft_speed(draft_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:
-    """Compare the time of a drafted token with that of the lead's steps."""
+    """Compare the time of a drafted token with the time of the lead's steps."""
     step_ms = planner.plain_step_ms if planner else None
     if step_ms is None:
         yield hint(f"drafting a token takes {draft_ms:.1f} ms; the time of the lead's steps is not known yet")

@@ -115,7 +115,7 @@ class ReceivedAnswer:
 
 
 def _logprobs(logprobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield tokens and their log-probabilities, of the shape of chats, or that of text completions."""
+    """Yield tokens and their log-probabilities, from the form of chats or of text completions."""
     for entry in logprobs.get("content") or []:
         yield entry["token"], entry["logprob"]
     yield from zip(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [], strict=False)

@@ -49,7 +49,7 @@ class Link:
         bytes_per_second: float = math.inf,
         max_bytes: int = _ANY_SIZE,
     ) -> None:
-        """See the attributes; what is not given is perfect."""
+        """Set the attributes; attributes that are not given get values of a perfect connection."""
         self.delay, self.bytes_per_second, self.max_bytes = delay, bytes_per_second, max_bytes
 
     async def __aenter__(self) -> Self:

@@ -34,7 +34,7 @@ class Program:
     def __init__(self, name: str, *arguments: str, command: Sequence[str] = ()) -> None:
         """Start `python -m name arguments`; its log (stderr) is kept and can be waited for.
 
-        `command` starts another program instead; `name` is then only what messages call it.
+        command: starts another program instead; `name` is then only used in messages.
         """
         self.name = name
         self._lines: list[str] = []

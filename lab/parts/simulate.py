@@ -71,7 +71,7 @@ class Run:
 
 
 def _parts(options: argparse.Namespace, run: Run) -> Iterator[tuple[str, Rows]]:
-    """Yield (name, rows) of what was asked for, each as soon as it is done."""
+    """Yield (name, rows) of the requested tables, each as soon as it is done."""
     quick = options.quick
     rtts = RTTS_MS if options.rtt_ms is None else (options.rtt_ms,)
     if options.step_ms:

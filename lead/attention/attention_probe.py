@@ -58,7 +58,7 @@ _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """The shape of a layer's attention; lengths are those of one head's keys and values."""
+    """The shape of a layer's attention; the lengths are those of one head's keys and values."""
 
     n_heads: int
     n_kv_heads: int

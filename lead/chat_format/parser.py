@@ -144,7 +144,7 @@ class OutputParser:
         return [Reasoning(kept)]
 
     def _leave_draft(self, pieces: list[str]) -> list[Delta]:
-        """Return the reasoning never ended: what began like a call is one."""
+        """Return to the content: the reasoning never ended, so the text that began like a call is a call."""
         self._mode, self._window.text = self._without_reasoning(), "".join([*pieces, self._window.text])
         return self._read()
 

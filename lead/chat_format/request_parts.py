@@ -150,7 +150,7 @@ def _image_part(part: object) -> dict[str, Any] | None:
 
 
 def image_url(part: Mapping[str, Any]) -> str:
-    """Return the URL of an image part in the format of OpenAI, Anthropic or MCP; empty if there is none."""
+    """Return the URL of an image part in the format of OpenAI, Anthropic or MCP; empty for other parts."""
     given = part.get("image_url", part.get("source"))
     if isinstance(given, dict) and given.get("type") != "base64":
         given = given.get("url")

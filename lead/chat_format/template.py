@@ -1,7 +1,7 @@
 """The chat template of a model: renders a conversation as the text of a prompt.
 
-Templates differ in what they support. What a template does not support (a system message, tools, tool
-results) is written as text of ordinary messages, as in llama-server.
+Templates differ in their support for system messages, tools and tool results. Unsupported ones are written as
+text of ordinary messages, as in llama-server.
 """
 
 import copy

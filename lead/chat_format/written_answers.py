@@ -77,7 +77,7 @@ def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Itera
 
 
 class Meaning(NamedTuple):
-    """An answer reduced to what matters for comparison. calls: names and arguments."""
+    """An answer reduced to the parts that matter for comparison. calls: names and arguments."""
 
     content: str
     reasoning: str

@@ -1,4 +1,4 @@
-"""The question for something to be done with what a slot holds; `SlotActions` does it."""
+"""Asks the engine to save, restore or erase the text of a slot; `SlotActions` does it."""
 
 from pathlib import Path
 from typing import Literal

@@ -111,7 +111,7 @@ class _Job(NamedTuple, Generic[T]):
 class TextKeeper:
     """Moves texts between host memory and disk.
 
-    A context manager: on exit without an error it writes, for some seconds, what is not on disk yet.
+    A context manager: on exit without an error it writes, for some seconds, texts that are not on disk yet.
     """
 
     def __init__(
@@ -384,7 +384,7 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """Return the text that a slot is to hold, for whoever restores it; raises RequestError,
+        """Return the text to restore in a slot, which its owner may use; raises RequestError,
         UnavailableError.
         """
         self._slots.idle_slot(command.slot)
@@ -398,9 +398,8 @@ class SlotActions:
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:
-        """Have a slot stand for `text`, in host memory; False: not yet, its own is stored before.
-
-        Raises UnavailableError.
+        """Let a slot represent `text`, in host memory; False: not yet, as the slot's own text is stored
+        before.
         """
         slot = self._slots.idle_slot(index)
         if self._slots.store_before_loss(slot.cache):
@@ -410,7 +409,9 @@ class SlotActions:
         return True
 
     def _erase(self, index: int) -> int:
-        """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
+        """Forget the last text of a slot; return its number of tokens. Raises RequestError,
+        UnavailableError.
+        """
         slot = self._slots.idle_slot(index)
         tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None

@@ -72,9 +72,9 @@ class EncoderClient:
         return self._busy_seconds + (0 if self._busy_since is None else self._clock() - self._busy_since)
 
     async def run(self) -> None:
-        """Keep an encoder process running. Raises ModelLoadError if none ever becomes ready.
+        """Keep an encoder process running until it will not be started again; `state` has the reason.
 
-        Returns when it will not be started again; `state` says why.
+        Raises ModelLoadError if no process ever becomes ready.
         """
         try:
             await self._keeper.run(self._start, self._talk)
@@ -168,7 +168,7 @@ class EncoderClient:
         self._note_busy()
 
     def _note_busy(self) -> None:
-        """Begin, end or go on measuring `seconds`."""
+        """Begin, end or continue measuring `seconds`."""
         self._busy_seconds, now = self.seconds, self._clock()
         self._busy_since = now if self._queue.n_running else None
 

@@ -58,7 +58,7 @@ class Slot:
 
     @property
     def is_replaying(self) -> bool:
-        """True if generated tokens may have to be decoded again, as the memory cannot be cut back
+        """True if generated tokens may need to be decoded again, because the memory cannot be cut back
         precisely.
         """
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0

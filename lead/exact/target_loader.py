@@ -36,7 +36,7 @@ _VERSION = 3
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
     """Load the target; raises ModelLoadError, also if --exact is required and impossible.
 
-    with_heads: passes also compute what the heads read.
+    with_heads: passes also compute the states that the heads read.
     """
     files = state_of_files(load.model, load.options)
     stored = _stored(load, files, with_heads=with_heads)
@@ -73,7 +73,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """Return the cached measurement of such a start; None if there is none that can be read."""
+    """Return the cached measurement of such a start; None if none can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)

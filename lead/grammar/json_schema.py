@@ -266,8 +266,8 @@ def _names(parts: list[Schema]) -> frozenset[str]:
 
 
 def _type(schema: Schema) -> Schema:
-    """Return the `type` of a schema: each once, as it is compiled once for each; without one what it is
-    about.
+    """Return the `type` of a schema, without duplicates, as each is compiled; if missing, the type of its
+    keywords.
     """
     types = schema.get("type")
     if isinstance(types, list) and all(isinstance(each, str) for each in types):

@@ -209,7 +209,7 @@ class MtpDrafter:
     # The cache of the head
 
     def _sync(self, draft: MtpDraft, slot: int) -> None:
-        """Bring a sequence's records, and those of its slot, up to what was committed."""
+        """Update the records of a sequence and of its slot to the committed tokens."""
         is_new = draft.base == 0
         if not draft.sync():
             return

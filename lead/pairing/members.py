@@ -84,7 +84,7 @@ class Members:
     def admit(self, peer: str) -> None:
         """Count an attempt to join from the address `peer`, before any of its data is read.
 
-        Raises UnavailableError if the peer has to wait after wrong codes, or after too many attempts.
+        Raises UnavailableError if the peer must wait after wrong codes, or after too many attempts.
         """
         now = self._clock()
         try:

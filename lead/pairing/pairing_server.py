@@ -57,7 +57,7 @@ class PairingServer:
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
-        """folder: keeps certificate, key and members. server: serves whoever comes in.
+        """folder: keeps certificate, key and members. server: serves the machines that connect.
 
         Raises ConfigError if members cannot be read.
         """

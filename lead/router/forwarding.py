@@ -82,7 +82,7 @@ class Forwarder:
         keep_seconds: float | None,
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
-        """Return a response whose first part has arrived; `held` releases what it uses."""
+        """Return a response whose first part has arrived; `held` releases the resources that it uses."""
         for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))

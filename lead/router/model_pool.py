@@ -275,7 +275,7 @@ class ModelPool:
     def _dismiss(
         self, victims: list[PooledModel], wanted: PooledModel, staying: list[PooledModel], room: RoomGauge
     ) -> None:
-        """Mark as leaving those of `victims`, least recently used first, that must leave for `wanted`."""
+        """Mark the models of `victims` that must leave for `wanted`, least recently used first."""
         for victim in reversed(victims):
             if self._fits(wanted, [*staying, victim], room):
                 staying.append(victim)

@@ -31,7 +31,7 @@ _FINAL = {1, 2}
 
 
 class LocalBack:
-    """`run` keeps the child running until `stop`; it does not raise, whatever the child does."""
+    """The lead's own back, a child process. `run` keeps it running until `stop`, and never raises."""
 
     def __init__(
         self, command: Sequence[str], rng: random.Random, environment: Mapping[str, str] | None = None

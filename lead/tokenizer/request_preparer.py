@@ -366,7 +366,7 @@ class RequestPreparer(TokenizerJobs):
     def _constrain_calls(
         self, body: ConversationFields, parser: ParserConfig
     ) -> tuple[CallGrammars | None, list[str]]:
-        """Return the grammars of calls in an answer that may also have none, and what tools have none."""
+        """Return the grammars of calls in an answer that may have none, and the tools without a grammar."""
         reasoning, calls, support = self._template.reasoning, parser.tool_format, call_support()
         if calls is None or support is None:
             return None, []

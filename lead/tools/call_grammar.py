@@ -81,7 +81,7 @@ def call_grammars(
 
 
 def _rest(tool: Tool, calls: CallFormat, writer: GrammarWriter) -> str:
-    """Return the arguments and what closes the call."""
+    """Return an expression for a call's arguments, and the text that closes the call."""
     _, end = calls.frame(tool.function.name, NUMBER, ID)
     try:
         arguments = _arguments(calls, tool.function.parameters or _ANY_ARGUMENTS, writer)

@@ -325,7 +325,10 @@ class CallReader:
         return self._reject_call() if self._held else self._leave()
 
     def _reject_call(self) -> list[Delta]:
-        """Return the marker that began this call is content; what follows it is read again."""
+        """Treat the marker that began this call as content; the text after it is read again.
+
+        Return the deltas.
+        """
         content, again = self._held.reject(self._text)
         self._window.read_again(again)
         return self._leave(content)
@@ -340,7 +343,7 @@ class CallReader:
         return bool(self._held) and self._state is _Expected.BETWEEN
 
     def _is_separator(self, text: str) -> bool:
-        """Return whether `text`, at the end of an answer, is what may follow a call."""
+        """Return whether `text`, at the end of an answer, may follow a call."""
         if not text.strip():
             return self._state is _Expected.BETWEEN or not text
         if self._state is not _Expected.BETWEEN or not self.n_calls:

@@ -72,5 +72,7 @@ def format_without_calls(template: str) -> CallFormat:
 
 
 def completed(calls: CallFormat, template: str) -> CallFormat:
-    """Return the format, completed by what models with this template write although the template does not."""
+    """Return the format, with the parts that models with this template write although the template
+    does not.
+    """
     return replace(calls, **next((also for sign, also in _ALSO if sign in template), {}))

@@ -111,7 +111,7 @@ class ModelOutline:
 
     @contextmanager
     def _context(self, parameters: Any) -> Iterator[tuple[Any, MemorySize]]:
-        """A llama_context and its size; None if there is no memory: loading it in full will say why."""
+        """Yield a llama_context and its size; None if there is no memory, which the full load will report."""
         with library.captured_log() as lines:
             context = llama_cpp.llama_init_from_model(self._model, parameters)
         try:

@@ -157,9 +157,7 @@ def _weights(
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused
-    later.
-    """
+    """Return the bytes that `lora` adds to `weights`, each beside its tensor; misfits are refused later."""
     return {
         f"{name} of {adapter.path}": size
         for adapter in options.lora

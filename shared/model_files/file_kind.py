@@ -129,9 +129,7 @@ def pooling_of(path: Path) -> int | None:
 
 
 def read_beginning(path: Path) -> dict[str, str]:
-    """Return the strings among the first metadata of a GGUF file; empty for other files, whatever they
-    contain.
-    """
+    """Return the strings among the first metadata of a GGUF file; empty for other files, with any content."""
     return {name: value for name, value in _first_values(path).items() if isinstance(value, str)}
 
 
@@ -169,7 +167,7 @@ class _Cursor:
         return self.take(self.number(_LENGTH)).decode("utf-8", "replace")
 
     def take(self, n: int) -> bytes:
-        """Return the next n bytes, which the file says there are; n may be anything."""
+        """Return the next n bytes that the file claims to have; n may be any number."""
         end = self.at + n
         if end > len(self.data):
             raise struct.error("cut off")

@@ -130,7 +130,7 @@ def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
 def _browsing(
     service: str, seconds: float
 ) -> Iterator[tuple[list[str], Callable[[str], "ServiceInfo | None"]]]:
-    """Yield the names that are announced within `seconds`, and what reads one.
+    """Yield the names announced within `seconds`, and a function that reads one of them.
 
     Raises ConfigError, NoLeadError.
     """

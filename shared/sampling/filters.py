@@ -192,11 +192,11 @@ class _Penalty:
 
 
 class _Truncation:
-    """llama.cpp's typical-p, top-p and min-p, those of them that follow one another.
+    """llama.cpp's typical-p, top-p and min-p, as far as they are adjacent.
 
-    All but a few tokens are usually so far below the likeliest that min-p certainly removes them. Where it
-    comes first, they are removed before llama.cpp sees them; behind top-p, which they have a share in, only
-    if nothing but the likeliest is left: top-p does not remove that.
+    Most tokens are usually so far below the likeliest that min-p certainly removes them. If min-p comes
+    first, they are removed before llama.cpp sees them. After top-p, which counts their probability, they are
+    removed only if just the likeliest token is left, because top-p never removes that.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=4)
 def _stream(n: int) -> NDArray[np.uint64]:
-    """Return the distance of each of the first `n` tokens' states from that of token 0."""
+    """Return the distance of each of the first `n` tokens' states from the state of token 0."""
     steps = np.arange(n, dtype=np.uint64) * _GOLDEN_U64
     steps.flags.writeable = False
     return steps

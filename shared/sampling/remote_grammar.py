@@ -140,7 +140,7 @@ class _Channel:
         return question
 
     def _send(self, *messages: bytes) -> None:
-        """Send messages, or have a thread send them that waits until somebody reads."""
+        """Send messages; a thread sends messages that must wait until they are read."""
         connection, earlier = self._connection, self._sending
         if connection is None:
             return  # `_open` sends all
@@ -154,8 +154,9 @@ class _Channel:
             self._sending.start()
 
     def wait_for(self, question: _Question) -> bytes:
-        """Return the answer; raises PendingAnswerError if it does not come in time, and see
-        `RemoteGrammar`.
+        """Return the answer.
+
+        Raises PendingAnswerError if it does not come in time, and the errors of `RemoteGrammar`.
         """
         while question.answer is None:
             if self._connection is None:
@@ -195,10 +196,12 @@ class _Channel:
         self._open()
 
     def _is_lost(self) -> bool:
-        """Return whether it can be followed anew: its process was killed from outside.
+        """Return whether the grammar can be followed again, because its process did not end through its own
+        fault.
 
-        Or the fork server has ended before a worker began. Once a question was answered, nobody says how a
-        process has ended. One that takes its place ends at the same question if that is at fault.
+        That is so if the process was killed from outside, or if the fork server ended before a worker began.
+        Once a question was answered, the cause of an end is unknown. Another process ends at the same
+        question if the question is at fault.
         """
         if self._n_answered:
             return self._n_opened < _MAX_OPENED

@@ -51,7 +51,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def from_options(cls, **values: Any) -> Self:
-        """Make settings from values by option, whatever their groups; raises ValidationError."""
+        """Make settings from values by option, in any groups; raises ValidationError."""
         nested: dict[str, Any] = {**cls.defaults, **values}
         for group, field in cls.model_fields.items():
             if fields := _group_fields(field):

@@ -199,7 +199,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class _ShowVersion(argparse.Action):
-    """`const` says which it is, which may take a while."""
+    """Prints the version, which `const` returns, perhaps after a while; then exits."""
 
     def __call__(self, *_: object) -> None:
         print_text(self.const())

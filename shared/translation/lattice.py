@@ -87,7 +87,7 @@ _NO_IDS, _NO_WEIGHTS = np.empty(0, np.int32), np.empty(0, np.float64)
 class Node:
     """The draft model's distribution after some draft tokens.
 
-    end: the byte offset in the text of what follows. following: the next draft token of the path.
+    end: the byte offset in the text after these tokens. following: the next draft token of the path.
     """
 
     end: int

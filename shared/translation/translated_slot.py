@@ -182,7 +182,8 @@ class TranslatedSlot:
     def _n_first(self) -> int:
         """The number of decoded tokens before the lattice.
 
-        It includes tokens before the position that a longer token could replace, one that goes on beyond it.
+        The lattice includes tokens before the position if a longer token, which ends after the position,
+        could replace them.
         """
         n = self._n_before
         draft = self._projection.draft
@@ -199,7 +200,7 @@ class TranslatedSlot:
         return self._compare() == self.position - self.decoded.base
 
     def _compare(self) -> int:
-        """Return the length of the common prefix of what was decoded and of the text after `base`."""
+        """Return the length of the common prefix of the decoded text and of the text after `base`."""
         base, data = self.decoded.base, self.decoded.data
         n, end = self._n_agreed, min(len(data), self.position - base)
         one, other = data[n:end], self._text[base + n : base + end]
@@ -226,7 +227,7 @@ class TranslatedSlot:
         return self._go_on(n_before, rest) or self._spell(n_before, unfinished=False)
 
     def _repeat(self, n_tokens: int) -> Feed:
-        """Decode the last of the first `n_tokens` again, for what follows it."""
+        """Decode the last of the first `n_tokens` again, for the distribution after it."""
         return Feed(n_tokens - 1, [self.decoded.tokens[n_tokens - 1]], 1)
 
     def _go_on(self, n_tokens: int, rest: bytes) -> Feed | None:

@@ -1,6 +1,4 @@
-"""Simulates the same cell under every policy and depth, and under an upper bound of what drafting
-can give.
-"""
+"""Simulates the same cell under every policy and depth, and under an upper bound of the gain from drafts."""
 
 import functools
 import os
@@ -53,7 +51,7 @@ class Result:
 
 
 class InstantDrafter(LookupDrafter):
-    """A drafter whose drafts are always complete: the upper bound of what drafting can give."""
+    """A drafter whose drafts are always complete, for an upper bound of the gain from drafts."""
 
     def __init__(self, skill: DraftSkill, text: Text) -> None:
         self._text = text

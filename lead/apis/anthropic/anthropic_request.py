@@ -103,9 +103,9 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
     @field_validator("tools", mode="before")
     @classmethod
     def _leave_out_tools_of_servers(cls, tools: object) -> object:
-        """Drop tools that only Anthropic's servers can run; agents go on without them.
+        """Drop tools that only Anthropic's servers can run, because agents continue without them.
 
-        An empty list: none is left.
+        An empty list: no tool is left.
         """
         if tools and isinstance(tools, list):
             return [tool for tool in tools if not _is_of_servers(tool)]

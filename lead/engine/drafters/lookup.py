@@ -206,7 +206,7 @@ class PredictionDrafter(LookupDrafter):
     def _places(self, last: Sequence[int]) -> list[int]:
         """Return the places in the prediction after the last two tokens.
 
-        Places ahead of the last known one come first, nearest first; then those behind it.
+        Places ahead of the last known place come first, nearest first; then the places behind it.
         """
         if len(last) < SHORTEST_MATCH:
             return []
