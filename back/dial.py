@@ -33,7 +33,7 @@ class RefusedError(ConfigError):
 
 
 class OtherVocabularyError(RefusedError):
-    """The lead's vocabulary differs from the one in this back's hello."""
+    """The lead's vocabulary differs from the vocabulary in this back's hello."""
 
 
 class _ConnectWithoutRedirects(connect):

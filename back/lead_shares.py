@@ -23,9 +23,10 @@ _DECAY = 0.98
 
 @dataclass(slots=True)
 class _LeadAccount:
-    """A lead's account. seconds: of decoding for it, each divided by its weight then.
+    """The account of a lead.
 
-    claim: the value of a draft token that it reports. n_right of n_drafted tokens were committed.
+    seconds: the time of decoding for the lead, each part divided by the lead's weight at that time. claim:
+    the value of a draft token, as the lead reports it. n_right of n_drafted tokens were committed.
     """
 
     seconds: float = 0.0

@@ -73,7 +73,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             self._n_lost += 1
 
     def _put(self, descriptor: int, line: str) -> bool:
-        """Return whether all of it was written."""
+        """Write the text; return whether all of it was written."""
         left = f"{line}{self.terminator}".encode(errors="backslashreplace")
         n_tries = 1 if self._n_lost else _N_TRIES
         while left and n_tries:

@@ -60,8 +60,8 @@ def division(n: int) -> list[BranchPart | None]:
     """Return the parts of the side branches for `n` backs, the best back first; None: all branches.
 
     The best back drafts all side branches. If it left some to others, four backs would be slower than one
-    where T(n) rises: the back that has drafted the committed side branch is not always the one furthest
-    ahead.
+    back on hardware where T(n) rises. The reason: the back that has drafted the committed side branch is not
+    always the back that is furthest ahead.
     """
     return [BranchPart(index=i, of=n) if i else None for i in range(n)]
 

@@ -33,8 +33,8 @@ _MIN_VALUE_CHANGE = 0.15
 class Following:
     """The part of a sequence that a back has received.
 
-    n_sent: the number of tokens sent to the back; 0: the sequence is not open for it. n_arrived: the value of
-    n_sent at the last acknowledged reply.
+    n_sent: the number of tokens sent to the back; 0: the sequence is not open on the back. n_arrived: the
+    value of n_sent at the last acknowledged reply.
     """
 
     n_sent: int = 0

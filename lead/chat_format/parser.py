@@ -224,6 +224,6 @@ class OutputParser:
 
 
 def _split_space(text: str) -> tuple[str, str]:
-    """Return `text` without the white space at its end, or with all but the last of it; and that space."""
+    """Return `text` without white space at its end, and this white space, of at most MAX_SPACE_CHARACTERS."""
     kept = max(len(text.rstrip()), len(text) - MAX_SPACE_CHARACTERS)
     return text[:kept], text[kept:]

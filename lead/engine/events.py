@@ -138,7 +138,7 @@ class Committed(BaseModel, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if the event has nothing but tokens."""
+        """True if the event has only tokens."""
         return not (self.sources or self.n_right or self.probabilities)
 
 

@@ -1,7 +1,7 @@
 """Grammar rules for the JSON documents of a schema.
 
-llguidance makes them (`%json`), except where a schema contains numbers, whose digits it does not bound: the
-objects, lists and alternatives around them are written here.
+llguidance makes them (`%json`), but does not bound the digits of numbers. Therefore the objects, lists and
+alternatives around numbers are written here.
 """
 
 import json

@@ -118,7 +118,7 @@ class _SchemaReader:
     ) -> object:
         """Return a copy that allows only its own properties and `names`; a part of another schema stays open.
 
-        closes: it allows only these even if it has none.
+        closes: allow only these properties even if there are none.
         """
         schema = self._checked(schema, path)
         if isinstance(schema, bool):
@@ -321,7 +321,7 @@ def _counts(schema: Schema) -> Schema:
 
 
 def _length(schema: Schema) -> Schema:
-    """Return a bound for a format that has none."""
+    """Return a maximal length for strings of a format, if the schema has none."""
     longest = _LONGEST_FORMATS.get(str(schema.get("format")))
     return {"maxLength": longest} if longest and "maxLength" not in schema else {}
 

@@ -193,8 +193,8 @@ def inner_schemas(schema: Schema) -> Iterator[tuple[str, object]]:
 
 
 def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
-    """Return the schema's address, the JSON pointers of its anchors, and of a schema in it with another
-    address.
+    """Return the schema's address, the JSON pointers of its anchors, and the pointer of an inner schema with
+    another address.
     """
     address, anchors, other = "", {}, ""
     todo: list[tuple[str, object]] = [("", root)]

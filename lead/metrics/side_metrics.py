@@ -41,7 +41,7 @@ class _SideCollector(Collector):
 
 
 def export_sides(models: Sequence[SideModel]) -> bytes:
-    """Return the metrics of a lead without a model that continues texts, in Prometheus' text format."""
+    """Return the metrics of a lead without a text model, in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_SideCollector(models))
     return generate_latest(registry)

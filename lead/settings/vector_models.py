@@ -63,7 +63,7 @@ class VectorModelOptions(OptionGroup):
 
     @property
     def asked(self) -> str:
-        """The first of the options that ask for one; empty: none does."""
+        """The first option that requests such a model; empty: none does."""
         names = ("embedding_model", "rerank_model", "serve_embeddings")
         return next((name for name in names if getattr(self, name)), "")
 

@@ -187,7 +187,9 @@ class CallReader:
         return []
 
     def _is_partial_marker(self) -> bool:
-        """Return whether the text begins a marker; at the end of an answer, one that may follow a call."""
+        """Return whether the text begins a marker; at the end of an answer, a marker that may
+        follow a call.
+        """
         if self._window.complete:
             return not self._held and self._is_separator(self._text)
         markers = (*self._format.ends, *self._format.starts)
@@ -212,8 +214,9 @@ class CallReader:
         return []
 
     def _is_known(self, name: str) -> bool:
-        """Return whether a call of the tool may be one: where other text begins like calls, only known ones
-        are.
+        """Return whether to take a call of this tool for a call.
+
+        If other text begins like calls, only calls of known tools are.
         """
         has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
         return (has_marker and bool(self._held)) or name in self._config.tools

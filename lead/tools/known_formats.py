@@ -67,7 +67,7 @@ _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def format_without_calls(template: str) -> CallFormat:
-    """Return the format for a template from whose renderings none could be derived."""
+    """Return the format for a template whose renderings show no format."""
     return next((calls for sign, calls in _WITHOUT_CALLS if sign in template), GENERIC)
 
 

@@ -17,7 +17,7 @@ class ContextNeeds:
     """The requirements on a context, independent of the placement of its layers.
 
     n_window: the number of tokens in a sliding window; 0: there are none. kv_unified: as in `ModelOptions`,
-    except that slots of a recurrent target with windows always have cells of their own.
+    but False for a recurrent target with windows.
     """
 
     n_ctx: int

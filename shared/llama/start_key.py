@@ -1,4 +1,4 @@
-"""Keys of starts, under which one start caches data for later ones. `DECIDES` has a row for each input.
+"""Keys under which a start caches data for later starts. `DECIDES` has a row for each input.
 
 A key is a digest of the inputs that determine the data: options, files, llama.cpp's build, the CPU and other
 devices. The process that loads the files describes them before loading (`state_of_files`).

@@ -113,11 +113,10 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def pooling_of(path: Path) -> int | None:
-    """Return the pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it;
-    None: it makes none.
+    """Return the pooling type with which a GGUF file's model embeds a text, as a number of llama.cpp.
 
-    0: the file does not specify it. The result is meaningless for models that generate text, whose files may
-    have 0 or -1.
+    None: the model does not embed texts. 0: the file does not specify the type. The result is meaningless for
+    models that generate text, whose files may have 0 or -1.
     """
     values = _first_values(path)
     architecture = str(values.get("general.architecture", ""))

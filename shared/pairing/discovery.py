@@ -221,10 +221,10 @@ def _outward_address() -> str | None:
 
 
 def _label(name: str, address: str, port: int) -> str:
-    """Return a name of at most 63 bytes (RFC 6763) without dots, which would end it.
+    """Return a name of at most 63 bytes (RFC 6763), without dots, which would end it.
 
-    With the address it is the lead's own, also where two machines have one host name: that two leads have one
-    name shows only if the other one answers in time.
+    The address makes the name unique even if two machines have the same host name. Otherwise a conflict would
+    show only if the other lead answers in time.
     """
     place = f" at {address}:{port}".replace(".", "-")
     words = f"{one_line(name)} on {socket.gethostname()}".replace(".", "-")

@@ -24,7 +24,8 @@ from shared.sampling.sampler import every_token
 class FreeUntilCall:
     """Allows every token until a call begins, then behaves as another constraint.
 
-    If that fails, the rest is free: a model can also write calls without it.
+    If that constraint fails, the rest of the answer is free, because a model can also write calls without a
+    constraint.
     """
 
     def __init__(

@@ -74,11 +74,11 @@ class ByteVocabulary:
         return [token for token, _ in self.read(data)]
 
     def read(self, data: bytes) -> list[ReadToken]:
-        """Tokenize `data`, with the bytes that each token was read from: together all of them.
+        """Tokenize `data`; return each token with the bytes that it was read from, which together are `data`.
 
-        For a word that the tokenizer changes (a capital letter, an unknown character) the first resulting
-        token gets all bytes, the others none. Invalid UTF-8 (part of a character, for example) becomes the
-        longest tokens that fit, and a stand-in for each byte that no token has.
+        The tokenizer may change a word (a capital letter, an unknown character). Then the first resulting
+        token gets all bytes, and the other tokens get none. Invalid UTF-8 (part of a character, for example)
+        becomes the longest tokens that fit, and a stand-in for each byte without a token.
         """
         read: list[ReadToken] = []
         for part in _parts(data):
