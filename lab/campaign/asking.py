@@ -148,7 +148,7 @@ class Failure:
 class Tally:
     """Compares outcomes with the answers of a run without faults, by index of the request.
 
-    A request without such an answer only counts as answered, and ended, or not.
+    Without such an answer, only the numbers of answered and ended requests are counted.
     """
 
     expected: Mapping[int, ReceivedAnswer]

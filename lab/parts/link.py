@@ -77,7 +77,7 @@ class Link:
             writer.transport.abort()
 
     def stop_flow(self) -> None:
-        """Stop delivering bytes until `restore`, without closing connections: a black hole."""
+        """Stop delivering bytes until `restore`, without closing connections."""
         self._flows.clear()
 
     async def pace(self, n_bytes: int) -> None:

@@ -121,8 +121,9 @@ def draft_shape(n_parameters: float) -> Shape:
 
 
 def n_draft_parameters(shape: Shape) -> int:
-    """Return the number of parameters of the matrices, with half as many key/value heads as heads and tied
-    embeddings.
+    """Return the number of parameters of the matrices.
+
+    The model has half as many key/value heads as query heads, and tied embeddings.
     """
     heads = shape.n_heads * _HEAD_WIDTH
     attention = 3 * shape.width * heads  # q and output whole, k and v half each

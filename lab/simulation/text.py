@@ -69,8 +69,9 @@ class Text:
         return self._guesses[skill][position]
 
     def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """Return a draft model's candidates if some token before the position is wrong: all wrong, with the
-        same confidence as ever.
+        """Return a draft model's candidates if some token before the position is wrong.
+
+        All are wrong, with the same confidences as right ones.
         """
         guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
         astray = position * _STRIDE + _ASTRAY

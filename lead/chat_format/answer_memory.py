@@ -52,7 +52,7 @@ class Turn:
 
     @property
     def n_tokens(self) -> int:
-        """An upper bound of the tokens it holds: answers may be shared with other turns.
+        """An upper bound of the tokens that the turn holds, as other turns may share answers.
 
         Objects count as tokens, too.
         """

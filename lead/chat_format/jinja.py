@@ -40,7 +40,7 @@ class JinjaTemplate:
     """A Jinja template with the functions that Hugging Face's transformers provides."""
 
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
-        """Raises ConfigError if `source` is not Jinja."""
+        """Compile the template; raises ConfigError if `source` is not Jinja."""
         self.source = source
         environment = SandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]

@@ -31,7 +31,9 @@ MeansSame = Callable[[Sequence[Range]], bool]
 
 @dataclass(frozen=True, slots=True)
 class TurnMarks:
-    """ends: the texts of tokens that end an answer. calls: the texts with which calls begin."""
+    """The texts that mark turns. ends: the texts of tokens that end an answer. calls: the texts with which
+    calls begin.
+    """
 
     ends: Sequence[str]
     calls: Sequence[str] = ()

@@ -11,7 +11,7 @@ SlotAction = Literal["save", "restore", "erase"]
 
 
 class SlotActed(BaseModel, frozen=True):
-    """The action is done: with this number of tokens, and a file of this number of bytes."""
+    """The result of an action: the number of tokens, and the bytes of the file."""
 
     n_tokens: int = 0
     n_bytes: int = 0

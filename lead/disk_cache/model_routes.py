@@ -28,7 +28,7 @@ any system.
 
 
 class SlotFile(NullIsDefault, strict=True):
-    """filename: relative to --slot-save-path; not needed to erase."""
+    """The file of an action. filename: relative to --slot-save-path; not needed to erase."""
 
     filename: str = ""
 

@@ -122,7 +122,7 @@ class TextKeeper:
         clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
+        """Tell `engine` all texts on disk; raises OSError. clock: the loop's."""
         self._engine, self._texts = engine, engine.slots.texts
         self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
@@ -312,7 +312,7 @@ class SlotActions:
         *,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
+        """memory: None if texts cannot be stored. key: distinguishes starts that compute different texts."""
         self._slots, self._texts = engine.slots, engine.slots.texts
         self._memory, self._key = memory, key
         self._thread = executor(1, "saves slots")

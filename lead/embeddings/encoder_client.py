@@ -63,7 +63,7 @@ class EncoderClient:
 
     @property
     def n_waiting(self) -> int:
-        """Texts without a vector so far."""
+        """The number of texts without a vector so far."""
         return len(self._queue)
 
     @property

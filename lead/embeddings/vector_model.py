@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 class VectorModel:
     def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
-        """name: None: as its file calls it."""
+        """name: the model's name; None: the name in its file."""
         self._name, self._is_other = name, not load.continues_texts
         program = TokenizerProgram(
             model=load.model,

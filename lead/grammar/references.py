@@ -118,9 +118,7 @@ class References(Addresses):
         return self._names[pointer]
 
     def parts(self, schema: Schema, *, with_alternatives: bool = False) -> Iterator[Schema]:
-        """Yield `schema` and all schemas that apply to the same value: those in its `allOf`, those
-        referenced, and so on.
-        """
+        """Yield `schema` and all schemas that apply to the same value, through `allOf` and references."""
         todo: list[object] = [schema]
         followed: set[str] = set()
         for _ in range(_MAX_PARTS):

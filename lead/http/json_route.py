@@ -209,7 +209,7 @@ async def convert(request: Request, work: Callable[[], R]) -> R:
 
 
 def client_of(request: Request) -> Client:
-    """Return the client to which a request counts where clients take turns: its key and its address."""
+    """Return the client of a request, by whose key and address clients take turns."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 

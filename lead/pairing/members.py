@@ -27,7 +27,9 @@ class NotInvitedError(DuoError):
 
 @dataclass(frozen=True, slots=True)
 class JoinedMachine:
-    """`digest`: SHA-256 of its key, in hexadecimal. `joined_at`: Unix time in seconds."""
+    """A machine that has joined. digest: SHA-256 of its key, in hexadecimal. joined_at: Unix time
+    in seconds.
+    """
 
     name: str
     role: Role

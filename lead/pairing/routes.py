@@ -31,11 +31,11 @@ def get_pairing_server(request: Request) -> PairingServer:
 
 
 class InvitationRequest(NullIsDefault):
-    """role: of the machine that joins. open: accept machines from now on.
+    """A request for a code.
 
-    addresses: hosts, instead of this machine's.
-
-    nearby: a shorter code without addresses, for a machine that finds this one on the local network.
+    role: of the machine that joins. open: accept machines from now on. addresses: hosts, instead of this
+    machine's. nearby: a shorter code without addresses, for a machine that finds this one on the local
+    network.
     """
 
     role: MemberRole
@@ -126,7 +126,7 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """`secret`: of a code. `name`: the machine's name for itself."""
+    """A request to join. secret: of a code. name: the machine's name for itself."""
 
     secret: Base64UrlBytes
     name: Annotated[str, Field(min_length=1, max_length=64)]

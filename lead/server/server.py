@@ -28,7 +28,7 @@ from lead.http.services import Services
 from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, meeting_point, open_address
+from lead.server.listening import Address, hand_over, takeover_path, open_address
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.site import Companion, Site, companions_of, end_all
 from lead.settings.cache_shares import cache_shares
@@ -208,7 +208,7 @@ class Lead:
         if self._routed:
             return
         await hand_over(
-            meeting_point(self._settings.host, address.port), address.listener, self._server.replace
+            takeover_path(self._settings.host, address.port), address.listener, self._server.replace
         )
 
     async def _run_local_back(self, address: Address) -> None:

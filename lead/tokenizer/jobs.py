@@ -111,8 +111,8 @@ class MadePrompt(ABC):
 class ModelDescription:
     """A description of the model and of llama.cpp, for the front.
 
-    template: the chat template. problem: the reason if that is ChatML instead of the model's own. reasons:
-    the model reasons before it answers.
+    template: the chat template. problem: the reason why `template` is ChatML instead of the model's own.
+    reasons: the model reasons before it answers.
     """
 
     info: ModelInfo

@@ -70,9 +70,8 @@ class RequestPreparer(TokenizerJobs):
         problem: str | None = None,
         indexes_grammars: bool = True,
     ) -> None:
-        """problem: why the template is not the model's own.
-
-        indexes_grammars: otherwise jobs raise GrammarsNeededError where that is still to be done.
+        """problem: the reason why the template is not the model's own. indexes_grammars: index the vocabulary
+        for grammars when needed; otherwise jobs raise GrammarsNeededError.
         """
         self._vocabulary = vocabulary
         self._template = template

@@ -17,8 +17,9 @@ _N_FILES = 16
 
 
 class OfferedVocabulary(NamedTuple):
-    """A vocabulary in two files, plain and compressed, and their digest: models with the same tokens may
-    split texts differently.
+    """A vocabulary in two files, plain and compressed, and their digest.
+
+    The digest is of the files, because models with the same tokens may split texts differently.
     """
 
     digest: str

@@ -1,5 +1,6 @@
-"""Decides how a model's memory is used: numbers of cells and states, and which settings llama.cpp would
-compute wrongly.
+"""Chooses the use of a model's memory: the numbers of cells and states.
+
+Refuses settings that llama.cpp computes wrongly.
 """
 
 from pathlib import Path

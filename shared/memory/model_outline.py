@@ -98,7 +98,7 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """Return the part of `size` for caches; nothing is allocated for the rest."""
+        """Return the size of a context's caches alone; nothing else is allocated to measure it."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 

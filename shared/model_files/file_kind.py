@@ -99,12 +99,12 @@ def is_eagle_file(path: Path) -> bool:
 
 
 def refuse_drafter(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a file with nothing but MTP layers."""
+    """Raise the ModelLoadError for a file that has only MTP layers."""
     raise _unusable(path, _DRAFTER)
 
 
 def refuse_encoder(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a model whose metadata say that it computes embeddings."""
+    """Raise the ModelLoadError for a model that computes embeddings according to its metadata."""
     raise _unusable(path, _ENCODER)
 
 

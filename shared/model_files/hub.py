@@ -24,7 +24,9 @@ _PREFERRED = ("Q4_K_M", "Q8_0")
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """USER/REPO[:QUANT]; `file` is a name in the repository, which overrides the quantization."""
+    """A model of the hub, USER/REPO[:QUANT]. file: a name in the repository, which overrides the
+    quantization.
+    """
 
     repository: str
     quantization: str | None = None

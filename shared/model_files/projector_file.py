@@ -1,4 +1,6 @@
-"""Projectors (mmproj-*.gguf), with which a model sees: whose a file is, and which of several a model gets."""
+"""Projectors (mmproj-*.gguf), with which a model reads images: the model of a file, and the choice among
+several.
+"""
 
 import importlib.util
 import logging

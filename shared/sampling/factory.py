@@ -70,10 +70,10 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """Return a sampler that makes the lead's choices from a draft model's logits; a grammar that cannot be
-    compiled here is ignored.
+    """Return a sampler that makes the lead's choices from a draft model's logits.
 
-    Where no process can follow grammars, more drafts violate them and are rejected by the lead.
+    A grammar that cannot be compiled here is ignored. Without a process that follows grammars, more drafts
+    violate them and are rejected by the lead.
     """
     if not CAN_FORK:
         parameters = parameters.model_copy(update={"grammar": None, "calls": None})

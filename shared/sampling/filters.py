@@ -1,7 +1,7 @@
-"""llama-server's samplers as filters, in any order: they narrow the candidates but choose none.
+"""llama-server's samplers as filters, in any order: they remove candidates, and do not choose a token.
 
-llama.cpp's own samplers, with its arithmetic, decide; tokens that cannot affect the result are removed with
-numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same.
+llama.cpp's own samplers, with its arithmetic, decide. Tokens that cannot affect the result are removed with
+numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same token.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
 """Grammars that apply only to tool calls in an answer: two kinds of `constrained.Constraint`.
 
-Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins,
-only a search in the last text for each token. From then on `FollowedCalls`, in another process, knows where
+Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins; it
+only searches the last text for each token. From then on `FollowedCalls`, in another process, tracks where
 each call ends.
 """
 

@@ -76,10 +76,10 @@ class GrammarServer(Sandbox):
         self._budget = budget
 
     def follow(self, grammar: str | CallGrammars, *, is_optional: bool = False) -> "RemoteGrammar":
-        """Return the beginning of a text under `grammar`; return before that is compiled.
+        """Return the beginning of a text under `grammar`; return before the grammar is compiled.
 
-        is_optional: a grammar that this vocabulary cannot express allows everything. Those of calls are
-        optional.
+        is_optional: a grammar that this vocabulary cannot express allows everything. The grammars of calls
+        are optional.
         """
         return RemoteGrammar(_Channel(self, pickle.dumps((grammar, is_optional)), self._budget))
 

@@ -173,9 +173,9 @@ def _group_fields(field: FieldInfo) -> dict[str, FieldInfo]:
 def explain_invalid(
     error: ValidationError, options: Container[str], origin: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield a line for each invalid option, without values that may be secrets.
+    """Return a line for each invalid option, without values that may be secrets.
 
-    origin: returns where a person finds the value of an option.
+    origin: returns the place where a person finds the value of an option.
     """
     return (_explain(item, options, origin) for item in error.errors())
 

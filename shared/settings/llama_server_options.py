@@ -1,6 +1,6 @@
 """llama-server's options and environment variables, as far as lead and back support them.
 
-Options that we have are mapped, options that change nothing are ignored, all others are refused with a
+Options that we have are mapped, and options without effect here are ignored. All others are refused with a
 reason. The source is llama.cpp's common/arg.cpp.
 """
 

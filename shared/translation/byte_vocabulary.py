@@ -23,15 +23,14 @@ class ReadToken(NamedTuple):
 
 
 class ByteVocabulary:
-    """The bytes of every token, and bytes → tokens."""
+    """The bytes of every token, and a map from bytes to tokens."""
 
     def __init__(
         self, pieces: Sequence[bytes], tokenize: Callable[[str], Sequence[int]], preferred: Iterable[int] = ()
     ) -> None:
-        """pieces: the bytes of each token; empty for tokens that stand for no text.
-
-        tokenize: text → tokens, without any that the text does not contain (BOS, a leading blank).
-        preferred: tokens that represent others with the same bytes.
+        """pieces: the bytes of each token; empty for tokens without text. tokenize: maps a text to tokens,
+        without tokens that the text does not contain (BOS, a leading blank). preferred: tokens that represent
+        others with the same bytes.
         """
         self.pieces = list(pieces)
         self.preferred = list(preferred)

@@ -24,7 +24,7 @@ class Projection:
     def __init__(
         self, draft: ByteVocabulary, target: ByteVocabulary, whole: NDArray[np.int32] | None = None
     ) -> None:
-        """whole: if it is known."""
+        """whole: the attribute `whole` if it is already known; None: compute it."""
         self.draft = draft
         self.target = target
         self._first: OrderedDict[bytes, int] = OrderedDict()

@@ -98,7 +98,7 @@ class TranslatedSlot:
         self._changed()
 
     def fork(self, source: "TranslatedSlot", n_tokens: int) -> int:
-        """Take over the first target tokens of another slot; returns how many draft tokens lie within them.
+        """Take over the first target tokens of another slot; return the number of draft tokens within them.
 
         Fill `decoded` next (`DecodedText.become`).
         """

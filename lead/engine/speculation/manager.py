@@ -200,7 +200,7 @@ class SpeculationManager:
         return event
 
     def on_step(self, step: StepReport) -> None:
-        """Update statistics, T(n) and tuning after a step, and after `count` for each of its sequences."""
+        """Update statistics, T(n) and tuning after a step. Call `count` for each of its sequences first."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         settled = self.cost.learn_next(step.n_tokens, step.seconds) if step.n_passes == 1 else 0.0
