@@ -72,9 +72,10 @@ class Site:
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """Return the engine process; None if it is not ready yet and replaces one that was taken before.
+        """Return the engine process, to be killed; None if it replaces a process returned before and is not
+        ready yet.
 
-        Faults then spare it: a lead whose engines all die before they are ready gives up, as it should.
+        A lead whose engines all die before they are ready gives up, as it should.
         """
         engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
         if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):

@@ -28,7 +28,7 @@ from lead.http.services import Services
 from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, takeover_path, open_address
+from lead.server.listening import Address, hand_over, open_address, takeover_path
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.site import Companion, Site, companions_of, end_all
 from lead.settings.cache_shares import cache_shares
