@@ -102,10 +102,11 @@ def _canonical(arguments: str) -> str:
 
 
 def next_turns(conversation: TemplateInput, *, reasons: bool) -> Iterator[list[ChatMessage]]:
-    """Yield the messages with a sample answer and a next message: of the user, or the result of a call.
+    """Yield variants of the messages with a sample answer and a message after it.
 
-    Rendered, they show how a chat template writes earlier messages in later turns. `reasons`: the model
-    reasons; as not every client sends reasoning back, there is a variant without it.
+    The message is the user's, or the result of a call. Rendered, the variants show how a chat template writes
+    earlier messages in later turns. reasons: the model reasons. Not every client sends reasoning back, so
+    there is a variant without it.
     """
     messages = list(conversation.messages[:-1] if conversation.continues else conversation.messages)
     answer = ChatMessage(role="assistant", content="@", reasoning_content="@" if reasons else None)

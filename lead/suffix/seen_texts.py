@@ -73,7 +73,7 @@ class SeenTexts(Sequence[int]):
         return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
 
     def places(self, marked: Sequence[int]) -> list[int]:
-        """Return positions after which the last tokens of `marked` may have occurred; callers must
+        """Return positions just after possible occurrences of the last tokens of `marked`; callers must
         compare.
         """
         self.forget_old()
