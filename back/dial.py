@@ -22,7 +22,7 @@ STABLE_SECONDS = 10.0
 _MAX_UNSTABLE = 3
 """After this many successive unstable connections, a connection is logged only when it is stable."""
 CLOSE_SECONDS = 1.0
-"""The time limit for the closing handshake, which may have to wait for unread messages."""
+"""The time limit for the closing handshake, before which unread messages may have to be read."""
 _FINAL_STATUSES = {401, 403}
 """Statuses for a wrong key, or a host name that the lead does not accept, which only a person can change."""
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -33,7 +33,7 @@ class RefusedError(ConfigError):
 
 
 class OtherVocabularyError(RefusedError):
-    """The lead's vocabulary differs from the one in this back's hello."""
+    """The lead's vocabulary differs from the vocabulary in this back's hello."""
 
 
 class _ConnectWithoutRedirects(connect):

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 
 from shared.errors import NotServingError
-from shared.tls import trusting_nobody
+from shared.tls import trusting_nothing
 
 RawHeaders = list[tuple[bytes, bytes]]
-"""In any encoding."""
+"""Headers in any encoding."""
 
 _HOP_BY_HOP = {
     *(b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization"),
@@ -58,10 +58,10 @@ class LocalTransport(httpx.AsyncHTTPTransport):
 
     def __init__(self, **options: Any) -> None:
         """options: those of httpx's transport."""
-        super().__init__(verify=trusting_nobody(), **options)
+        super().__init__(verify=trusting_nothing(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; raises TransportError in that case, too."""
+        """Send a request; raises TransportError also for anyio's error."""
         try:
             return await super().handle_async_request(request)
         except AttributeError as error:

@@ -27,7 +27,9 @@ MIN_TOKENS = 32
 _MAX_TEXTS = 8192
 """The most texts. A large memory could hold more, but their lists of tokens take memory, too."""
 _MAX_NEIGHBORS = 16
-"""How many neighbors of a text, in the order of texts, are searched on each side for a usable prefix."""
+"""The number of a text's neighbors, in the order of texts, that are searched on each side for a usable
+prefix.
+"""
 UNLIMITED = 1 << 62
 
 
@@ -292,7 +294,7 @@ class TextStore:
         """Return (length, text) of the text with the longest usable prefix of `tokens`; (0, None) if there is
         none.
 
-        serves: returns the usable length of a text, at most that of the common prefix.
+        serves: returns the usable length of a text, at most the length of the common prefix.
         """
         at = self._find(tokens)
         before, after = (

@@ -47,7 +47,7 @@ _SLEEPS_AFTER = 0.7
 _LONG_TEXT = 1100
 """Tokens of a prompt that is the last one of its conversation: of `_N_CTX`, and an answer follows."""
 _CHARACTERS = 2.5
-"""Of a token."""
+"""The average number of characters of a token."""
 _N_CTX, _N_SLOTS = 2048, 4
 _GROWING = {"chat", "second turn", "logprobs", "penalties", "stop strings", "prediction", "private"}
 _FAULTS = ("back-stopped", "back-stopped", "back-stopped", "back-killed")

@@ -20,7 +20,7 @@ _KEY_ADVICE = "use the options of the running lead, such as --api-key-file"
 
 
 def diagnose(settings: LeadSettings) -> DoctorReport:
-    """Check a running lead: with its options, on its machine, after it has served a long answer."""
+    """Check a running lead; call this with its options, on its machine, after it has served a long answer."""
     report = DoctorReport()
     certificate = settings.security.ssl_cert_file
     try:

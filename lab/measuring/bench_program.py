@@ -93,9 +93,7 @@ def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestS
 
 
 def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[Arrangement, BenchSettings]]:
-    """Return the arrangements, those with the fewest parts first, each with the settings that name its draft
-    model.
-    """
+    """Return the arrangements, fewest parts first, each with the settings that name its draft model."""
     variants = settings.with_each_draft()
     chosen = [(Arrangement("none"), variants[0])]
     for number, (name, variant) in enumerate(zip(draft_model_names(variants), variants, strict=True)):
@@ -115,7 +113,7 @@ def _used(settings: BenchSettings, cores: Sequence[int]) -> str:
 
 
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
-    """Return a quarter of the cores for the back, or those that were named."""
+    """Return the named cores, or else a quarter of the cores, for the back."""
     if settings.cpus and settings.own_back.back_cpus:
         back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
         return CoreSplit(tuple(cores), back)

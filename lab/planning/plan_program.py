@@ -223,9 +223,9 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """Return sentences about what could not be measured, may be wrong, or is not included.
+    """Return sentences about facts that could not be measured, may be wrong, or are not included.
 
-    `busy`: `cpus.load_average`.
+    busy: see `cpus.load_average`.
     """
     found = []
     if not engine.speculates:

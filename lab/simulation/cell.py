@@ -1,4 +1,4 @@
-"""One cell of a table: a lead with its backs and clients, simulated for a while."""
+"""A cell of a table: a lead with its backs and clients, simulated for a while."""
 
 import functools
 from dataclasses import dataclass, field

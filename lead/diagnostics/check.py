@@ -1,4 +1,4 @@
-"""`lead --check`: what the lead would serve, and what would prevent it."""
+"""`lead --check`: reports the model that the lead would serve, and the problems that would prevent it."""
 
 import contextlib
 import sys

@@ -47,11 +47,12 @@ T = TypeVar("T")
 _BYTES_PER_SECOND = 128 << 20
 """The most that is written, so that other programs have something of the disk."""
 _SETTLED_SECONDS = 0.3
-"""What slots hold is stored after so long without a request: a client may send the next one at once."""
+"""A slot's text is stored after this time without a request, because a client may send the next one at once.
+"""
 _LOOK_SECONDS = 1.0
-"""How often there is a look at what is to be written or deleted, and what others have."""
+"""The time between looks for texts to write or delete, and for other programs' changes."""
 _WRITING_SECONDS, _READING_SECONDS = 0.05, 0.002
-"""How often there is a look whether that is done."""
+"""The times between looks for the end of writing and of reading."""
 _RETRY_SECONDS = 300.0
 """After which a disk that is full or fails is tried again."""
 _CLOSE_SECONDS = 5.0
@@ -110,7 +111,7 @@ class _Job(NamedTuple, Generic[T]):
 class TextKeeper:
     """Moves texts between host memory and disk.
 
-    A context manager: on exit without an error it writes, for some seconds, what is not on disk yet.
+    A context manager: on exit without an error it writes, for some seconds, texts that are not on disk yet.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class TextKeeper:
         clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
+        """Tell `engine` all texts on disk; raises OSError. clock: the loop's."""
         self._engine, self._texts = engine, engine.slots.texts
         self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
@@ -311,7 +312,7 @@ class SlotActions:
         *,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
+        """memory: None if texts cannot be stored. key: distinguishes starts that compute different texts."""
         self._slots, self._texts = engine.slots, engine.slots.texts
         self._memory, self._key = memory, key
         self._thread = executor(1, "saves slots")
@@ -383,7 +384,7 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """Return the text that a slot is to hold, for whoever restores it; raises RequestError,
+        """Return the text to restore in a slot, which its owner may use; raises RequestError,
         UnavailableError.
         """
         self._slots.idle_slot(command.slot)
@@ -397,9 +398,8 @@ class SlotActions:
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:
-        """Have a slot stand for `text`, in host memory; False: not yet, its own is stored before.
-
-        Raises UnavailableError.
+        """Let a slot represent `text`, in host memory; False: not yet, as the slot's own text is stored
+        before.
         """
         slot = self._slots.idle_slot(index)
         if self._slots.store_before_loss(slot.cache):
@@ -409,7 +409,9 @@ class SlotActions:
         return True
 
     def _erase(self, index: int) -> int:
-        """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
+        """Forget the last text of a slot; return its number of tokens. Raises RequestError,
+        UnavailableError.
+        """
         slot = self._slots.idle_slot(index)
         tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None

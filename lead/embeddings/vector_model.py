@@ -25,7 +25,7 @@ from shared.llama.model_info import ModelInfo
 from shared.settings.options import AUTO_LAYERS
 
 _NICE = 19
-"""The least that there is: beside an engine, what nobody else needs is enough."""
+"""The lowest priority: beside an engine, the encoder gets the time that others leave."""
 _MAX_LAYERS = 999
 
 
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 class VectorModel:
     def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
-        """name: None: as its file calls it."""
+        """name: the model's name; None: the name in its file."""
         self._name, self._is_other = name, not load.continues_texts
         program = TokenizerProgram(
             model=load.model,

@@ -193,7 +193,7 @@ class Engine:
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """Return the planner's statistics and what it has learned, as JSON."""
+        """Return the planner's statistics and learned values, as JSON."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
@@ -310,8 +310,9 @@ class Engine:
         return n_committed
 
     def _verify(self, slot: Slot, now: float) -> int:
-        """Commit the chosen tokens, if they are ready, and end a sequence that cannot go on; return their
-        number.
+        """Commit the chosen tokens, if they are ready; return their number.
+
+        Ends a sequence that cannot continue.
         """
         sequence = slot.sequence
         assert sequence

@@ -200,7 +200,7 @@ async def revoke(
 
 
 class _JoinRoute(JsonRoute):
-    """Nothing is read of a machine that comes in elsewhere, or tries too often: it needs no key."""
+    """Admits a machine by its address before its body is read, because it needs no key."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -216,7 +216,7 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """`secret`: of a code. `name`: the machine's name for itself."""
+    """A request to join. secret: of a code. name: the machine's name for itself."""
 
     secret: Base64UrlBytes
     name: _MemberName

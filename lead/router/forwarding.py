@@ -22,13 +22,13 @@ log = logging.getLogger("models")
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
-"""Until a request is sent again that a model did not serve although its process goes on."""
+"""The pause before a request is sent again that a running process did not serve."""
 _CONNECT_SECONDS = 10.0
 _MAX_IDLE = 64
 _OWN = (b"host", b"content-length", b"authorization", b"x-api-key", b"x-forwarded-for", b"x-request-id")
 _OWN_OF_ANSWERS = (b"x-request-id", b"server", b"date")
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
-"""How an error is written into a stream that has begun, by type."""
+"""The form of an error in a stream that has begun, by content type."""
 
 
 class Forwarder:
@@ -82,7 +82,7 @@ class Forwarder:
         keep_seconds: float | None,
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
-        """Return a response whose first part has arrived; `held` releases what it uses."""
+        """Return a response whose first part has arrived; `held` releases the resources that it uses."""
         for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))

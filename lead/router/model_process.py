@@ -26,12 +26,12 @@ from shared.python_child import child_command
 from shared.terminal import one_line, sanitize
 
 _STOP_SECONDS = 15.0
-"""How long an idle one may take to end before it is killed."""
+"""The time that an idle process may take to end before it is killed."""
 _LAST_LINE_SECONDS = 5.0
 _FINAL = {1, 2}
 """Statuses after which starting it again does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
-"""What the log has before a message (`shared.logs`)."""
+"""The log's text before a message (`shared.logs`)."""
 _MAX_LINE_BYTES = 1 << 16
 
 

@@ -23,7 +23,7 @@ NAME = "local"
 """Its name in the lead's log and metrics."""
 
 _STOP_SECONDS = 5.0
-"""How long it may take to end before it is killed."""
+"""The time that the back may take to end before it is killed."""
 _FIRST_DELAY, _MAX_DELAY = 0.5, 60.0
 _LEAD_PREFIXES = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}
@@ -31,7 +31,7 @@ _FINAL = {1, 2}
 
 
 class LocalBack:
-    """`run` keeps the child running until `stop`; it does not raise, whatever the child does."""
+    """The lead's own back, a child process. `run` keeps it running until `stop`, and never raises."""
 
     def __init__(
         self, command: Sequence[str], rng: random.Random, environment: Mapping[str, str] | None = None

@@ -29,7 +29,7 @@ from lead.http.services import Services
 from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, meeting_point, open_address
+from lead.server.listening import Address, hand_over, open_address, takeover_path
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask
 from lead.settings.cache_shares import cache_shares
@@ -49,7 +49,7 @@ from shared.seams import plugged
 log = logging.getLogger("lead")
 
 _END_SECONDS = 30.0
-"""For all that comes after the drain, each part of which has a shorter time limit of its own."""
+"""The time limit for the steps after the drain, each of which has a shorter limit."""
 
 
 class Routed(Protocol):
@@ -230,7 +230,7 @@ class Lead:
         if self._routed:
             return
         await hand_over(
-            meeting_point(self._settings.host, address.port), address.listener, self._server.replace
+            takeover_path(self._settings.host, address.port), address.listener, self._server.replace
         )
 
     async def _run_local_back(self, address: Address) -> None:

@@ -353,8 +353,8 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """Return the settings changed so that only this program and its back can reach the lead, whatever
-        variables say.
+        """Return the settings changed so that only this program and its back can reach the lead, in any
+        environment.
         """
         return self.model_copy(
             update={

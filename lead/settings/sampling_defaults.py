@@ -100,7 +100,7 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
         r", comma-separated (\x2c for a comma); none: no strings",
     ),
 }
-"""How the value of an option is written if it is neither a number nor a word."""
+"""The notation of an option's value that is neither a number nor a word."""
 
 
 def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:

@@ -73,7 +73,7 @@ class SeenTexts(Sequence[int]):
         return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
 
     def places(self, marked: Sequence[int]) -> list[int]:
-        """Return positions after which the last tokens of `marked` may have occurred; callers must
+        """Return positions just after possible occurrences of the last tokens of `marked`; callers must
         compare.
         """
         self.forget_old()
@@ -121,7 +121,7 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """Return the number of blocks with which another text began, without those about to be
+        """Return the number of blocks with which another text began, except blocks about to be
         overwritten.
         """
         oldest = max(self._start, self._end - len(self._ring) // 2)

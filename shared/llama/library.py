@@ -32,7 +32,7 @@ _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 _explained: list[list[str]] = []
 about_devices: list[str] = []
-"""What backends have said of their devices, which they do once."""
+"""The messages of backends about their devices, which they write once."""
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:

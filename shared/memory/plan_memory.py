@@ -35,7 +35,7 @@ _SURE = 0.75
 _MIN_CTX = 256
 """Tokens; fewer are of no use."""
 _LONG_FACTORS = "rope_factors_long"
-"""In the names of tensors with the factors for long contexts."""
+"""A part of the names of tensors with the factors for long contexts."""
 
 
 class Headroom(NamedTuple):
@@ -185,9 +185,7 @@ def _weights(
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused
-    later.
-    """
+    """Return the bytes that `lora` adds to `weights`, each beside its tensor; misfits are refused later."""
     return {
         f"{name} of {adapter.path}": size
         for adapter in options.lora

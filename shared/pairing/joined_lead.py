@@ -35,14 +35,14 @@ _OTHER_ROLE: dict[MemberRole, str] = {
     "back": "this code is for chat, not for a back: `lead invite` makes one for a back",
     "client": "this code is for a back, not for chat: `lead invite --chat` makes one for chat",
 }
-"""What is said to a program of this role that has a code for the other one."""
+"""The message for a program of this role that has a code for the other role."""
 FORGET = "forget"
-"""In place of a code: forget the lead that was joined."""
+"""Given instead of a code, forgets the lead that was joined."""
 JOIN_HELP = (
     "join a lead with a code of its `%s`, and remember it: from then on neither address nor key has to be "
     f"given. `{FORGET}` instead of a code forgets it"
 )
-"""With the command that makes such codes."""
+"""The help text, in which %s is the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
 _MAX_KEPT = 12

@@ -14,7 +14,7 @@ from shared.sampling.parameters import Asked, SamplingParameters
 
 T = TypeVar("T", bound=BaseModel)
 Form = Callable[[str, FieldInfo, Asked], FieldInfo | None]
-"""What becomes of a parameter, by its name, its field and how it is asked for; None: nothing."""
+"""Makes a field from a parameter's name, field and `Asked`; None: no field."""
 
 
 @functools.cache

@@ -1,6 +1,6 @@
 """llama-server's options and environment variables, as far as lead and back support them.
 
-Options that we have are mapped, options that change nothing are ignored, all others are refused with a
+Options that we have are mapped, and options without effect here are ignored. All others are refused with a
 reason. The source is llama.cpp's common/arg.cpp.
 """
 
@@ -114,7 +114,7 @@ _ESSENTIAL: Final = {
         "--vision-gemma-4b-default --vision-gemma-12b-default"
     ),
 }
-"""Like those below, and whoever asked for it does not want what would be run without it."""
+"""Refused options whose effect is required, so that nothing is run without it."""
 
 _REFUSED: Final = {
     "name the projector with --mmproj FILE": "-mmu --mmproj-url",

@@ -44,7 +44,7 @@ class OllamaMessage(NullIsDefault, strict=True):
 
 
 class OllamaOptions(SamplingFields, strict=True):
-    """`options`: how the answer is generated."""
+    """The `options` of a request, for generation."""
 
     unused: ClassVar = OLLAMA_OPTIONS
     inside: ClassVar = "options."
