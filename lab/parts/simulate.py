@@ -85,7 +85,7 @@ def changed(settings: Sequence[str]) -> SpeculationConstants:
 
 
 def _rate(cell: Cell) -> float:
-    return simulate(cell, "adaptive").tokens_per_second
+    return simulate(cell, "adaptive")
 
 
 # The rows of a device: what they are, and cells by column

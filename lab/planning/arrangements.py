@@ -1,5 +1,6 @@
 """Possible places of the draft model, and the speed of each arrangement, simulated from measurements."""
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -239,5 +240,4 @@ def _steps(measured: Mapping[int, float], engine: EngineTimes) -> StepTable:
 
 def tokens_per_second(cell: Cell, policy: PolicyName) -> float:
     """Return tokens per second: the mean of some simulated texts."""
-    outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
-    return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)
+    return statistics.fmean(simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS))
