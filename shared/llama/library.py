@@ -31,6 +31,7 @@ _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 _explained: list[list[str]] = []
+"""Of contexts in one another, the innermost last."""
 about_devices: list[str] = []
 """What backends have said of their devices, which they do once."""
 
@@ -106,7 +107,7 @@ def explained_errors() -> Iterator[list[str]]:
     try:
         yield errors
     finally:
-        _explained.remove(errors)
+        _explained.pop()
 
 
 def kernel() -> str:
