@@ -166,9 +166,9 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
     n_texts = n_needed - n_weights
     n_fitting = int(_SURE * max(0, n_free - n_weights) * n_ctx / max(1, n_texts))
     n_round = 1 << n_fitting.bit_length() >> 1
+    needed = f"weights ({size_text(n_weights)}) and context need" if n_weights else "the context needs"
     return (
-        f"{size_text(n_needed)} of memory are needed, {size_text(n_texts)} of them for a context of {n_ctx} "
-        f"tokens, and {size_text(n_free)} are free: "
+        f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, and {size_text(n_free)} are free: "
         + (f"lower --ctx-size, to {n_round} for instance" if n_round >= _MIN_CTX else "use a smaller model")
     )
 
