@@ -290,4 +290,5 @@ def _zeroconf() -> ModuleType:
         raise ConfigError(
             "finding leads on the network needs zeroconf: pip install 'llama-duo[discover]'"
         ) from None
+    logging.getLogger("zeroconf").setLevel(logging.CRITICAL)  # it logs a trace when an address goes
     return zeroconf
