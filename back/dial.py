@@ -108,6 +108,8 @@ def as_final(url: str, error: Exception) -> RefusedError | None:
 
 def brief(url: str, error: Exception) -> str:
     """Return a short reason for the log: why connecting to `url` failed, or why a connection ended."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "another server answers there"
     if is_plain(error):
         return SPEAKS_PLAIN
     if isinstance(error.__cause__, EOFError) and url.startswith("ws:"):

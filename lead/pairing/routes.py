@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from lead.chat_format.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
 from lead.http.middleware.auth import own_keys
+from lead.pairing.app_lines import shown_fingerprint
 from lead.pairing.members import INVITATION_SECONDS, NotInvitedError
 from lead.pairing.pairing_server import PairingServer
 from shared.errors import ConfigError, RequestError, UnavailableError
@@ -121,8 +122,12 @@ def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) ->
 
 
 def _authority(addresses: Sequence[str], certificate: str) -> dict[str, Any]:
-    """The certificate of the CA, and the QR code of its address."""
-    return {"certificate": certificate, "authority_qr": _qr(f"https://{addresses[0]}{AUTHORITY_PATH}")}
+    """The certificate of the CA, its SHA-256, and the QR code of its address."""
+    return {
+        "certificate": certificate,
+        "fingerprint": shown_fingerprint(certificate),
+        "authority_qr": _qr(f"https://{addresses[0]}{AUTHORITY_PATH}"),
+    }
 
 
 def _qr(text: str) -> list[str]:

@@ -118,8 +118,9 @@ def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     """
     with _listening() as listener:
         info = listener.get_service_info(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", round(1000 * seconds))
-    if info is None:
-        return ()
+        if info is None:
+            return ()
+        info.load_from_cache(listener)  # until now it has the first address that was read
     return tuple(with_port(address, info.port or 0) for address in info.parsed_addresses()[:_MAX_ADDRESSES])
 
 
@@ -294,4 +295,5 @@ def _zeroconf() -> ModuleType:
         raise ConfigError(
             "finding leads on the network needs zeroconf: pip install 'llama-duo[discover]'"
         ) from None
+    logging.getLogger("zeroconf").setLevel(logging.CRITICAL)  # it logs a trace when an address goes
     return zeroconf

@@ -51,8 +51,9 @@ export class Invitations {
       byId("authority").hidden = !authority;
       byId("authority").open = false;
       if (authority) {
-        byId("authority-lines").replaceChildren(...line(["CA certificate", authority[0]]));
-        drawQr(byId("authority-qr"), authority[1]);
+        const { url, fingerprint, authority_qr } = authority;
+        byId("authority-lines").replaceChildren(...[["CA certificate", url], ["Its SHA-256", fingerprint]].flatMap(line));
+        drawQr(byId("authority-qr"), authority_qr);
       }
       tell(byId("invitation-note"), note);
       this.dialog.querySelector("code").focus();
@@ -103,25 +104,25 @@ const MAKE = {
     };
   },
   client: async () => {
-    const { code, page, qr, authority_qr, seconds } = await invite("client");
+    const { code, page, qr, seconds, ...its } = await invite("client");
     return {
       lines: [
         ["Address", page],
         ["Or a command", `chat --join ${code}`],
       ],
       qr,
-      authority: [new URL("/ca.crt", page).href, authority_qr],
+      authority: { url: new URL("/ca.crt", page).href, ...its },
       note: `Scan the code with a phone, or use the address or the command on one machine, ${within(seconds)}. It sees only its own questions.`,
     };
   },
   app: async () => {
-    const { name, key, addresses, authority_qr } = await addApp();
+    const { name, key, addresses, ...its } = await addApp();
     return {
       lines: [
         ["Base URL", `https://${addresses[0]}/v1`],
         ["API key", key],
       ],
-      authority: [`https://${addresses[0]}/ca.crt`, authority_qr],
+      authority: { url: `https://${addresses[0]}/ca.crt`, ...its },
       note: `The key is shown only now. “Revoke ${name}” ends it.`,
     };
   },
