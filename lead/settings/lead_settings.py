@@ -400,7 +400,7 @@ class LeadSettings(FileSettings):
         """For what runs beside the engine and its drafts, by place (`shared.llama.devices.located`)."""
         images, vectors = self.images, self.vectors
         found = Counter({CPU: images.cache_bytes})
-        found[FIRST_GPU if images.mmproj_offload else CPU] += images.projector_bytes
+        found[FIRST_GPU if images.mmproj_offload else CPU] += images.encoder_bytes(self.compute.flash_attn)
         found[FIRST_GPU if vectors.embedding_gpu_layers else CPU] += vectors.n_bytes
         if vectors.serve_embeddings:
             found[self._place_of_second_weights] += size_if_known(self.source.model)
