@@ -25,7 +25,7 @@ def no_such_model(path: Path, hub: Hub) -> str:
     near = [
         _offer("in its folder", (str(each) for each in _alike(name, _in_folder(path.parent)))),
         _offer("in the hub's cache", (f"-hf {each}" for each in _alike(name, _in_cache(hub)))),
-        _offer("on the hub", (f"-hf {each}" for each in _on_hub(name, hub))),
+        _offer("on the hub", (f"-hf {each}" for each in on_hub(name, hub))),
     ]
     found = "; ".join(filter(None, near)) or "-hf USER/REPO:QUANT downloads a model of the hub"
     return f"there is no file {path}; {found}"
@@ -61,7 +61,7 @@ def _in_cache(hub: Hub) -> list[str]:
     return []
 
 
-def _on_hub(name: str, hub: Hub) -> list[str]:
+def on_hub(name: str, hub: Hub) -> list[str]:
     """Repositories with GGUF files, the most used first; none if the hub does not answer soon."""
     found: list[str] = []
 
