@@ -137,7 +137,9 @@ def times_of(sequence: LiveSequence) -> str:
     drafts = f"drafted {stats.n_drafted}, accepted {stats.n_accepted}" if stats.n_drafted else "no drafts"
     waiting = round(seconds_between(sequence.created_at, sequence.started_at), 2)
     prompt, generating = round(stats.prompt_seconds, 2), round(stats.generation_seconds, 2)
-    first = f"first token {waiting + prompt:.2f} s (waiting {waiting:.2f}, prompt {prompt:.2f})"
+    first = f"first token {waiting + prompt:.2f} s"
+    if waiting:
+        first += f" (waiting {waiting:.2f}, prompt {prompt:.2f})"
     whole = f"{first} + {generating:.2f} = {waiting + prompt + generating:.2f} s"
     failure = f"; failed: {one_line(str(sequence.failure))}" if sequence.failure else ""
     return f"[{', '.join([*parts, drafts])}; {whole}{failure}]"

@@ -312,7 +312,7 @@ class Lead:
         """Log where to ask, and how another machine can draft if nothing else does."""
         settings = self._settings
         if not (settings.own_back.is_wanted or settings.drafting.is_wanted):
-            log.info("no back yet: `lead invite --open --nearby` prints the command for a second machine")
+            log.info("no back yet: `lead invite --open --nearby` prints a code for a second machine")
         log.info("%s", how_to_ask(settings, address))
 
     def _services(

@@ -156,6 +156,13 @@ def test_a_model_of_a_package_stays(run, monkeypatch):
         (("remove", "none", "--yes"), "there is no model"),
     ],
 )
-def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason):
+def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason, monkeypatch):
+    monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: [])
     with pytest.raises(SystemExit, match=reason):
         run(*arguments)
+
+
+def test_a_name_that_is_no_repository_is_answered_with_some(run, monkeypatch):
+    monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: ["a/qwen3-GGUF", "b/qwen3-GGUF"])
+    with pytest.raises(SystemExit, match="qwen3: there is a/qwen3-GGUF or b/qwen3-GGUF"):
+        run("pull", "qwen3")
