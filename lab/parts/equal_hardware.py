@@ -30,7 +30,7 @@ from shared import cpus
 LEAD = "lead --draft-model"
 _ALONE = ("--no-ngram", "--suffix-memory", "0", "--parallel", "1", "--ctx-size", "2048")
 _CALIBRATION_SECONDS = 34.0
-"""Until the lead has timed its steps for the last time, which others notice (`lead.engine.recalibration`)."""
+"""The seconds until the lead has timed its steps for the last time (`lead.engine.calibration`)."""
 _WARM_UP_PROMPT = draw(["stories"], 1, 0)[0]
 _COLUMNS = {
     "cost": ("draft cost", ".3f"),

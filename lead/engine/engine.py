@@ -350,7 +350,7 @@ class Engine:
         `lost`: emptied slots. The next step decodes one token of each running sequence. If that fails, too,
         idle slots are emptied, then the youngest sequence is preempted. The last remaining sequence ends.
         """
-        self.slots.lose(lost)
+        self.slots.mark_lost(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True
         if self.slots.evict_idle() or not was_minimal:
             return
