@@ -81,7 +81,7 @@ class VectorModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Information on the model. The model must have been ready once."""
+        """The information about the model, which must have been ready once."""
         assert self._description
         return self._description.info
 

@@ -60,8 +60,9 @@ class Engine:
         end_tokens: frozenset[int],
         budget: GrammarBudget | None = None,
     ) -> None:
-        """Raises ValueError if the batch has no room for a token of each slot, or the cache for one
-        sequence.
+        """Make an idle engine.
+
+        Raises ValueError if the batch has no room for a token of each slot, or the cache for one sequence.
         """
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")

@@ -52,7 +52,7 @@ class Members:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        """Both clocks give seconds; how long a code lasts is measured with `clock`."""
+        """clock: measures how long a code lasts. wall_clock: the Unix time of joining. Both give seconds."""
         self.n_refused = 0
         """Attempts to join with a wrong, used or old code, since the start."""
         self._members = {member.name: member for member in known}
