@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI
 
 from shared.errors import ConfigError, ProtocolError
 from shared.protocol import MAX_LEAD_MESSAGE_BYTES, Hello, Refused, Welcome, parse_lead_message
-from shared.terminal import one_line, said_by_lead
+from shared.terminal import error_reason, one_line
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
 log = logging.getLogger("back")
@@ -119,7 +119,7 @@ def brief(url: str, error: Exception) -> str:
 
 def refusal(error: InvalidStatus) -> str:
     """Return the lead's reason for refusing this back; for a missing key, also how to pass a key."""
-    reason = said_by_lead(bytes(error.response.body or b""), error.response.status_code)
+    reason = error_reason(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
         reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
     return reason

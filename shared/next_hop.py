@@ -20,7 +20,7 @@ _HOP_BY_HOP = {
 """RFC 9110, 7.6.1, and 10.1.1 for Expect."""
 
 
-def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
+def end_to_end_headers(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
     """Return the end-to-end headers, except the names in `replaced`, which this hop sets itself.
 
     Serve's proxy leaves white space at the end of a value, which h11 refuses to send.

@@ -262,7 +262,7 @@ class SlotCache:
         """Record that another decode follows, after which the last one cannot be rolled back."""
         self._n_last = 0
 
-    def lose(self) -> None:
+    def mark_lost(self) -> None:
         """Record that the native cache was emptied."""
         self.tokens, self.n_physical, self.saved = [], 0, {}
         self._edits += [Forget(kept.key) for kept in self.hand_over(0).values()]

@@ -389,7 +389,7 @@ class TextStore:
 
     # What is on disk
 
-    def adopt(self, *found: SavedText) -> None:
+    def add_saved(self, *found: SavedText) -> None:
         """Add texts found on disk, least recently used first; each replaces an earlier state of the same
         text.
         """
@@ -425,7 +425,7 @@ class TextStore:
             if saved and each.saved and each.saved.name == saved.name:
                 each.saved = saved
 
-    def lose(self, names: Collection[str]) -> list[StoredText]:
+    def mark_deleted(self, names: Collection[str]) -> list[StoredText]:
         """Record that texts were deleted from disk, by name; texts that were only there are dropped.
 
         Returns the other texts that were completely on disk, which are `unsaved` again.
@@ -471,7 +471,7 @@ class TextStore:
         """
         self._remove(text)
         if text.saved and text.is_saved:
-            self.adopt(text.saved)
+            self.add_saved(text.saved)
 
     def _drop(self, text: StoredText) -> None:
         self._remove(text)

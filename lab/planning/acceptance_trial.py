@@ -46,7 +46,10 @@ class AcceptanceTrial:
         *,
         n_batch: int,
     ) -> None:
-        """Slot 0 of the target, which decodes `n_batch` tokens at once, is empty, and is left empty."""
+        """n_batch: the number of tokens that the target decodes at once.
+
+        Slot 0 of the target is empty, and is left empty.
+        """
         self._target = target
         self._n_batch = n_batch
         self._drafters = drafters

@@ -118,8 +118,8 @@ class Assignment:
     def part(self, sequence: str, back: Back) -> BranchPart | None:
         """Return the side branches of a sequence that `back` drafts first; None: all.
 
-        Backs that are about as good as the best back divide the side branches, except for one, which drafts
-        all.
+        One back drafts all side branches. The other backs that are about as good as the best back divide
+        them.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:

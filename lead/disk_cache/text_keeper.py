@@ -138,7 +138,7 @@ class TextKeeper:
         self._look_at = 0.0  # time of the next look at the folder
         self._retry_at = 0.0  # no write before this time, after one that failed
         self._has_failed = False  # a failed write is logged once
-        self._hurry = threading.Event()  # the engine ends: write at full speed
+        self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
         log.info("cache on disk: %d found in %s", len(self._names), files.folder)
@@ -147,7 +147,7 @@ class TextKeeper:
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        self._hurry.set()
+        self._at_full_speed.set()
         if failed is None:
             self._mark_used()
             self._save_all(self._clock() + _CLOSE_SECONDS)
@@ -202,12 +202,12 @@ class TextKeeper:
                 self._take_in(done.result())
 
     def _take_in(self, news: FolderNews) -> None:
-        self._texts.adopt(*news.texts)
+        self._texts.add_saved(*news.texts)
         self._names.update(saved.name for saved in news.texts)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._texts.lose(gone))
+        self._left_out.update(self._texts.mark_deleted(gone))
         self._names -= gone
 
     def _start_reading(self) -> None:
@@ -252,7 +252,7 @@ class TextKeeper:
         """Wait after `n_bytes` in the writing thread; raises InterruptedError when the engine ends."""
         if self._stop.is_set():
             raise InterruptedError("the engine ends")
-        self._hurry.wait(n_bytes / _BYTES_PER_SECOND)
+        self._at_full_speed.wait(n_bytes / _BYTES_PER_SECOND)
 
     def _finish_saving(self, now: float) -> None:
         if not self._saving or not self._saving.done.done():

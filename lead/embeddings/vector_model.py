@@ -29,7 +29,7 @@ _NICE = 19
 _MAX_LAYERS = 999
 
 
-class VectorsAsked(NamedTuple):
+class VectorOptions(NamedTuple):
     """Options of a request. field: the request field that errors name.
 
     truncates: cut texts that are too long.
@@ -81,7 +81,7 @@ class VectorModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Information on the model. The model must have been ready once."""
+        """The information about the model, which must have been ready once."""
         assert self._description
         return self._description.info
 
@@ -126,7 +126,7 @@ class VectorModel:
         self._description = description
 
     async def compute(
-        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorsAsked
+        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorOptions
     ) -> Found:
         """Compute the embeddings of prompts. Raises RequestError naming the text at fault,
         UnavailableError.
@@ -147,7 +147,7 @@ class VectorModel:
         return Found(vectors, n_tokens)
 
     def _fitting(
-        self, number: int, text: "array[int]", asked: VectorsAsked, ready: EncoderReady
+        self, number: int, text: "array[int]", asked: VectorOptions, ready: EncoderReady
     ) -> "array[int]":
         if not text:
             raise RequestError(f"{asked.field}.{number}: there is no token in this text", asked.field)

@@ -105,7 +105,7 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first steps of a batch size took than a steady step, in order.
+        """The seconds that the first, second, … step of a batch size took longer than a steady step.
 
         Each value is the median over the steps timed so far.
         """

@@ -91,7 +91,7 @@ class References(Addresses):
     """
 
     def __init__(self, root: object) -> None:
-        """Raises SchemaError for references that do not resolve or are nested too deeply."""
+        """Resolve the references; raises SchemaError if some do not resolve or are nested too deeply."""
         super().__init__(root)
         self._n_parts = 0
         self._names: dict[str, str] = {}

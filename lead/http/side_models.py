@@ -48,7 +48,7 @@ def side_models(app: FastAPI) -> Sequence[SideModel]:
 
 
 def other_models(app: FastAPI) -> list[SideModel]:
-    """Return the models with a name of their own."""
+    """Return the models with a separate name."""
     return [model for model in side_models(app) if model.is_other]
 
 

@@ -23,7 +23,7 @@ from shared.pairing.invitation import MemberRole
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls import trusting
 
 T = TypeVar("T")
@@ -205,7 +205,7 @@ def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **opti
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise ConfigError("this lead has keys: set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
     if response.status_code != HTTPStatus.OK:
-        raise ConfigError(said_by_lead(response.content, response.status_code))
+        raise ConfigError(error_reason(response.content, response.status_code))
     try:
         return TypeAdapter(kind).validate_json(response.content)
     except ValidationError as error:

@@ -16,7 +16,7 @@ from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
 from shared.errors import NotServingError, UnavailableError
-from shared.next_hop import BegunAnswer, NextHop, passed_on, target_of
+from shared.next_hop import BegunAnswer, NextHop, end_to_end_headers, target_of
 
 log = logging.getLogger("models")
 
@@ -103,7 +103,7 @@ class Forwarder:
         self, process: ModelProcess, request: Request, body: bytes
     ) -> contextlib.AbstractAsyncContextManager[BegunAnswer]:
         own = [(name.encode(), value.encode()) for name, value in process.headers_for(request)]
-        headers = [*passed_on(request.headers.raw, *_OWN), *own]
+        headers = [*end_to_end_headers(request.headers.raw, *_OWN), *own]
         return self._next_hop.answer(request.method, process.url, target_of(request.scope), headers, body)
 
 
@@ -113,7 +113,7 @@ class ForwardedAnswer(Response):
     def __init__(self, answer: BegunAnswer) -> None:
         self.status_code = answer.status
         self.background = None
-        self.raw_headers = passed_on(answer.headers.raw, *_OWN_OF_ANSWERS)
+        self.raw_headers = end_to_end_headers(answer.headers.raw, *_OWN_OF_ANSWERS)
         self.held = contextlib.AsyncExitStack()
         self._first = answer.first
         self._parts = answer.rest

@@ -35,7 +35,7 @@ class Router:
     """The program of `lead --models-dir`."""
 
     def __init__(self, settings: LeadSettings) -> None:
-        """Raises ConfigError if models, options or keys are wrong."""
+        """Make the parts of the router; raises ConfigError if models, options or keys are wrong."""
         self._settings = settings
         room = host_room(settings.served.models_memory * _MIB)
         self._reloading = asyncio.Lock()

@@ -105,7 +105,7 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
 def back_environment(
     environment: Mapping[str, str], key: str, cache_ram: int, *, needs_gpu: bool = True
 ) -> dict[str, str]:
-    """Return the environment of the back, without the lead's variables, whose values are not for the back.
+    """Return the environment of the back: the given one, without the lead's variables and secrets.
 
     key: the back's key, passed here because other users can read a command line. cache_ram: the back's share
     of the memory for earlier texts, in MiB; a setting of the back's own takes precedence.

@@ -68,7 +68,7 @@ class Lead:
     """The program of a lead with one model."""
 
     def __init__(self, settings: LeadSettings, routed: Routed | None = None) -> None:
-        """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
+        """Read the keys; raises ConfigError. routed: serve one model for a router."""
         self._settings = settings
         self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)

@@ -15,7 +15,7 @@ from shared.sampling.parameters import (
     MAX_REMEMBERED,
     MAX_SEED,
     MAX_TEXT_TOKENS,
-    Asked,
+    ApiNames,
     Breaker,
     SamplerName,
     SamplingParameters,
@@ -103,7 +103,7 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
 """The notation of an option's value that is neither a number nor a word."""
 
 
-def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
+def _option(name: str, field: FieldInfo, asked: ApiNames) -> FieldInfo | None:
     """Return the option: with the default and the range of the parameter."""
     if not asked.option:
         return None

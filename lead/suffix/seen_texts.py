@@ -38,9 +38,8 @@ class SeenTexts(Sequence[int]):
     """
 
     def __init__(self, n_bytes: int, max_age: float, clock: Callable[[], float]) -> None:
-        """Takes up to `n_bytes`, at least 1 KB, for tokens and their index.
-
-        Texts are forgotten `max_age` seconds after they ended; `clock` gives seconds.
+        """n_bytes: the most bytes for tokens and their index; at least 1 KB are used. max_age: the seconds
+        after its end at which a text is forgotten. clock: returns seconds.
         """
         self._n_bits = (n_bytes // (_TOKEN_BYTES + _BUCKET_BYTES)).bit_length() - 1
         n_tokens = (n_bytes - (_BUCKET_BYTES << self._n_bits)) // _TOKEN_BYTES

@@ -112,7 +112,9 @@ class Vocabulary:
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """Control tokens by their text. A grammar refers to them by id, because they have no text in it."""
+        """The control tokens by their text. A grammar refers to them by id, because they have no
+        text in it.
+        """
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
             for token in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)

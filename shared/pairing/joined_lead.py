@@ -26,7 +26,7 @@ from shared.cached_files import write_private
 from shared.errors import ConfigError
 from shared.pairing.discovery import find_pairing
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls import trusting_only
 
 log = logging.getLogger("shared")
@@ -262,7 +262,7 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
     except httpx.HTTPError as error:
         raise ConfigError(f"the lead at {address} cannot be joined: {error}") from error
     if response.status_code != HTTPStatus.OK:
-        message = said_by_lead(response.content, response.status_code)
+        message = error_reason(response.content, response.status_code)
         raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
     try:
         return _Membership.model_validate_json(response.content)

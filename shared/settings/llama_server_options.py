@@ -6,7 +6,7 @@ reason. The source is llama.cpp's common/arg.cpp.
 
 from typing import Final
 
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 from shared.settings.command_line import Dialect, Spelling
 
 _SPELLINGS: Final = {
@@ -216,7 +216,7 @@ _REFUSED: Final = {
 LLAMA_SERVER: Final = Dialect(
     _SPELLINGS
     | {name: Spelling(variables=(f"LLAMA_ARG_{name.upper()}",)) for name in _BY_VARIABLE.split()}
-    | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
+    | {name: Spelling(each.spellings, each.variables) for name, each in settable_parameters().items()},
     {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
     {option: reason for reason, options in (_REFUSED | _ESSENTIAL).items() for option in options.split()},
     frozenset(" ".join(_ESSENTIAL.values()).split()),

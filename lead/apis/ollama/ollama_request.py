@@ -20,7 +20,7 @@ from lead.chat_format.request_parts import Tool
 from lead.chat_format.sampling_fields import SamplingFields
 from lead.chat_format.unused_fields import OLLAMA, OLLAMA_OPTIONS
 from shared.errors import RequestError
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 
 
 class OllamaFunction(NullIsDefault, strict=True):
@@ -63,7 +63,7 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
         "response_format": "format",
         "reasoning_effort": "think",
         "n_keep": "options.num_keep",
-        **{name: f"options.{name}" for name in ("stop", *asked_for())},
+        **{name: f"options.{name}" for name in ("stop", *settable_parameters())},
     }
 
     model: str = ""

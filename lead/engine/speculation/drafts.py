@@ -1,8 +1,8 @@
 """The drafts for one sequence: a tree of tokens from each source, and the progress of the source.
 
 A draft is kept while it agrees with the committed tokens. After a step that accepted its first tokens, the
-rest is still a draft; after a rejection, a side branch may be. Committed tokens score every source, whether
-its draft was verified or not. `forecast` estimates the value of drafts.
+other tokens are still a draft. After a rejection, a side branch may still agree. Committed tokens score every
+source, whether its draft was verified or not. `forecast` estimates the value of drafts.
 """
 
 from collections import defaultdict, deque
