@@ -200,7 +200,7 @@ class Tune(_Message):
 
 
 class Close(_Message):
-    """A sequence has ended, or is no longer assigned to this back; its id is never used again."""
+    """A sequence has ended; its id is never used again. Its last tokens may not have been sent."""
 
     type: Literal["close"] = "close"
     sequence: SequenceId
