@@ -63,7 +63,7 @@ class _LeadDiscovery:
     """Searches for a lead; logs only the first of several failures in a row."""
 
     def __init__(self, settings: BackSettings, *, again: bool = False) -> None:
-        """again: a lead was found before; if several are found, search for this one."""
+        """again: the lead that was found before; if several are found, search for it."""
         self._settings = settings
         self._again = again
         self._reported = False

@@ -20,7 +20,7 @@ from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, Rejecte
 from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.answer_stream import AnswerStream
 from shared.diagnostics.lead_probe import BackReport
-from shared.tls import trusting_nobody
+from shared.tls import trusting_nothing
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
@@ -28,7 +28,7 @@ GET_TIMEOUT_S = 3.0
 _HOME_DOMAINS = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 
 _OTHER_TASKS = ("embedding", "rerank")
-"""Of models that do not chat."""
+"""The tasks of models that do not chat."""
 _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
 
@@ -57,7 +57,7 @@ class LeadClient:
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
-            verify=tls or url.startswith("https:") or trusting_nobody(),
+            verify=tls or url.startswith("https:") or trusting_nothing(),
             transport=transport,
             # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),

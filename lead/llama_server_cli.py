@@ -56,9 +56,9 @@ class LlamaServerSettings(LeadSettings):
 
 
 def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Split `arguments` into (what remains, the options in `refused`).
+    """Return `arguments` without the options in `refused`, and these options.
 
-    What follows such an option and does not look like an option are its values.
+    Arguments after such an option that do not look like an option are its values.
     """
     kept: list[str] = []
     ignored: list[str] = []

@@ -120,7 +120,7 @@ def n_physical() -> int:
 def _quota() -> float:
     """Return the CPU limit of this process in cores, as set for a container; infinite if there is none.
 
-    More threads than that would all be stopped for most of each tenth of a second.
+    More threads than the limit would all be stopped for most of each tenth of a second.
     """
     return min((_quota_of(*group) for group in own_groups("cpu")), default=math.inf)
 

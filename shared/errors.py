@@ -32,7 +32,7 @@ class MissingFunctionError(LibraryError, ModelLoadError, AttributeError):
 
 
 class ProtocolError(DuoError):
-    """A peer sent what the protocol does not allow."""
+    """A peer sent a message that the protocol does not allow."""
 
 
 class VocabularyError(ProtocolError):

@@ -72,7 +72,7 @@ class Child(ChildProcess):
 
     @property
     def outcome(self) -> str:
-        """How it ended, as a phrase: status or signal."""
+        """The way in which the process ended, as a phrase: its status or signal."""
         status = self.returncode
         if status is None:
             return "no status: it cannot be killed and probably hangs in a driver"

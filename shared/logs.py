@@ -14,7 +14,7 @@ from shared.terminal import sanitize
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _N_TRIES, _PAUSE_SECONDS = 10, 0.01
-"""How long a line waits for a reader that is behind."""
+"""The number and length of waits of a line for a slow reader."""
 
 
 class TextFormatter(logging.Formatter):
@@ -73,7 +73,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             self._n_lost += 1
 
     def _put(self, descriptor: int, line: str) -> bool:
-        """Return whether all of it was written."""
+        """Write the text; return whether all of it was written."""
         left = f"{line}{self.terminator}".encode(errors="backslashreplace")
         n_tries = 1 if self._n_lost else _N_TRIES
         while left and n_tries:

@@ -23,7 +23,7 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
         raise ConfigError(f"cannot read certificates from {authorities}: {_reason(error)}") from error
 
 
-def trusting_nobody() -> ssl.SSLContext:
+def trusting_nothing() -> ssl.SSLContext:
     """Return a TLS context for clients of plain HTTP, which trusts no certificate: reading the system's takes
     20 ms.
     """

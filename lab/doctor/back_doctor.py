@@ -147,7 +147,7 @@ async def measure_round_trip(
 ) -> float:
     """Return the median round-trip time of a ping on an accepted connection, in seconds.
 
-    Raises what `greet` raises, OSError, and websockets' exceptions.
+    Raises the errors of `greet`, OSError, and websockets' exceptions.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (

@@ -17,7 +17,7 @@ from shared.protocol import PROTOCOL_VERSION
 
 _START_IT = "start it with the same options without `doctor`, and then run `back doctor` again"
 MIN_STEPS = 50
-"""With fewer steps, acceptance rates and times are not meaningful."""
+"""The steps from which on acceptance rates and times are meaningful."""
 _MIN_SCORED = 50
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
@@ -26,7 +26,10 @@ _LATE_SHARE = 0.5
 alone cost nothing: a back that sends a draft after each token is often overtaken by the lead.
 """
 _CONTENDED = 2.0
-"""How many times slower drafting may be while the lead computes: shared caches and clocks explain less."""
+"""A larger slowdown of drafting while the lead computes means shared cores.
+
+Shared caches and clocks explain less.
+"""
 _TOO_SLOW = 0.8
 """Time of a drafted token in plain steps. In simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
 

@@ -1,4 +1,4 @@
-"""The settings of `lead bench`: those of the lead, the prompts, and the servers to measure."""
+"""The settings of `lead bench`: the lead's, the prompts, and the servers to measure."""
 
 import dataclasses
 from pathlib import Path

@@ -55,7 +55,7 @@ class MeasuredAnswer:
     n_drafted: int = 0
     n_accepted: int = 0
     wait_seconds: float | None = None
-    """How long the lead waited for drafts; None if it does not report it."""
+    """The seconds that the lead waited for drafts; None if it does not report them."""
     n_counted: int | None = None
     """Forward passes as counted by the server, including the prompt's; None if it does not report them."""
     n_first: int = 1

@@ -64,7 +64,7 @@ _PAIRS = {
     ),
 }
 _FORGETFUL = ("--suffix-memory", "0")
-"""The same questions are asked twice: the second time is to show what a back is worth."""
+"""The same questions are asked twice, so the lead must not draft from its memory of the first time."""
 _TIMEOUT_S = 300.0
 _MAX_TOKENS = 160
 

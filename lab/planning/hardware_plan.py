@@ -38,7 +38,7 @@ class PlaceForecast:
 
     @property
     def middle(self) -> float:
-        """Tokens per second at an acceptance that is usual for such a draft model."""
+        """The tokens per second at an acceptance that is usual for such a draft model."""
         return list(self.rates)[len(self.rates) // 2]
 
 

@@ -25,6 +25,7 @@ from shared.exits import exiting_in_words, print_text, say
 from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name, shown_path
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -143,8 +144,8 @@ def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
     if len(variants) == 1:
         return [""]
     paths = [Path(str(each.drafting.draft_model or each.drafting.hf_repo_draft)) for each in variants]
-    n_names = len({path.name for path in paths})
-    return [path.name if n_names == len(paths) else str(path) for path in paths]
+    names = [short_name(path) or path.name for path in paths]
+    return names if len(set(names)) == len(paths) else list(map(shown_path, paths))
 
 
 def load_command(settings: LeadSettings, n_cores: int) -> Load:
@@ -222,9 +223,9 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """Return sentences about what could not be measured, may be wrong, or is not included.
+    """Return sentences about facts that could not be measured, may be wrong, or are not included.
 
-    `busy`: `cpus.load_average`.
+    busy: see `cpus.load_average`.
     """
     found = []
     if not engine.speculates:

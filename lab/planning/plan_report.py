@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,6 +26,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.findings import count
 from shared.diagnostics.prospects import SECOND_BACK, Prospect, prospect
+from shared.model_files.builtin import shown_path
 
 _ARRANGEMENTS = {
     "none": "no draft model",
@@ -229,7 +231,9 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
     model = draft_model_words(settings)
     if arrangement.split:
         back = _renamed(model, "--back", "--back-hf-repo")
-        return [shlex.join([*lead, *back, *_core_words(arrangement.split)])]
+        n_threads = settings.compute.threads
+        fewer = ["--threads", str(n_threads)] if 0 < n_threads <= len(arrangement.split.lead_cpus) else []
+        return [shlex.join([*lead, *back, *_core_words(arrangement.split, fewer)])]
     if arrangement.kind == "remote":
         address = ["--host", "0.0.0.0", "--keys-file", "keys"]
         backs = [model, _ANOTHER_MODEL] if arrangement.differs else [model]
@@ -244,7 +248,7 @@ def draft_model_words(settings: LeadSettings) -> list[str]:
     if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
         return ["--hf-repo", repository]
     path = drafting.draft_model or own_back.back
-    return ["--model", str(path)] if path and str(path) != "builtin" else []
+    return ["--model", shown_path(path)] if path and str(path) != "builtin" else []
 
 
 def _drafting_words(arrangement: Arrangement, model: Sequence[str], settings: LeadSettings) -> list[str]:
@@ -263,12 +267,13 @@ def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> 
     return [{"--model": path_option, "--hf-repo": repository_option}[model[0]], model[1]]
 
 
-def _core_words(split: CoreSplit) -> list[str]:
+def _core_words(split: CoreSplit, threads: Sequence[str]) -> list[str]:
+    """`threads`: the option of the lead, if a number was chosen."""
     lead, back = split.lead_cpus, split.back_cpus
     on_cpu = ["--back-gpu-layers", "0"] if split.back_on_cpu else []
     if not cpus.can_pin():
-        return ["--threads", str(len(lead)), "--back-threads", str(len(back)), *on_cpu]
-    return ["--cpus", cpus.as_ranges(lead), "--back-cpus", cpus.as_ranges(back), *on_cpu]
+        return [*(threads or ("--threads", str(len(lead)))), "--back-threads", str(len(back)), *on_cpu]
+    return ["--cpus", cpus.as_ranges(lead), *threads, "--back-cpus", cpus.as_ranges(back), *on_cpu]
 
 
 def _changed(group: BaseModel) -> Iterator[str]:
@@ -283,4 +288,8 @@ def _words(name: str, value: object) -> list[str]:
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]
-    return [f"--{option}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    values = value if isinstance(value, tuple) else (value,)
+    return [
+        f"--{option}",
+        ",".join(shown_path(each) if isinstance(each, Path) else str(each) for each in values),
+    ]

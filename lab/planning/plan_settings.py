@@ -84,7 +84,7 @@ class ComparisonSettings(LeadSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the options of the lead, except that `draft_model` may be given several times."""
+        """Return the lead's options, but `draft_model` may be given several times."""
         found = super().options()
         several = found.pop("draft_models")
         several.description = (

@@ -1,11 +1,11 @@
-"""Measures whether flash attention makes steps on this CPU faster, with a model of nothing but attention.
+"""Measures whether flash attention makes steps on this CPU faster, with a model that has only attention.
 
 llama.cpp fixes the choice when it creates a context. On a CPU flash attention saves operations, and skips the
-cells of other texts; but it computes each token of a step separately, so draft tokens after a long text cost
+cells of other texts. But it computes each token of a step separately, so draft tokens after a long text cost
 more. Which effect is larger depends on the heads, the threads and the CPU.
 
-The stand-in has the model's heads in two layers, and next to nothing else: filling its cache takes some
-hundredths of a second, however large the model is.
+The stand-in model has the real model's heads in two layers, and almost nothing else. So filling its cache
+takes some hundredths of a second, however large the real model is.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """The shape of a layer's attention; lengths are those of one head's keys and values."""
+    """The shape of a layer's attention; the lengths are those of one head's keys and values."""
 
     n_heads: int
     n_kv_heads: int

@@ -175,7 +175,7 @@ class Backs:
         self._wake(self._backs.values())
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
-        """Return whether to read a message of `n_bytes`; raises ProtocolError after too many messages."""
+        """Return whether to read a message of `n_bytes`; raises ProtocolError after too many stale drafts."""
         return back.draft_limits.admit(n_bytes, self._clock())
 
     def pause(self, back: Back) -> float:

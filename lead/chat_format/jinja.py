@@ -25,7 +25,7 @@ CHATML = (
     "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-"""What llama-server uses for a model without a template."""
+"""The template that llama-server uses for a model without a template."""
 
 MAX_CHARACTERS = 1 << 26
 """The longest prompt, more than any context holds: a template may repeat a message any number of times."""
@@ -40,7 +40,7 @@ class JinjaTemplate:
     """A Jinja template with the functions that Hugging Face's transformers provides."""
 
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
-        """Raises ConfigError if `source` is not Jinja."""
+        """Compile the template; raises ConfigError if `source` is not Jinja."""
         self.source = source
         environment = SandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]

@@ -80,7 +80,7 @@ SAMPLING: Final = (
     | _hints("where tokens are chosen does not change them", "backend_sampling")
     | _hints("llama.cpp penalizes newlines like all tokens", "penalize_nl penalize_newline")
 )
-"""In every API, beside `shared.sampling.parameters`."""
+"""Unused sampling fields of every API, in addition to `shared.sampling.parameters`."""
 
 OPENAI_LIKE: Final = _hints(
     "for a provider's own records and queues",
@@ -102,7 +102,8 @@ OPENAI_LIKE: Final = _hints(
     "use_beam_search": Unused("beam search is not supported", (False,)),
     "early_stopping": Unused("beam search is not supported", (False,)),
 }
-"""In OpenAI's APIs and those like them; routers and clients of vLLM and SGLang add such with the default."""
+"""Fields of OpenAI's and similar APIs; routers and clients of vLLM and SGLang add some with their defaults.
+"""
 
 LLAMA_SERVER: Final = (
     SAMPLING
@@ -158,7 +159,7 @@ NATIVE: Final = (
         "api_type api_server num_ctx truncation_length include_reasoning",
     )
 )
-"""Of `/completion` and `/infill`: SillyTavern sends its own names and those of other servers besides."""
+"""Fields of `/completion` and `/infill`; SillyTavern sends names of other servers besides its own."""
 
 OPENAI: Final = (
     LLAMA_SERVER

@@ -1,4 +1,4 @@
-"""`lead --check`: what the lead would serve, and what would prevent it."""
+"""`lead --check`: reports the model that the lead would serve, and the problems that would prevent it."""
 
 import contextlib
 import sys
@@ -161,9 +161,7 @@ def _check_images(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
     load = placed_load(settings, vocabulary.info.path)
     others = ["draft model"] * bool(load.draft)
-    others += ["images"] * bool(settings.images.projector_bytes) + ["vectors"] * bool(
-        settings.vectors.n_bytes
-    )
+    others += ["images"] * bool(settings.images.cache_bytes) + ["vectors"] * bool(settings.vectors.n_bytes)
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
 

@@ -13,7 +13,7 @@ from lead.tokenizer.jobs import MadePrompt, Prompt
 from shared.errors import RequestError
 
 MAX_TEXTS = 4096
-"""Of one request."""
+"""The most texts in a request."""
 _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
@@ -30,7 +30,10 @@ _Input = Annotated[
 
 
 def _texts(given: _Input, name: str) -> list[Prompt]:
-    """Return a text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
+    """Return the texts of a request, which has a text or its tokens, or a list of either.
+
+    Raises RequestError.
+    """
     if not given:
         if isinstance(given, str):
             return [given]
@@ -85,9 +88,7 @@ class RankedText(BaseModel, strict=True):
 
 
 class RerankRequest(NullIsDefault, strict=True):
-    """Jina's and Cohere's request for reranking; with `texts` that of Hugging Face's Text Embeddings
-    Inference.
-    """
+    """Jina's and Cohere's request for reranking; with `texts`, Hugging Face's (Text Embeddings Inference)."""
 
     query: str
     documents: Annotated[list[str | RankedText], AtMost(MAX_TEXTS)] | None = None

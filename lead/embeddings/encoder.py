@@ -44,7 +44,7 @@ Vector = NDArray[np.float32]
 
 class VectorEncoder:
     def __init__(self, load: LoadEncoder) -> None:
-        """Raises ModelLoadError."""
+        """Load the model; raises ModelLoadError."""
         pooling = pooling_of(load.model)
         self._sums = load.continues_texts
         if pooling is None and not self._sums:

@@ -20,7 +20,7 @@ from shared.supervisor import MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("embeddings")
 
 _BEATS = 10
-"""How often it gives a sign of life within --engine-timeout."""
+"""The number of signs of life within --engine-timeout."""
 
 _Waiter = asyncio.Future[bytes]
 
@@ -52,7 +52,7 @@ class EncoderClient:
             on_sleep=on_sleep,
         )
         self.ready: EncoderReady | None = None
-        """What it has said when it was ready last."""
+        """The report of the process when it last became ready."""
         self.has_been_ready = asyncio.Event()
         self._busy_seconds = 0.0
         self._busy_since: float | None = None
@@ -63,7 +63,7 @@ class EncoderClient:
 
     @property
     def n_waiting(self) -> int:
-        """Texts without a vector so far."""
+        """The number of texts without a vector so far."""
         return len(self._queue)
 
     @property
@@ -72,9 +72,9 @@ class EncoderClient:
         return self._busy_seconds + (0 if self._busy_since is None else self._clock() - self._busy_since)
 
     async def run(self) -> None:
-        """Keep an encoder process running. Raises ModelLoadError if none ever becomes ready.
+        """Keep an encoder process running until it will not be started again; `state` has the reason.
 
-        Returns when it will not be started again; `state` says why.
+        Raises ModelLoadError if no process ever becomes ready.
         """
         try:
             await self._keeper.run(self._start, self._talk)
@@ -166,7 +166,7 @@ class EncoderClient:
         self._note_busy()
 
     def _note_busy(self) -> None:
-        """Begin, end or go on measuring `seconds`."""
+        """Begin, end or continue measuring `seconds`."""
         self._busy_seconds, now = self.seconds, self._clock()
         self._busy_since = now if self._queue.n_running else None
 

@@ -44,7 +44,7 @@ class _NoAnswers:
 
 class VectorLead:
     def __init__(self, settings: LeadSettings, path: Path, routed: RoutedVectors | None = None) -> None:
-        """Raises ConfigError for options that ask for what it does not do."""
+        """Make the lead; raises ConfigError for options that it does not support."""
         _check(settings, path)
         parts_of(path)
         self._settings, self._routed = settings, routed

@@ -25,11 +25,11 @@ from shared.llama.model_info import ModelInfo
 from shared.settings.options import AUTO_LAYERS
 
 _NICE = 19
-"""The least that there is: beside an engine, what nobody else needs is enough."""
+"""The lowest priority: beside an engine, the encoder gets the time that others leave."""
 _MAX_LAYERS = 999
 
 
-class VectorsAsked(NamedTuple):
+class VectorOptions(NamedTuple):
     """Options of a request. field: the request field that errors name.
 
     truncates: cut texts that are too long.
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 class VectorModel:
     def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
-        """name: None: as its file calls it."""
+        """name: the model's name; None: the name in its file."""
         self._name, self._is_other = name, not load.continues_texts
         program = TokenizerProgram(
             model=load.model,
@@ -81,7 +81,7 @@ class VectorModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Information on the model. The model must have been ready once."""
+        """The information about the model, which must have been ready once."""
         assert self._description
         return self._description.info
 
@@ -126,7 +126,7 @@ class VectorModel:
         self._description = description
 
     async def compute(
-        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorsAsked
+        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorOptions
     ) -> Found:
         """Compute the embeddings of prompts. Raises RequestError naming the text at fault,
         UnavailableError.
@@ -147,7 +147,7 @@ class VectorModel:
         return Found(vectors, n_tokens)
 
     def _fitting(
-        self, number: int, text: "array[int]", asked: VectorsAsked, ready: EncoderReady
+        self, number: int, text: "array[int]", asked: VectorOptions, ready: EncoderReady
     ) -> "array[int]":
         if not text:
             raise RequestError(f"{asked.field}.{number}: this text has no tokens", asked.field)

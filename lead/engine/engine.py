@@ -60,8 +60,9 @@ class Engine:
         end_tokens: frozenset[int],
         budget: GrammarBudget | None = None,
     ) -> None:
-        """Raises ValueError if the batch has no room for a token of each slot, or the cache for one
-        sequence.
+        """Make an idle engine.
+
+        Raises ValueError if the batch has no room for a token of each slot, or the cache for one sequence.
         """
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")
@@ -195,7 +196,7 @@ class Engine:
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """Return the planner's statistics and what it has learned, as JSON."""
+        """Return the planner's statistics and learned values, as JSON."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
@@ -310,8 +311,9 @@ class Engine:
         return n_committed
 
     def _verify(self, slot: Slot, now: float) -> int:
-        """Commit the chosen tokens, if they are ready, and end a sequence that cannot go on; return their
-        number.
+        """Commit the chosen tokens, if they are ready; return their number.
+
+        Ends a sequence that cannot continue.
         """
         sequence = slot.sequence
         assert sequence
@@ -349,7 +351,7 @@ class Engine:
         `lost`: emptied slots. The next step decodes one token of each running sequence. If that fails, too,
         idle slots are emptied, then the youngest sequence is preempted. The last remaining sequence ends.
         """
-        self.slots.lose(lost)
+        self.slots.mark_lost(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True
         if self.slots.evict_idle() or not was_minimal:
             return

@@ -1,4 +1,6 @@
-"""The first line that an engine process reads: what to load. Commands follow (`lead.engine.commands`)."""
+"""The first line that an engine process reads: the model to load. Commands follow
+(`lead.engine.commands`).
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -179,7 +179,7 @@ class EngineSequence:
 
     @property
     def is_context_full(self) -> bool:
-        """True if the sequence can go on only with a context shift."""
+        """True if the sequence can continue only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:

@@ -182,10 +182,10 @@ class SlotManager:
         for index in indices:
             self._slots[index].cache.keep(0)
 
-    def lose(self, indices: Iterable[int]) -> None:
+    def mark_lost(self, indices: Iterable[int]) -> None:
         """Record that the model has emptied slots; their sequences are decoded again from the beginning."""
         for index in indices:
-            self._slots[index].cache.lose()
+            self._slots[index].cache.mark_lost()
 
     def evict_idle(self, *, waits: bool = False) -> bool:
         """Empty the least recently used cache of an idle slot; return False if all are empty.

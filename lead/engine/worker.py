@@ -48,13 +48,13 @@ from shared.step_cost import StepCost
 log = logging.getLogger("engine")
 
 _MAX_STEP_SECONDS = 0.3
-"""After a longer step, no more steps are timed, as a request would have to wait for them."""
+"""After a longer step, no more steps are timed, because a request would have to wait for them."""
 _NGRAM_BITS = 14
 """The index then takes a quarter of a megabyte per request; it forgets older repetitions."""
 _VERSION = 1
 """Raise this when the meaning of stored step times changes."""
 _MAX_AGE = 86_400.0
-"""Seconds. T(n) is measured anew each day, as the machine may have been busy."""
+"""The age in seconds at which T(n) is measured again, because the machine may have been busy before."""
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ _N_SPARE = 8
 
 
 class DraftReports(Protocol):
-    """Receives what the engine reports on drafts of backs (`lead.backs.registry.Backs`).
+    """Receives the engine's reports on drafts of backs (`lead.backs.registry.Backs`).
 
     tune: new limits for drafts. count_stale: the number of a back's drafts that came too late.
     """

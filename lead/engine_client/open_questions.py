@@ -26,7 +26,7 @@ class OpenQuestions:
         return len(self._open)
 
     async def ask(self, question: EngineQuestion[Any]) -> Answer:
-        """Send a question and wait for the answer, which is a failed one if the engine ends.
+        """Send a question and wait for the answer; if the engine ends, the answer is a failure.
 
         Raises UnavailableError if too many questions are open.
         """

@@ -336,5 +336,5 @@ def _error(event: Failed) -> DuoError:
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
-    """Return the sequences that had just begun to run; if there are none, all running ones; then all."""
+    """Return the sequences that had just begun to run; if there are none, all running sequences; then all."""
     return [each for each in running if not each.has_settled] or running or submitted

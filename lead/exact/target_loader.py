@@ -26,17 +26,17 @@ log = logging.getLogger("engine")
 _MAX_SECONDS = 2.5
 """A model that needs longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
-"""With --exact: to measure more than is needed."""
+"""The time with --exact for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
-"""With --exact auto: the most that a step of one token may take, as a ratio."""
+"""The most that a step of one token may take with --exact auto, as a ratio."""
 _VERSION = 3
-"""Raise this when other sizes would be found, or more is asked of them."""
+"""Raise this when other sizes would be found, or sizes must meet more conditions."""
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
     """Load the target; raises ModelLoadError, also if --exact is required and impossible.
 
-    with_heads: passes also compute what the heads read.
+    with_heads: passes also compute the states that the heads read.
     """
     files = state_of_files(load.model, load.options)
     stored = _stored(load, files, with_heads=with_heads)
@@ -73,7 +73,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """Return the cached measurement of such a start; None if there is none that can be read."""
+    """Return the cached measurement of such a start; None if none can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)

@@ -52,7 +52,7 @@ class GeneratedText:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole answer, including the prompt."""
+        """The seconds of the whole answer, including the prompt."""
         return self.stats.prompt_seconds + self.stats.generation_seconds
 
 

@@ -12,9 +12,9 @@ from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
 _MAX_REPEATS = 2000
-"""llama.cpp refuses more repetitions of anything."""
+"""llama.cpp refuses more repetitions."""
 _MAX_RULES = 1000
-"""Including those for parentheses: llguidance follows references by recursion."""
+"""The most rules, including rules for parentheses, because llguidance follows references by recursion."""
 _MAX_NESTING = 64
 """Nesting of parentheses, which are parsed recursively."""
 

@@ -41,7 +41,7 @@ _MAX_SCHEMAS = 20_000
 _MAX_PATTERN = 400
 """Characters of a pattern: with some longer ones a mask takes seconds."""
 _MAX_PATTERNS = 8
-"""Patterns that one string has to match: their automata multiply."""
+"""The most patterns that a string must match, because their automata multiply."""
 _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
 _MAX_NUMBER = (1 << 53) - 1
@@ -50,9 +50,9 @@ digits without end."""
 _MAX_MULTIPLE = 5000
 """The most digits of `multipleOf`, as a number: there is a state for each remainder."""
 _MAX_MULTIPLIED = 10**16
-"""The bounds of a `multipleOf` without bounds: those that are cheap to compile."""
+"""The bounds of a `multipleOf` without bounds, which are cheap to compile."""
 _MAX_DECIMALS = 9
-"""Of `multipleOf`: llguidance has 32 bits for it."""
+"""The most decimals of `multipleOf`, for which llguidance has 32 bits."""
 _MAX_ADDED_NAMES = 30_000
 """Properties that all objects of a schema get because another schema of the same value names them."""
 
@@ -67,7 +67,7 @@ _ABOUT = {
     "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
 _WITHOUT_TYPE = {"type", "$ref", "const", "enum"}
-"""What decides about the type itself."""
+"""Keywords that decide about the type themselves."""
 _REFUSED = ("$dynamicRef", "$recursiveRef")
 _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
 """Formats with as many digits as one likes."""
@@ -118,7 +118,7 @@ class _SchemaReader:
     ) -> object:
         """Return a copy that allows only its own properties and `names`; a part of another schema stays open.
 
-        closes: it allows only these even if it has none.
+        closes: allow only these properties even if there are none.
         """
         schema = self._checked(schema, path)
         if isinstance(schema, bool):
@@ -266,8 +266,8 @@ def _names(parts: list[Schema]) -> frozenset[str]:
 
 
 def _type(schema: Schema) -> Schema:
-    """Return the `type` of a schema: each once, as it is compiled once for each; without one what it is
-    about.
+    """Return the `type` of a schema, without duplicates, as each is compiled; if missing, the type of its
+    keywords.
     """
     types = schema.get("type")
     if isinstance(types, list) and all(isinstance(each, str) for each in types):
@@ -321,7 +321,7 @@ def _counts(schema: Schema) -> Schema:
 
 
 def _length(schema: Schema) -> Schema:
-    """Return a bound for a format that has none."""
+    """Return a maximal length for strings of a format, if the schema has none."""
     longest = _LONGEST_FORMATS.get(str(schema.get("format")))
     return {"maxLength": longest} if longest and "maxLength" not in schema else {}
 

@@ -91,7 +91,7 @@ class References(Addresses):
     """
 
     def __init__(self, root: object) -> None:
-        """Raises SchemaError for references that do not resolve or are nested too deeply."""
+        """Resolve the references; raises SchemaError if some do not resolve or are nested too deeply."""
         super().__init__(root)
         self._n_parts = 0
         self._names: dict[str, str] = {}
@@ -116,9 +116,7 @@ class References(Addresses):
         return self._names[pointer]
 
     def parts(self, schema: Schema, *, with_alternatives: bool = False) -> Iterator[Schema]:
-        """Yield `schema` and all schemas that apply to the same value: those in its `allOf`, those
-        referenced, and so on.
-        """
+        """Yield `schema` and all schemas that apply to the same value, through `allOf` and references."""
         todo: list[object] = [schema]
         followed: set[str] = set()
         for _ in range(_MAX_PARTS):
@@ -191,8 +189,8 @@ def inner_schemas(schema: Schema) -> Iterator[tuple[str, object]]:
 
 
 def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
-    """Return the schema's address, the JSON pointers of its anchors, and of a schema in it with another
-    address.
+    """Return the schema's address, the JSON pointers of its anchors, and the pointer of an inner schema with
+    another address.
     """
     address, anchors, other = "", {}, ""
     todo: list[tuple[str, object]] = [("", root)]

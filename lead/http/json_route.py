@@ -41,7 +41,7 @@ T = TypeVar("T", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _UNMARKED = {"", "application/x-www-form-urlencoded"}
-"""The content types of clients that set none; curl sends that of forms."""
+"""The content types of clients that set none; curl sends the type of forms."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """A JSON string, perhaps unclosed. Possessive quantifiers make matching linear."""
 _MAX_INLINE_BYTES = 64 << 10
@@ -266,7 +266,7 @@ async def convert(request: Request, work: Callable[[], R]) -> R:
 
 
 def client_of(request: Request) -> Client:
-    """Return the client to which a request counts where clients take turns: its key and its address."""
+    """Return the client of a request, by whose key and address clients take turns."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 

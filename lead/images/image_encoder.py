@@ -47,12 +47,12 @@ log = logging.getLogger("lead")
 
 _STOP_SECONDS = 2.0
 _HUNG_SECONDS = 5.0
-"""It says each second that it works: one that is silent for so long is stopped."""
+"""The silence after which the process is stopped; it gives a sign of life each second."""
 _START_SECONDS = 60.0
-"""How long requests wait for another process."""
+"""The time that requests wait for another process."""
 _FLOAT_BYTES = 4
 _MAX_WAITING_BYTES = 128 << 20
-"""Of all images that wait to be encoded."""
+"""The bytes of all images that wait to be encoded."""
 _MAX_KILLERS = 1024
 _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
 _UNREADABLE = "messages: an image cannot be read"

@@ -13,7 +13,9 @@ from shared.os_service.systemd_unit import ServiceFacts
 _END_SECONDS = 45.0
 """After the drain; the lead itself ends at most 30 s later."""
 _MAX_FILES = 16_384
-"""As many as the lead uses: an idle connection is closed for a new one beyond that (`shared.descriptors`)."""
+"""The number of descriptors that the lead uses; beyond it, a new connection replaces an idle one
+(`shared.descriptors`).
+"""
 
 
 class LeadServiceSettings(LeadSettings):

@@ -41,7 +41,7 @@ def _pairing_server(site: Site) -> PairingServer | None:
 
 
 class _Announcement:
-    """Tells the local network what is served here (`--announce`)."""
+    """Announces the served model on the local network (`--announce`)."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

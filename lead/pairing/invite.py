@@ -23,12 +23,16 @@ from shared.pairing.invitation import MemberRole
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls import trusting
 
 T = TypeVar("T")
 
 _SECONDS = 30.0
+_CHANGED = (
+    "\n\nFor this address the CA has another certificate now: install it again in browsers and programs\n"
+    "that use it. `back` and `chat` fetch it by themselves."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class _NewCode:
     addresses: tuple[str, ...]
     page: str = ""
     certificate: str = ""
+    certificate_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class _NewKey:
     key: str
     addresses: Annotated[tuple[str, ...], Len(1)]
     certificate: str
+    certificate_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +177,17 @@ def run(settings: InviteSettings) -> str:
         return _app(settings, _ask(settings, _NewKey, "POST", "/v1/members", json=body))
     body |= {"role": "client" if settings.chat else "back", "nearby": settings.nearby}
     made = _ask(settings, _NewCode, "POST", "/v1/invitations", json=body)
+    shown = _invitation(made) + (_CHANGED if made.certificate_changed else "")
     with_qr = made.page and settings.qr and sys.stdout.isatty()
-    return f"{_invitation(made)}\n\n{_qr(made.page)}" if with_qr else _invitation(made)
+    return f"{shown}\n\n{_qr(made.page)}" if with_qr else shown
 
 
 def _app(settings: InviteSettings, made: _NewKey) -> str:
     models = _ask(settings, _ListedModels, "GET", "/v1/models").data
     model = models[0].id if models else "MODEL"
-    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n" + app_lines(
-        made.addresses, made.key, model, made.certificate
-    )
+    lines = app_lines(made.addresses, made.key, model, made.certificate)
+    changed = _CHANGED if made.certificate_changed else ""
+    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n{lines}{changed}"
 
 
 def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:
@@ -203,7 +210,7 @@ def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **opti
     if response.status_code == HTTPStatus.UNAUTHORIZED:
         raise ConfigError("this lead needs an admin key. Set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
     if response.status_code != HTTPStatus.OK:
-        raise ConfigError(said_by_lead(response.content, response.status_code))
+        raise ConfigError(error_reason(response.content, response.status_code))
     try:
         return TypeAdapter(kind).validate_json(response.content)
     except ValidationError as error:

@@ -221,13 +221,18 @@ class PairingServer:
             self._authority.renew(hosts)
         return self._authority
 
-    def is_reached_at(self, addresses: Iterable[str]) -> None:
-        """Certify further names or addresses of this machine, from now on; raises ConfigError."""
+    def is_reached_at(self, addresses: Iterable[str]) -> bool:
+        """Certify further names or addresses of this machine, from now on.
+
+        Returns whether that has changed the certificate of the CA. Raises ConfigError.
+        """
+        before = self._authority and self._authority.certificate
         more = tuple(dict.fromkeys((*addresses, *self._more_addresses)))[:_MAX_MORE_ADDRESSES]
         if more != self._more_addresses:
             self._more_addresses = more
             self._renewed()
             self._save()
+        return bool(before) and before != self.certificate
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
         """Return an invitation for a machine that reaches this one at `addresses` (hosts); none: the

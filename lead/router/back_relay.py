@@ -29,7 +29,7 @@ _CLOSE_SECONDS = 1.0
 _MAX_PEERS = 1024
 _POLICY, _RESTART = 1008, 1012  # RFC 6455, IANA
 _NextMessage = asyncio.Future[Message]
-"""What the back sends next."""
+"""The back's next message."""
 _NOT_SENT_CODES = {1005, 1006, 1015}
 """RFC 6455: codes that no close frame has."""
 

@@ -14,7 +14,7 @@ from shared.model_files.hub import Hub
 log = logging.getLogger("models")
 
 FOLDER, HUB, PACKAGE = "folder", "hub", "package"
-"""Where a model comes from."""
+"""The sources of models."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,19 @@ from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
 from shared.errors import NotServingError, UnavailableError
-from shared.next_hop import BegunAnswer, NextHop, passed_on, target_of
+from shared.next_hop import BegunAnswer, NextHop, end_to_end_headers, target_of
 
 log = logging.getLogger("models")
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
-"""Until a request is sent again that a model did not serve although its process goes on."""
+"""The pause before a request is sent again that a running process did not serve."""
 _CONNECT_SECONDS = 10.0
 _MAX_IDLE = 64
 _OWN = (b"host", b"content-length", b"authorization", b"x-api-key", b"x-forwarded-for", b"x-request-id")
 _OWN_OF_ANSWERS = (b"x-request-id", b"server", b"date")
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
-"""How an error is written into a stream that has begun, by type."""
+"""The form of an error in a stream that has begun, by content type."""
 
 
 class Forwarder:
@@ -82,7 +82,7 @@ class Forwarder:
         keep_seconds: float | None,
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
-        """Return a response whose first part has arrived; `held` releases what it uses."""
+        """Return a response whose first part has arrived; `held` releases the resources that it uses."""
         for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
@@ -103,7 +103,7 @@ class Forwarder:
         self, process: ModelProcess, request: Request, body: bytes
     ) -> contextlib.AbstractAsyncContextManager[BegunAnswer]:
         own = [(name.encode(), value.encode()) for name, value in process.headers_for(request)]
-        headers = [*passed_on(request.headers.raw, *_OWN), *own]
+        headers = [*end_to_end_headers(request.headers.raw, *_OWN), *own]
         return self._next_hop.answer(request.method, process.url, target_of(request.scope), headers, body)
 
 
@@ -113,7 +113,7 @@ class ForwardedAnswer(Response):
     def __init__(self, answer: BegunAnswer) -> None:
         self.status_code = answer.status
         self.background = None
-        self.raw_headers = passed_on(answer.headers.raw, *_OWN_OF_ANSWERS)
+        self.raw_headers = end_to_end_headers(answer.headers.raw, *_OWN_OF_ANSWERS)
         self.held = contextlib.AsyncExitStack()
         self._first = answer.first
         self._parts = answer.rest

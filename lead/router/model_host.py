@@ -256,7 +256,7 @@ class ModelHost:
         if self.models.get(name) is not model:
             pass  # it is another one by now, which is measured when somebody asks, or is served no more
         elif isinstance(need, ConfigError):
-            log.error("%s cannot be loaded: %s", name, need)
+            log.error("%s: %s", name, need)
             for refused in self.pool.cannot_measure(name, str(need)):
                 self._refuse(refused.ticket, refused.reason)
         else:

@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 
 from lead.http.client_gone import cancel
 from lead.router.models_file import ServedModel
-from lead.router.routed import vouch
+from lead.router.routed import forwarding_key
 from lead.settings.keys import ANYONE
 from shared.errors import DuoError
 from shared.exits import say
@@ -26,12 +26,12 @@ from shared.python_child import child_command
 from shared.terminal import one_line, sanitize
 
 _STOP_SECONDS = 15.0
-"""How long an idle one may take to end before it is killed."""
+"""The time that an idle process may take to end before it is killed."""
 _LAST_LINE_SECONDS = 5.0
 _FINAL = {1, 2}
 """Statuses after which starting it again does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
-"""What the log has before a message (`shared.logs`)."""
+"""The log's text before a message (`shared.logs`)."""
 _MAX_LINE_BYTES = 1 << 16
 
 
@@ -83,7 +83,7 @@ class ModelProcess(Child):
         """Return the headers of a forwarded request that identify its sender: key, address, id in the log."""
         client = connection.client
         return [
-            ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),
+            ("authorization", f"Bearer {forwarding_key(self._secret, connection.state.principal)}"),
             ("x-forwarded-for", client.host if client else "unknown"),
             ("x-request-id", connection.state.request_id),
         ]
@@ -128,7 +128,7 @@ class ModelProcess(Child):
         order = {"listener": self._listener, "secret": self._secret, "options": dict(model.options)}
         with self.stdin:
             self.stdin.write(f"{json.dumps(order)}\n".encode())
-        headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
+        headers = {"Authorization": f"Bearer {forwarding_key(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
             base_url=self.url,

@@ -15,7 +15,7 @@ from shared.terminal import one_line, size_text
 from shared.translation.stored_pair import stored_pair
 
 _LARGEST_DRAFT = 0.5
-"""The size of a draft model, as a part of the target's, from which on it hardly gains anything."""
+"""A draft model of at least this size, relative to the target's, hardly gives a gain."""
 
 
 def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:

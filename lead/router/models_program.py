@@ -17,6 +17,7 @@ from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
 from shared.model_files.file_kind import parts_of, read_beginning, size_of
 from shared.model_files.hub import Hub, HubModel
+from shared.model_files.near_models import on_hub
 from shared.model_files.projector_file import projector_beside
 from shared.settings.base import ProgramSettings
 from shared.terminal import one_line, size_text
@@ -103,7 +104,8 @@ def _pull(settings: ModelsSettings, name: str) -> str:
     try:
         wanted = HubModel.parse(name, settings.hf_file)
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+        near = " or ".join(on_hub(name, settings.hub))
+        raise ConfigError(f"{name}: {f'there is {near}' if near else error}") from error
     path = settings.hub.fetch(wanted, with_projector=settings.mmproj)
     names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
     projector = projector_beside(path) if settings.mmproj else None

@@ -46,7 +46,7 @@ _PATHS_OF_TASKS = {
     "embedding": ("/embed", "/embedding", "/embeddings"),
     "rerank": ("/rerank", "/reranking"),
 }
-"""How the paths end that are not for models that continue texts."""
+"""The ends of paths for models that do not continue texts, by task."""
 Name = Annotated[str, Field(max_length=1000)]
 
 

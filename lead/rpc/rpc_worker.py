@@ -37,7 +37,7 @@ _OPTIONS = {
     "TCP_KEEPCNT": _N_PROBES,
     "TCP_USER_TIMEOUT": 1000 * _LOST_SECONDS,  # Linux: what was sent, and is not acknowledged
 }
-"""Those that the system does not have are left out."""
+"""Socket options; options that the system does not have are left out."""
 
 
 class RpcWorkerSettings(ProgramSettings):

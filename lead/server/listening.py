@@ -27,7 +27,7 @@ log = logging.getLogger("lead")
 _READY = b"r"
 _BACKLOG = 4
 _TAKE_SECONDS = 10.0
-"""How long the old lead may take to hand over its socket, or to stop accepting."""
+"""The time that the old lead may take to hand over its socket, or to stop accepting."""
 _PAUSE_SECONDS = 0.1
 """After which a successor that could not be let in is, if there is a descriptor now."""
 _MAX_PATH_BYTES = 100
@@ -107,7 +107,7 @@ def open_address(settings: LeadSettings) -> Address:
     if activated := activated_socket(os.environ, os.getpid()):
         address = Address(activated, is_inherited=True)
     elif settings.takeover:
-        predecessor = Predecessor(meeting_point(settings.host, settings.port))
+        predecessor = Predecessor(takeover_path(settings.host, settings.port))
         address = Address(predecessor.listener, is_inherited=True, predecessor=predecessor)
     else:
         address = Address(listen(settings.host, settings.port))
@@ -118,7 +118,7 @@ def open_address(settings: LeadSettings) -> Address:
     return address
 
 
-def meeting_point(host: str, port: int) -> Path:
+def takeover_path(host: str, port: int) -> Path:
     """Return the path of the Unix socket at which the lead that listens there accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
@@ -163,9 +163,10 @@ class Predecessor:
 
 
 async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
-    """Run the old lead's side: returns when another process has taken over `listener`, or if none ever can.
+    """Run the old lead's part of a takeover; return when another process has taken over `listener`, or none
+    ever can.
 
-    `stop_accepting` is called before the new lead is told.
+    stop_accepting: called before the new lead is told.
     """
     meeting = _listen(path)
     if meeting is None:

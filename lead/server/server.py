@@ -29,7 +29,7 @@ from lead.http.services import Services
 from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, meeting_point, open_address
+from lead.server.listening import Address, hand_over, open_address, takeover_path
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask
 from lead.settings.cache_shares import cache_shares
@@ -42,13 +42,14 @@ from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name
 from shared.python_child import child_environment
 from shared.seams import plugged
 
 log = logging.getLogger("lead")
 
 _END_SECONDS = 30.0
-"""For all that comes after the drain, each part of which has a shorter time limit of its own."""
+"""The time limit for the steps after the drain, each of which has a shorter limit."""
 
 
 class Routed(Protocol):
@@ -67,7 +68,7 @@ class Lead:
     """The program of a lead with one model."""
 
     def __init__(self, settings: LeadSettings, routed: Routed | None = None) -> None:
-        """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
+        """Read the keys; raises ConfigError. routed: serve one model for a router."""
         self._settings = settings
         self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)
@@ -198,7 +199,7 @@ class Lead:
     def _name(self) -> str:
         """The model's, before its file is read."""
         path = self._settings.source.model
-        return self._settings.aliases(path.stem if path else "demo")[0]
+        return self._settings.aliases((short_name(path) or path.stem) if path else "demo")[0]
 
     async def _start(self, companions: Sequence[Companion]) -> None:
         await self._owns_address.wait()  # the lead before this one has left the port
@@ -229,7 +230,7 @@ class Lead:
         if self._routed:
             return
         await hand_over(
-            meeting_point(self._settings.host, address.port), address.listener, self._server.replace
+            takeover_path(self._settings.host, address.port), address.listener, self._server.replace
         )
 
     async def _run_local_back(self, address: Address) -> None:

@@ -13,7 +13,7 @@ class AllowedHosts:
     """The allowed names in Host headers. IP addresses are always allowed: DNS cannot redirect them."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Each is a name, `*.name` for all names below it, or `*` for any."""
+        """names: each is a name, `*.name` for all names below it, or `*` for any name."""
         wanted = {name.lower() for name in names}
         self._names = {name for name in wanted if not name.startswith("*")}
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))

@@ -61,10 +61,12 @@ class Key:
 
 
 class Keyring:
-    """The keys of a lead, stored only as hashes. Without any, every request may do everything."""
+    """The keys of a lead, stored only as hashes. Without keys, every request may do everything."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
-        """Raises ConfigError for a key that a header cannot carry, or that has two roles."""
+        """Store hashes of the keys; raises ConfigError for a key that a header cannot carry, or that has two
+        roles.
+        """
         self._known: dict[str, Principal] = {}
         for key in keys:
             self._add(key)

@@ -79,16 +79,18 @@ class RpcOptions(OptionGroup):
 
 
 class LeadSettings(FileSettings):
-    """Serve a GGUF model over HTTP; draft models on this and other machines make it faster.
+    """Serve a GGUF model over HTTP, with drafts of this and other machines.
 
     One machine:
-      lead --model big.gguf                     then `chat`, or http://127.0.0.1:5555/
+      lead --model big.gguf                     then chat, or http://127.0.0.1:5555/
       lead --model big.gguf --draft-model small.gguf
     Two machines:
       lead --model big.gguf                     on the first
       lead invite --open --nearby               there, too: prints a code
       back --model small.gguf --join CODE       on the second
-    An app on this machine has the address http://127.0.0.1:5555/v1 (OpenAI's API).
+    An app (OpenAI's API, among others):
+      http://127.0.0.1:5555/v1                  its address on this machine
+      lead invite --app                         address, key and CA for another one
 
     Commands, each with its own --help:
       lead models                     list, download, examine, delete models
@@ -96,7 +98,8 @@ class LeadSettings(FileSettings):
       lead plan, bench, doctor        predict; measure; say why it is not faster
       lead service                    run it whenever the machine runs
       lead generate, convert          a text without a server; write GGUF files
-      lead cache, rpc-worker          what is kept on disk; layers for `lead --rpc`
+      lead cache, uninstall           what is kept on disk
+      lead rpc-worker                 layers for `lead --rpc`
     llama-server's spellings and variables work; ours are LEAD_MODEL, LEAD_PORT, …
     """
 
@@ -351,8 +354,8 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """Return the settings changed so that only this program and its back can reach the lead, whatever
-        variables say.
+        """Return the settings changed so that only this program and its back can reach the lead, in any
+        environment.
         """
         return self.model_copy(
             update={
@@ -398,7 +401,7 @@ class LeadSettings(FileSettings):
         """For what runs beside the engine and its drafts, by place (`shared.llama.devices.located`)."""
         images, vectors = self.images, self.vectors
         found = Counter({CPU: images.cache_bytes})
-        found[FIRST_GPU if images.mmproj_offload else CPU] += images.projector_bytes
+        found[FIRST_GPU if images.mmproj_offload else CPU] += images.encoder_bytes(self.compute.flash_attn)
         found[FIRST_GPU if vectors.embedding_gpu_layers else CPU] += vectors.n_bytes
         if vectors.serve_embeddings:
             found[self._place_of_second_weights] += size_if_known(self.source.model)

@@ -1,4 +1,4 @@
-"""Options that limit what a client or a back may demand of the lead, each with a default."""
+"""Options that limit the resources that a client or a back may use, each with a default."""
 
 from pydantic import Field
 

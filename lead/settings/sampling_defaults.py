@@ -15,7 +15,7 @@ from shared.sampling.parameters import (
     MAX_REMEMBERED,
     MAX_SEED,
     MAX_TEXT_TOKENS,
-    Asked,
+    ApiNames,
     Breaker,
     SamplerName,
     SamplingParameters,
@@ -100,10 +100,10 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
         r", comma-separated (\x2c for a comma); none: no strings",
     ),
 }
-"""How the value of an option is written if it is neither a number nor a word."""
+"""The notation of an option's value that is neither a number nor a word."""
 
 
-def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
+def _option(name: str, field: FieldInfo, asked: ApiNames) -> FieldInfo | None:
     """Return the option: with the default and the range of the parameter."""
     if not asked.option:
         return None

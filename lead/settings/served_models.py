@@ -11,7 +11,10 @@ MODELS_FILE: Final = "models.toml"
 
 
 class ServedModels(OptionGroup):
-    """Options for several models. Without `models_dir` one model is served, and the others have no effect."""
+    """Options for several models.
+
+    Without `models_dir`, one model is served, and the other options have no effect.
+    """
 
     models_dir: Path | None = Field(
         None,

@@ -12,7 +12,7 @@ from shared.settings.model_options import MAX_CTX, MAX_THREADS
 from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadCount
 
 COMPUTING_BYTES = 256 << 20
-"""What such a model takes of memory, besides its weights."""
+"""The memory of such a model besides its weights."""
 
 
 class VectorModelOptions(OptionGroup):
@@ -62,7 +62,7 @@ class VectorModelOptions(OptionGroup):
 
     @property
     def asked(self) -> str:
-        """The first of the options that ask for one; empty: none does."""
+        """The first option that requests such a model; empty: none does."""
         names = ("embedding_model", "rerank_model", "serve_embeddings")
         return next((name for name in names if getattr(self, name)), "")
 

@@ -186,7 +186,7 @@ def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def result_as_text(message: TemplateMessage) -> TemplateMessage:
-    """Return a user message that says what a tool returned."""
+    """Return a user message with the result of a tool."""
     named = {name: message[name] for name in ("tool_call_id", "name") if name in message}
     text = json.dumps({"tool_response": {**named, "content": message["content"]}}, ensure_ascii=False)
     return {"role": "user", "content": text}

@@ -231,7 +231,7 @@ def _layers(config: Gpt2Config) -> Iterator[_Mapping]:
 
 
 def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapping]:
-    """Yield weight and bias; a matrix is that of a Conv1D."""
+    """Yield weight and bias; a matrix is a Conv1D's."""
     yield _Mapping(f"{origin}.weight", f"{name}.weight", dimensions, transposed=len(dimensions) > 1)
     yield _Mapping(f"{origin}.bias", f"{name}.bias", dimensions[:1])
 

@@ -25,7 +25,7 @@ _MAX_HEADER = 16 << 20
 _SIZE_BYTES = 8
 _TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _PLAIN_NAME = re.compile(r"[\w-][\w.-]*\.safetensors", re.ASCII)
-"""The name of a shard; anything else could lead out of the folder."""
+"""The name of a shard; other names could lead out of the folder."""
 _MAX_DIMENSIONS = 8
 
 _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]

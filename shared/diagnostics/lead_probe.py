@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.diagnostics.findings import Finding, good, hint, problem
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
@@ -157,7 +157,7 @@ class LeadProbe:
                 yield time.perf_counter() - began
 
     def _explain_health(self, response: httpx.Response) -> Iterator[Finding]:
-        said = said_by_lead(response.content, response.status_code)
+        said = error_reason(response.content, response.status_code)
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
             yield problem(f"the lead at {self._url} is not ready ({said}). Wait, or read its log")
         else:
@@ -171,7 +171,7 @@ class LeadProbe:
         try:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPStatusError, ValidationError):
-            said = said_by_lead(answer.content, answer.status_code)
+            said = error_reason(answer.content, answer.status_code)
             yield hint(f"the lead does not report on speculation ({said}). Check that it is a llama-duo lead")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 _SHORT_S, _LONG_S = 0.010, 0.100
 """T(1) from which a back has some time, and all the time that it needs, for its drafts."""
 _MIN_GAIN = 1.15
-"""With a lower best gain, late and wrong drafts leave no speed-up."""
+"""The best gain below which late and wrong drafts leave no speed-up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
 """The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""

@@ -24,7 +24,7 @@ _SWITCH = "GGML_CUDA_DISABLE_GRAPHS"
 """Read by ggml when it computes for the first time."""
 _CAPABILITY = re.compile(r"compute capability (\d+\.\d+)")
 _VECTOR = re.compile(r"norm|\.bias$|^rope_|sinks")
-"""Names of tensors that are no matrices."""
+"""Matches the names of tensors that are not matrices."""
 NO_FLASH_ATTENTION = "Flash Attention not supported"
 
 

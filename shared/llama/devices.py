@@ -19,7 +19,7 @@ from shared.sandbox import NO_GPU
 from shared.settings.model_options import ModelOptions
 
 _GPU, _INTEGRATED_GPU = 1, 2
-"""ggml_backend_dev_type."""
+"""Values of ggml_backend_dev_type."""
 _RPC: Final = "RPC"
 METAL: Final = "MTL"
 """ggml's names of these backends."""

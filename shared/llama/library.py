@@ -31,8 +31,9 @@ _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 _explained: list[list[str]] = []
+"""Of contexts in one another, the innermost last."""
 about_devices: list[str] = []
-"""What backends have said of their devices, which they do once."""
+"""The messages of backends about their devices, which they write once."""
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
@@ -108,7 +109,7 @@ def explained_errors() -> Iterator[list[str]]:
     try:
         yield errors
     finally:
-        _explained.remove(errors)
+        _explained.pop()
 
 
 def kernel() -> str:

@@ -51,10 +51,10 @@ class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
     batch_sizes: BatchSizes | None = None
-    """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
+    """The batch sizes for logits that depend only on the tokens; None: any sizes."""
 
     facts: LoadedFacts
-    """Which files were loaded, and how."""
+    """The loaded files, and the way in which they were loaded."""
 
     overlaps = False
     """True if the last step left this thread free most of the time between `launch` and its end.

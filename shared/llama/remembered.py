@@ -15,7 +15,7 @@ log = logging.getLogger("llama")
 T = TypeVar("T", bound=BaseModel)
 
 _N_FILES = 256
-"""Of a kilobyte or two each; the oldest are deleted."""
+"""The number of files of one or two kilobytes; the oldest files are deleted."""
 
 
 class Remembered(Generic[T]):

@@ -40,7 +40,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
         "load_mtp": False,
     },
 }
-"""What llama.cpp gives fields of its structures: those whose value a shifted one would hardly have."""
+"""llama.cpp's defaults of fields of its structures, chosen because a shifted field would hardly have them."""
 
 
 def check_structures(functions: ModuleType) -> None:

@@ -1,5 +1,6 @@
-"""Decides how a model's memory is used: numbers of cells and states, and which settings llama.cpp would
-compute wrongly.
+"""Chooses the use of a model's memory: the numbers of cells and states.
+
+Refuses settings that llama.cpp computes wrongly.
 """
 
 from pathlib import Path
@@ -14,7 +15,7 @@ from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
 _ROLLBACKS = (8, 6, 4, 3, 2, 1)
-"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
+"""The numbers of states per slot to keep for rollback: the first that fits. Drafts are cut to it."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 
@@ -42,7 +43,7 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
 
 
 def without_unsafe_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
-    """Return the options with separate cells per slot, for recurrent models with windows.
+    """Return the options; for recurrent models with windows, with separate cells per slot.
 
     In one pool, llama.cpp would silently reuse cells that are still in a window.
     """

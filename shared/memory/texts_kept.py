@@ -9,7 +9,7 @@ from shared.terminal import size_text
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 _PART_BYTES = 32 << 20
-"""How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
+"""The bytes of a text that are stored or loaded in one step, in some hundredths of a second."""
 
 
 def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:

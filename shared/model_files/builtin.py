@@ -64,6 +64,18 @@ def named_model(path: Path) -> Path:
     raise ConfigError(f"{path} needs the package {package}: {how}")
 
 
+def short_name(path: Path) -> str | None:
+    """The name with which `named_model` finds this file; None if it is in no package."""
+    places = ((name, package, file) for name, (package, file, _) in _PACKAGED.items())
+    return next((name for name, *place in places if place == [path.parent.name, path.name]), None)
+
+
+def shown_path(path: Path) -> str:
+    """What a person would write on a command line in this folder."""
+    own = short_name(path)
+    return own or str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def packaged_models() -> dict[str, Path]:
     """Return the named models whose packages are installed."""
     found = {}

@@ -15,7 +15,7 @@ from shared.model_files.gguf_header import first_values
 BEGINNING_BYTES: Final = 1 << 16
 """`general.*` comes first, the vocabulary much later."""
 RANK: Final = 4
-"""llama.cpp's number for a head that says how well two texts go together."""
+"""llama.cpp's number for a head that scores how well two texts match."""
 POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
 """Its numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
 
@@ -92,12 +92,12 @@ def is_eagle_file(path: Path) -> bool:
 
 
 def refuse_drafter(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a file with nothing but MTP layers."""
+    """Raise the ModelLoadError for a file that has only MTP layers."""
     raise _unusable(path, _DRAFTER)
 
 
 def refuse_encoder(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a model whose metadata say that it computes embeddings."""
+    """Raise the ModelLoadError for a model that computes embeddings according to its metadata."""
     raise _unusable(path, _ENCODER)
 
 
@@ -106,11 +106,10 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def pooling_of(path: Path) -> int | None:
-    """Return the pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it;
-    None: it makes none.
+    """Return the pooling type with which a GGUF file's model embeds a text, as a number of llama.cpp.
 
-    0: the file does not specify it. The result is meaningless for models that generate text, whose files may
-    have 0 or -1.
+    None: the model does not embed texts. 0: the file does not specify the type. The result is meaningless for
+    models that generate text, whose files may have 0 or -1.
     """
     values = values_of(path)
     architecture = str(values.get("general.architecture", ""))

@@ -22,12 +22,14 @@ log = logging.getLogger("hub")
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
 _PREFERRED = ("Q4_K_M", "Q8_0")
-"""What llama-server prefers if no quantization is given, before the repository's first file."""
+"""The quantizations that llama-server prefers if none is given, before the repository's first file."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """USER/REPO[:QUANT]; `file` is a name in the repository, which overrides the quantization."""
+    """A model of the hub, USER/REPO[:QUANT]. file: a name in the repository, which overrides the
+    quantization.
+    """
 
     repository: str
     quantization: str | None = None

@@ -1,4 +1,6 @@
-"""Projectors (mmproj-*.gguf), with which a model sees: whose a file is, and which of several a model gets."""
+"""Projectors (mmproj-*.gguf), with which a model reads images: the model of a file, and the choice among
+several.
+"""
 
 import importlib.util
 import logging
@@ -28,7 +30,7 @@ _PATCHES_PER_ROW: Final = 4
 QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
-"""The end of a file's name that says how most weights are stored."""
+"""Matches the end of a file's name, with the type of most weights."""
 _REVISION: Final = "models--*/snapshots/*"
 """The folder of a revision of a repository in the hub's cache."""
 

@@ -28,7 +28,7 @@ from shared.terminal import sanitize
 _SYSTEMCTL_SECONDS = 180.0
 """A lead is given its drain time to end."""
 _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
-"""What ProtectHome= hides."""
+"""The folders that ProtectHome= hides."""
 _CREDENTIALS = "%d"
 _NO_BUS = "Failed to connect to"
 """What systemctl says where it does not reach a systemd: `bus`, `user scope bus via local transport`, …"""
@@ -156,7 +156,7 @@ class _Service:
         return f"{self._name} is removed.{kept}"
 
     def status(self) -> int:
-        """Print what systemd says of the service; returns systemctl's status, 3 if it does not run."""
+        """Print systemd's report of the service; return systemctl's status, 3 if it does not run."""
         if self._on_mac:
             print_text(f"launchctl print gui/{os.getuid()}/{self._name}")
             return 0
@@ -326,7 +326,7 @@ def _has_group(name: str) -> bool:
 
 
 def _toml(value: object) -> str:
-    """Return a value as TOML has it, which is JSON for what command lines, variables and files give."""
+    """Return a value in TOML, which equals JSON for values of command lines, variables and files."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
 

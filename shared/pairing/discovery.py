@@ -34,17 +34,17 @@ whatever others announce.
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 2.5
-"""How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
+"""The wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
 _MAX_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
-"""Further announcements are ignored: nobody has that many leads, but anybody can announce them."""
+"""Further announcements are ignored: real networks have fewer leads, but any machine can announce them."""
 _MAX_ADDRESSES = 4
 """Further addresses of a lead are not tried."""
 _MAX_LISTED = 8
 _NO_MULTICAST = (OSError, RuntimeError)
-"""What zeroconf raises without a network; RuntimeError if no interface has an address of IPv4."""
+"""The errors that zeroconf raises without a network; RuntimeError if no interface has an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,8 +118,9 @@ def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     """
     with _listening() as listener:
         info = listener.get_service_info(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", round(1000 * seconds))
-    if info is None:
-        return ()
+        if info is None:
+            return ()
+        info.load_from_cache(listener)  # until now it has the first address that was read
     return tuple(with_port(address, info.port or 0) for address in info.parsed_addresses()[:_MAX_ADDRESSES])
 
 
@@ -139,7 +140,7 @@ def _listening() -> Iterator["Zeroconf"]:
 def _browsing(
     service: str, seconds: float
 ) -> Iterator[tuple[list[str], Callable[[str], "ServiceInfo | None"]]]:
-    """Yield the names that are announced within `seconds`, and what reads one.
+    """Yield the names announced within `seconds`, and a function that reads one of them.
 
     Raises ConfigError, NoLeadError.
     """
@@ -239,10 +240,10 @@ def _outward_address() -> str | None:
 
 
 def _label(name: str, address: str, port: int) -> str:
-    """Return a name of at most 63 bytes (RFC 6763) without dots, which would end it.
+    """Return a name of at most 63 bytes (RFC 6763), without dots, which would end it.
 
-    With the address it is the lead's own, also where two machines have one host name: that two leads have one
-    name shows only if the other one answers in time.
+    The address makes the name unique even if two machines have the same host name. Otherwise a conflict would
+    show only if the other lead answers in time.
     """
     place = f" at {address}:{port}".replace(".", "-")
     words = f"{one_line(name)} on {socket.gethostname()}".replace(".", "-")
@@ -294,4 +295,5 @@ def _zeroconf() -> ModuleType:
         raise ConfigError(
             "finding leads on the network needs zeroconf. Install it: pip install 'llama-duo[discover]'"
         ) from None
+    logging.getLogger("zeroconf").setLevel(logging.CRITICAL)  # it logs a trace when an address goes
     return zeroconf

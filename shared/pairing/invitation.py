@@ -25,7 +25,7 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """`addresses`: host:port, the likeliest first; empty: the lead is found on the local network.
+    """An invitation to join a lead.
 
     `fingerprint`: of the lead's CA. `role`: for information only; the lead remembers for which role it has
     made the secret.

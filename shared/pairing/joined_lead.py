@@ -26,7 +26,7 @@ from shared.cached_files import write_private
 from shared.errors import ConfigError
 from shared.pairing.discovery import find_pairing
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls import trusting_only
 
 log = logging.getLogger("shared")
@@ -35,14 +35,14 @@ _OTHER_ROLE: dict[MemberRole, str] = {
     "back": "this code is for chat. `lead invite` makes a code for a back",
     "client": "this code is for a back. `lead invite --chat` makes a code for chat",
 }
-"""What is said to a program of this role that has a code for the other one."""
+"""The message for a program of this role that has a code for the other role."""
 FORGET = "forget"
-"""In place of a code: forget the lead that was joined."""
+"""Given instead of a code, forgets the lead that was joined."""
 JOIN_HELP = (
     "join a lead with a code of its `%s`, and remember the lead, so that later starts need "
     f"neither address nor key. `{FORGET}` instead of a code forgets the lead"
 )
-"""With the command that makes such codes."""
+"""The help text, in which %s is the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
 _MAX_KEPT = 12
@@ -264,7 +264,7 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
     except httpx.HTTPError as error:
         raise ConfigError(f"the lead at {address} cannot be joined: {error}") from error
     if response.status_code != HTTPStatus.OK:
-        message = said_by_lead(response.content, response.status_code)
+        message = error_reason(response.content, response.status_code)
         raise ConfigError(f"the lead at {address} refuses this machine: {message}")
     try:
         return _Membership.model_validate_json(response.content)

@@ -55,7 +55,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def from_options(cls, **values: Any) -> Self:
-        """Make settings from values by option, whatever their groups; raises ValidationError."""
+        """Make settings from values by option, in any groups; raises ValidationError."""
         nested: dict[str, Any] = {**cls.defaults, **values}
         for group, field in cls.model_fields.items():
             if fields := _group_fields(field):
@@ -136,8 +136,9 @@ class ProgramSettings(BaseModel):
             return cls.usual
         base = next(each for each in cls.__mro__ if "usual" in each.__dict__)
         assert issubclass(base, ProgramSettings)
-        inherited = base.options()
-        return {name: "" for name in cls.options() if name not in inherited}
+        inherited = {(name, field.description) for name, field in base.options().items()}
+        own = ((name, field.description) for name, field in cls.options().items())
+        return {name: "" for name, description in own if (name, description) not in inherited}
 
     @classmethod
     def version(cls) -> str:
@@ -198,7 +199,7 @@ def explain_invalid(
 ) -> Iterator[str]:
     """Yield a line for each invalid option, about its first fault, without values that may be secrets.
 
-    origin: returns where a person finds the value of an option.
+    origin: returns the place where a person finds the value of an option.
     """
     told: set[str] = set()
     for item in error.errors():

@@ -320,7 +320,7 @@ class _ShowHelpAll(argparse.Action):
 
 
 class _ShowVersion(argparse.Action):
-    """`const` says which it is, which may take a while."""
+    """Prints the version, which `const` returns, perhaps after a while; then exits."""
 
     def __call__(self, *_: object) -> None:
         print_text(self.const())
@@ -363,7 +363,10 @@ def _metavar(kind: str) -> str:
 
 
 def _names_secret(argument: str) -> bool:
-    """Return whether the next word may be part of a secret: of one with a space in it that was not quoted."""
+    """Return whether the argument names a secret, so that the next word may be part of it.
+
+    A secret with a space that was not quoted has several words.
+    """
     name = argument.partition("=")[0]
     return name.startswith("-") and ("key" in name or "token" in name)
 

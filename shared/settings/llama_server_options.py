@@ -1,12 +1,12 @@
 """llama-server's options and environment variables, as far as lead and back support them.
 
-Options that we have are mapped, options that change nothing are ignored, all others are refused with a
+Options that we have are mapped, and options without effect here are ignored. All others are refused with a
 reason. The source is llama.cpp's common/arg.cpp.
 """
 
 from typing import Final
 
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 from shared.settings.command_line import Dialect, Spelling
 
 _SPELLINGS: Final = {
@@ -114,7 +114,7 @@ _ESSENTIAL: Final = {
         "--vision-gemma-4b-default --vision-gemma-12b-default"
     ),
 }
-"""Like those below, and whoever asked for it does not want what would be run without it."""
+"""Refused options whose effect is required, so that nothing is run without it."""
 
 _REFUSED: Final = {
     "name the projector with --mmproj FILE": "-mmu --mmproj-url",
@@ -210,7 +210,7 @@ _REFUSED: Final = {
 LLAMA_SERVER: Final = Dialect(
     _SPELLINGS
     | {name: Spelling(variables=(f"LLAMA_ARG_{name.upper()}",)) for name in _BY_VARIABLE.split()}
-    | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
+    | {name: Spelling(each.spellings, each.variables) for name, each in settable_parameters().items()},
     {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
     {option: reason for reason, options in (_REFUSED | _ESSENTIAL).items() for option in options.split()},
     frozenset(" ".join(_ESSENTIAL.values()).split()),

@@ -20,7 +20,7 @@ from shared.translation.vocabulary_pair import prefix_of
 
 
 class TranslatingMaker(DrafterMaker):
-    """Makes drafters of one model, for texts in a vocabulary that is not its own."""
+    """Makes drafters with one model, for texts in another vocabulary than the model's."""
 
     translates = True
 

@@ -27,10 +27,11 @@ VERSION = 3
 
 _N_DIGEST = hashlib.sha256().digest_size
 _N_FILES = 32
-"""How many files of about 4 MB are kept; the oldest ones are deleted."""
+"""The number of files of about 4 MB that are kept; the oldest files are deleted."""
 
 _PROBES = ("The cat, 12 naïve", "\n\tcafés:", " 世界", "😀", "  {x}\r\n", "A")
-"""They show how a tokenizer treats blanks, unknown characters and lines, and whether it changes texts."""
+"""Texts that show how a tokenizer treats blanks, unknown characters and lines, and whether it changes texts.
+"""
 
 _Arrays = dict[str, NDArray[np.generic]]
 

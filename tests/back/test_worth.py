@@ -19,14 +19,14 @@ def work(worth, *, n_tokens, n_right, n_wrong, start=0.0, n=51):
 
 def test_tokens_that_came_with_the_lead_s_own_are_gained(said):
     work(DraftWorth(SECONDS), n_tokens=3, n_right=2, n_wrong=1)
-    assert said() == ["+20.0 tokens/s, 67 % accepted"]
+    assert said() == ["+20.0 tokens/s, 67 % right"]
 
 
 @pytest.mark.parametrize(
     ("n_right", "n_wrong", "why"),
     [
         (1, 0, "100 % of draft tokens are right but late"),
-        (0, 1, "only 0 % of draft tokens are accepted"),
+        (0, 1, "only 0 % of draft tokens are right"),
         (0, 0, "all drafts came too late"),
     ],
 )
@@ -43,7 +43,7 @@ def test_time_without_work_does_not_count(said):
     work(worth, n_tokens=3, n_right=2, n_wrong=0, n=50)
     worth.rest()
     work(worth, n_tokens=3, n_right=2, n_wrong=0, start=1000, n=3)
-    assert said() == ["+20.0 tokens/s, 100 % accepted"]
+    assert said() == ["+20.0 tokens/s, 100 % right"]
 
 
 def test_a_prompt_is_no_work(said):

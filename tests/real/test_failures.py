@@ -1,7 +1,6 @@
 """Whichever process is killed, at any moment: the others stay usable, and no process is left behind."""
 
 import os
-import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -92,15 +91,6 @@ def exit_of(program):
     with program:
         status = program.process.wait(TIMEOUT_S)
     return status, program.log
-
-
-def test_a_port_in_use_is_reported_in_one_sentence(served, target):
-    port = served[1].rpartition(":")[2]
-    status, log = exit_of(Program("lead", "--model", str(target), "--port", port))
-    assert (status, "Traceback" in log) == (1, False)
-    assert re.search(
-        rf"cannot listen on 127\.0\.0\.1 port {port}: Address already in use.*. Try another --port", log
-    )
 
 
 def test_a_model_that_cannot_be_used_is_reported_in_one_sentence(tmp_path):

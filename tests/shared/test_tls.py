@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from shared.errors import ConfigError
-from shared.tls import check_certificate, pinning, trusting, trusting_nobody
+from shared.tls import check_certificate, pinning, trusting, trusting_nothing
 from shared.tls_failures import distrust_behind, explain_distrust
 from tests import certificates
 from tests.certificates import make_certificate
@@ -36,8 +36,8 @@ def test_a_server_of_the_authority_is_trusted_under_its_name(files):
 
 
 def test_who_trusts_nobody_does_not_trust_the_system_s_authorities():
-    assert trusting_nobody().get_ca_certs() == []
-    assert trusting_nobody().verify_mode is ssl.CERT_REQUIRED
+    assert trusting_nothing().get_ca_certs() == []
+    assert trusting_nothing().verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_pinned_certificate_is_trusted_under_any_name(files):

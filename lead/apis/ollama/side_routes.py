@@ -1,4 +1,4 @@
-"""What Ollama's clients ask about models, of a lead that continues no text."""
+"""Answers Ollama's clients' questions about models, in a lead without a model that continues texts."""
 
 import time
 from typing import Any

@@ -76,7 +76,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
     reasoning_format: ReasoningFormat | None = None
 
     def to_chat(self) -> dict[str, Any]:
-        """Return the fields of a chat request; raises RequestError for what is not supported."""
+        """Return the fields of a chat request; raises RequestError for unsupported fields."""
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(self, name):
                 raise RequestError(f"{name}: the lead stores no conversations. Send all messages", name)
@@ -112,8 +112,9 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return [tool for tool in self.tools or () if _type(tool) in {"function", "namespace"}]
 
     def _functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each function with its namespace, if any. Other tools are skipped: agents go on
-        without them.
+        """Yield each function with its namespace, if any.
+
+        Other tools are skipped, because agents continue without them.
         """
         for tool in self.tools or ():
             space, tools = "", cast("object", [tool])

@@ -22,10 +22,7 @@ Route = tuple[str, str]
 
 HEALTH = ("/health", "/v1/health")
 OWN_KEYS = "own_keys"
-"""The name in the state of each request that came in at a further listener, which has keys of its own.
-
-Its value is an `Identifies`.
-"""
+"""The name in a request's state, set at another listener with its own keys. The value is an `Identifies`."""
 
 _ROUTES_WITHOUT_KEY = frozenset(
     {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}

@@ -42,12 +42,19 @@ export class Invitations {
 
   async #invite(what) {
     try {
-      const { lines, qr, note } = await MAKE[what]();
+      const { lines, qr, authority, note } = await MAKE[what]();
       byId("invite-form").hidden = true;
       byId("code").hidden = false;
       byId("code-lines").replaceChildren(...lines.flatMap(line));
       byId("qr").toggleAttribute("hidden", !qr);
       if (qr) drawQr(byId("qr"), qr);
+      byId("authority").hidden = !authority;
+      byId("authority").open = false;
+      if (authority) {
+        const { url, fingerprint, authority_qr } = authority;
+        byId("authority-lines").replaceChildren(...[["CA certificate", url], ["Its SHA-256", fingerprint]].flatMap(line));
+        drawQr(byId("authority-qr"), authority_qr);
+      }
       tell(byId("invitation-note"), note);
       this.dialog.querySelector("code").focus();
     } catch (error) {
@@ -97,31 +104,32 @@ const MAKE = {
     };
   },
   client: async () => {
-    const { code, page, qr, seconds } = await invite("client");
+    const { code, page, qr, seconds, ...its } = await invite("client");
     return {
       lines: [
         ["Address", page],
         ["Or a command", `chat --join ${code}`],
       ],
       qr,
-      note: `Scan this code with a phone, or open the address or run the command on another computer, ${within(seconds)}. The code works once. ${trust(new URL(page).host)} This person sees only their own questions.`,
+      authority: { url: new URL("/ca.crt", page).href, ...its },
+      note: `Scan the code with a phone, or open the address or run the command on another computer, ${within(seconds)}. The code works once. This person sees only their own questions.`,
     };
   },
   app: async () => {
-    const { name, key, addresses } = await addApp();
+    const { name, key, addresses, ...its } = await addApp();
     return {
       lines: [
         ["Base URL", `https://${addresses[0]}/v1`],
         ["API key", key],
       ],
-      note: `The key is shown only now. To end its access, revoke “${name}”. ${trust(addresses[0])}`,
+      authority: { url: `https://${addresses[0]}/ca.crt`, ...its },
+      note: `The key is shown only now. To end its access, revoke “${name}”.`,
     };
   },
 };
 
 const or = (addresses) => addresses.join(" or ");
 const within = (seconds) => `within ${Math.round(seconds / 60)} minutes`;
-const trust = (address) => `The device must trust this lead's CA: https://${address}/ca.crt.`;
 
 function line([label, text]) {
   const copy = copyButton(`Copy: ${label}`, () => text);

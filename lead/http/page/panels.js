@@ -4,7 +4,7 @@ import { drawBars, drawCurve, shade } from "./charts.js";
 import { byId, make, makeSvg, tell } from "./dom.js";
 import { count, milliseconds, share, speed } from "./figures.js";
 import { drawNetwork } from "./network.js";
-import { OWN, colourOf } from "./sources.js";
+import { OWN, colorOf } from "./sources.js";
 
 const N_SAMPLES = 120;
 const N_RECENT = 5; // samples in a mean that is not restless
@@ -105,7 +105,7 @@ class BackView {
     this.curve = makeSvg("svg", { class: "spark", role: "img", "aria-label": "Its accepted tokens per second" });
     this.element = make(
       "li",
-      { className: colourOf(name) },
+      { className: colorOf(name) },
       make("span", { className: "name" }, name),
       this.share,
       this.about,

@@ -111,7 +111,7 @@ async def exchange(
 async def follow(socket: WebSocket) -> None:
     """Exchange messages with a back until either side ends the connection.
 
-    After hello and welcome, drafts come in and updates go out.
+    After hello and welcome, drafts arrive and updates are sent.
     """
     services: Services | None = socket.app.state.services
     await socket.accept()

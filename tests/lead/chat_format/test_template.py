@@ -210,7 +210,7 @@ HOSTILE = {
 def refusal(source):
     """Why a template of a stranger is not used; empty if it is."""
     try:
-        ChatTemplate.of_stranger(source, "", "", None, 0.3)
+        ChatTemplate.from_untrusted(source, "", "", None, 0.3)
     except ConfigError as error:
         return str(error)
     return ""
@@ -233,7 +233,7 @@ def test_one_that_takes_too_long_is_refused_in_a_sentence():
 
 def test_what_a_template_supports_is_found_out_elsewhere_and_is_the_same():
     source = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
-    assert ChatTemplate.of_stranger(source, "", "", None, 60.0).known == ChatTemplate(source, "", "").known
+    assert ChatTemplate.from_untrusted(source, "", "", None, 60.0).known == ChatTemplate(source, "", "").known
 
 
 def test_a_prompt_with_the_time_is_the_same_for_an_hour():

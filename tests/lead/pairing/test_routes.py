@@ -133,6 +133,16 @@ async def test_a_program_that_trusts_the_ca_gets_in_with_its_key(lead, admin, pa
     assert [(each.name, each.role.value) for each in pairing.members] == [("app", "client")]
 
 
+async def test_who_invites_is_told_that_the_ca_has_another_certificate(admin):
+    async def changes(*addresses):
+        body = {"open": True, "name": "app", "addresses": addresses}
+        return (await admin.post("/v1/members", json=body)).json()["certificate_changed"]
+
+    assert [await changes("localhost"), await changes("a.example"), await changes("a.example")] == [
+        *(False, True, False)
+    ]
+
+
 async def test_everybody_may_fetch_the_certificate_of_an_open_lead(admin, pairing):
     assert (await admin.get("/ca.crt")).status_code == 400
     await invited(admin)

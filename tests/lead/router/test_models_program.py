@@ -7,6 +7,7 @@ import pytest
 from lead.router import catalog, models_program
 from lead.router.hub_cache import CachedModel
 from lead.router.memory_need import memory_need
+from lead.settings.image_options import ENCODING_BYTES
 from lead.settings.lead_settings import LeadSettings
 from shared.llama.placement import CPU
 from shared.model_files.builtin import builtin_draft, builtin_target
@@ -127,7 +128,7 @@ def test_images_take_their_memory_once(tmp_path):
     options = {"model": builtin_target(), "cache_ram": 0}
     seeing = options | {"mmproj": tmp_path / "mmproj.gguf", "image_cache": 50}
     text, images = (memory_need(LeadSettings.from_options(**each), {}).sizes for each in (options, seeing))
-    assert images[CPU] - text[CPU] == 1000 + (50 << 20)
+    assert images[CPU] - text[CPU] == 1000 + ENCODING_BYTES + (50 << 20)
 
 
 def test_a_model_is_deleted_with_yes_only(run, folder, hub):
@@ -155,6 +156,13 @@ def test_a_model_of_a_package_stays(run, monkeypatch):
         (("remove", "none", "--yes"), "does not exist"),
     ],
 )
-def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason):
+def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason, monkeypatch):
+    monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: [])
     with pytest.raises(SystemExit, match=reason):
         run(*arguments)
+
+
+def test_a_name_that_is_no_repository_is_answered_with_some(run, monkeypatch):
+    monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: ["a/qwen3-GGUF", "b/qwen3-GGUF"])
+    with pytest.raises(SystemExit, match="qwen3: there is a/qwen3-GGUF or b/qwen3-GGUF"):
+        run("pull", "qwen3")

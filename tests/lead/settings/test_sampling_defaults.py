@@ -3,7 +3,7 @@
 import pytest
 
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names, by_names_or_letters
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 from shared.sampling.parameters import MAX_REMEMBERED, SamplingParameters
 
 
@@ -37,7 +37,7 @@ def test_a_repeated_sampler_is_an_error(read, given):
         read(given)
 
 
-OPTIONS = [name for name, asked in asked_for().items() if asked.option and name != "seed"]
+OPTIONS = [name for name, asked in settable_parameters().items() if asked.option and name != "seed"]
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -183,7 +183,16 @@ class Network:
         self.infos[info.name] = info
 
     def get_service_info(self, _service, name, _milliseconds):
-        return self.infos.get(name)
+        """As zeroconf's: with the first address that has come, the others are in its cache."""
+        if (info := self.infos.get(name)) is None:
+            return None
+        addresses = info.parsed_addresses()
+        known = addresses[:1]
+        return SimpleNamespace(
+            port=info.port,
+            parsed_addresses=lambda: known,
+            load_from_cache=lambda _: known.extend(addresses[1:]),
+        )
 
 
 @pytest.fixture
