@@ -71,17 +71,17 @@ class BackSettings(FileSettings):
     On another machine, or on this one with cores or a GPU of its own:
       back --model small.gguf --join CODE         a code from `lead invite`, needed once
       back --model small.gguf                     from then on
-      back --model small.gguf --lead host:5555    a lead that is open on its network
+      back --model small.gguf --lead host:5555    a lead that listens on its network
       back                                        the draft model of the lead's demo model
 
     Commands, each with its own --help:
-      back service                  run it whenever the machine runs
-      back doctor                   say why the lead is not faster
+      back service                  run the back as a service
+      back doctor                   find out why the lead is not faster
 
-    The draft model is best a smaller one of the lead's family: drafts of another tokenizer are translated.
-    A back may be started before the lead and stopped at any time. It receives the text of the requests it
+    Use a smaller model of the lead's family. A back translates drafts of a model with another tokenizer.
+    A back can start before the lead and stop at any time. It receives the text of the requests that it
     drafts for.
-    llama-server's spellings and variables work; ours are BACK_MODEL, BACK_LEAD, …
+    llama-server's options and variables work, too. Variables of back are BACK_MODEL, BACK_LEAD, …
     """
 
     program = "back"

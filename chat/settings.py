@@ -30,17 +30,17 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 class ChatSettings(ProgramSettings):
     r"""Chat with a lead, or with any other OpenAI-compatible server, in the terminal.
 
-    Answers are streamed; words that a back drafted and the lead accepted are in color. Ctrl-C stops an
-    answer, Ctrl-D exits, :help lists the commands.
-    A question on the command line or in a pipe is answered on stdout, and then chat exits:
+    Answers are streamed. Colored words are accepted drafts. Ctrl-C stops an answer, Ctrl-D exits, and :help
+    lists the commands.
+    With a question on the command line or in a pipe, chat prints the answer to stdout and exits:
 
         chat "Why is the sky blue?"
         git diff | chat "What does this change?" -
         chat --image photo.jpg "What is this?"
         printf 'Tell me a story.\nAnd then?\n' | chat --lines --seed 1
 
-    Each option can also be set by an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, …
-    Sampling options that are not set are left to the server.
+    Each option has an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, …
+    The server chooses sampling options that are not set.
     """
 
     program = "chat"

@@ -27,8 +27,8 @@ _BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
 class LlamaServerSettings(LeadSettings):
     """Serve a GGUF model with llama-server's command line.
 
-    Options for features that the lead does not have are ignored with a warning, but those that name the
-    model, or ask for something else than a server.
+    Unsupported options are ignored with a warning. Unsupported options that name a model, or ask for another
+    action than serving, are errors.
     """
 
     program = PROGRAM

@@ -79,8 +79,8 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
         )
     if load is not None and load > len(usable) + 1:
         yield hint(
-            f"{load:.1f} threads are busy on {count(len(usable), 'core')}: other programs compete with the "
-            "lead"
+            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Other programs compete "
+            "with the lead"
         )
 
 

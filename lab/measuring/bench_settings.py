@@ -17,7 +17,7 @@ _PLOTS = (".png", ".svg", ".pdf")
 
 
 class BenchSettings(ComparisonSettings):
-    """Measure how fast the model answers, alone and with everything that can draft for it.
+    """Measure the speed of a model without drafts and with each possible source of drafts.
 
         lead bench --model 70B.gguf --draft-model 1B.gguf --prompts human-eval
         lead bench --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf --plot speed.png
@@ -25,12 +25,11 @@ class BenchSettings(ComparisonSettings):
         lead bench --url https://gpu:5555 --api-key-file api.key --ca-file tls.pem
         lead bench                                    the built-in demo models
 
-    Every arrangement is started in turn, and answers the same prompts: without drafts; with drafts from the
-    text itself; with each draft model in the engine, and in a back on other cores; with the model's own heads
-    (MTP). Those options of `lead` apply that say how models are loaded and tokens sampled. Nothing else
-    should compute meanwhile. With --url a running lead is measured with and without its drafts, or any other
-    server with OpenAI's API as it is. A lead that is measured twice drafts from its earlier answers, unless
-    it runs with --suffix-memory 0.
+    Each arrangement answers the same prompts: no drafts, drafts from n-grams of the text, each draft model in
+    the engine and in a back on other cores, and the model's own heads (MTP). Options of `lead` for loading
+    and sampling apply. No other program should compute meanwhile. With --url, a running lead is measured with
+    and without its drafts. Another server with OpenAI's API is measured once. A lead that is measured twice
+    drafts from its earlier answers. --suffix-memory 0 of the lead prevents this.
     """
 
     program = "lead bench"

@@ -124,24 +124,24 @@ class ComparisonSettings(LeadSettings):
 
 
 class PlanSettings(ComparisonSettings):
-    """Measure the model and the draft model on this machine, and say which arrangement will be fastest.
+    """Measure the model and the draft model on this machine, and predict the fastest arrangement.
 
         lead plan --model 70B.gguf --draft-model 1B.gguf
         lead plan --model 70B.gguf --draft-model 1B.gguf --round-trip 0.3ms,20ms
         lead plan --model 70B.gguf --draft-model 1B.gguf --backs 1,2,4 --back-speed 0.5
         lead plan --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf
         lead plan --model 8B.gguf --prompt "$(cat typical.txt)" --temp 0 --json
-        lead plan --device rtx4090                    hardware that is not here, simulated
+        lead plan --device rtx4090                    simulated hardware
         lead plan                                     the built-in demo models
 
-    It takes some seconds and computes on all cores meanwhile; nothing else should run. It compares: no draft
-    model; the draft model inside the engine; a back on other cores of this machine; a back on another
-    machine; the model's own heads (MTP). With several draft models it says which one pays best where: one
-    that drafts elsewhere costs no step, so a bigger one may be better there. All options of `lead`
-    apply that say how models are loaded and tokens sampled.
+    The plan takes some seconds on all cores. No other program should compute meanwhile. It compares no draft
+    model, the draft model inside the engine, a back on other cores, a back on another machine, and the
+    model's own heads (MTP). With several draft models, it names the best one for each place. A larger draft
+    model can be better on another machine, where drafting takes no time from steps. Options of `lead` for
+    loading and sampling apply.
 
-    With --device and the name of hardware that is not here it measures nothing and needs no model: it
-    simulates what others have published of that hardware, which takes up to some minutes on few cores.
+    With --device and a name of hardware, the plan needs no model and measures nothing. It simulates that
+    hardware from published figures, which takes up to some minutes on few cores.
     """
 
     program = "lead plan"

@@ -29,12 +29,12 @@ _OTHERS: Final = "models made for demonstrations and measurements"
 
 
 class CacheSettings(ProgramSettings):
-    """List or delete what lead and back keep in the cache folder. All of it is made again when it is needed.
+    """List or delete the files of lead and back in the cache folder. They are made again when needed.
 
-        lead cache                what there is, its size, and what is kept elsewhere
+        lead cache                list files and sizes
         lead cache clear
 
-    What systemd services keep is listed with XDG_CACHE_HOME=/var/cache/llama-duo-lead, as root.
+    For a systemd service, run it as root with XDG_CACHE_HOME=/var/cache/llama-duo-lead.
     """
 
     program = "lead cache"

@@ -25,12 +25,12 @@ Not removed:
 
 
 class UninstallSettings(ProgramSettings):
-    """List what lead, back and chat keep on this machine, and remove it after a question.
+    """List the files of lead, back and chat on this machine, and remove them after confirmation.
 
-        lead uninstall          what there is; then it asks
-        lead uninstall --yes    remove it without a question
+        lead uninstall          list the files, then ask
+        lead uninstall --yes    remove them without asking
 
-    Services of the user are stopped first. End a lead or a back that runs otherwise.
+    The services of the user are stopped first. Stop other leads and backs yourself.
     """
 
     program = "lead uninstall"

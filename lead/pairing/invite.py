@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 _SECONDS = 30.0
 _CHANGED = (
-    "\n\nFor this address the CA has another certificate now: install it again in browsers and programs\n"
-    "that use it. `back` and `chat` fetch it by themselves."
+    "\n\nThe new address has changed the lead's CA certificate. Install it again in browsers and "
+    "programs.\n`back` and `chat` fetch it themselves."
 )
 
 
@@ -90,19 +90,19 @@ class _Joined:
 class InviteSettings(ProgramSettings):
     """Let one other machine, phone or program use the lead that runs here.
 
-    A code works once, within ten minutes, and is all that the other machine needs. A back reads the texts for
-    which it drafts; a person or a program sees only its own.
+    The other machine needs only the code, which works once and for ten minutes. A back can read the texts
+    that it drafts for. A person or a program sees only their own texts.
 
         lead invite           a code for      back --model small.gguf --join CODE
         lead invite --chat    a code for      chat --join CODE, or a browser on a phone: a QR code
         lead invite --app     base URL, key and CA file for any other program
 
-    The lead has a CA of its own, which signs its certificate, and makes a key for each machine.
+    The lead makes a key for each machine. Its own CA signs its certificate.
 
-        lead invite --open                let invited machines in, from now on
-        lead invite --list                show who has joined
-        lead invite --revoke laptop       end the access of that machine or program
-        lead invite --close               let no other machine in
+        lead invite --open                let invited machines connect
+        lead invite --list                list machines and programs
+        lead invite --revoke laptop       end the access of this machine or program
+        lead invite --close               close the lead for other machines
     """
 
     program = "lead invite"

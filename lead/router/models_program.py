@@ -31,13 +31,13 @@ _READ_ACTION = BeforeValidator(
 class ModelsSettings(ProgramSettings):
     """List, download, examine or delete models on this machine.
 
-        lead models                       those of packages and of the Hugging Face cache
-        lead models --models-dir FOLDER   those of a folder, too, as `lead --models-dir` serves them
-        lead models pull USER/REPO:Q4_K_M download one; what was interrupted goes on where it stopped
-        lead models show NAME             size, context, whether it fits here, and what drafts for it
+        lead models                       models of packages and of the Hugging Face cache
+        lead models --models-dir FOLDER   also models of a folder, as in `lead --models-dir`
+        lead models pull USER/REPO:Q4_K_M download a model, or resume a download
+        lead models show NAME             show size, context, fit on this machine and draft models
         lead models remove NAME           delete its files
 
-    NAME is as in the list, or a path.
+    NAME is a name from the list, or a path.
     """
 
     program = "lead models"

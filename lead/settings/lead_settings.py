@@ -79,28 +79,28 @@ class RpcOptions(OptionGroup):
 
 
 class LeadSettings(FileSettings):
-    """Serve a GGUF model over HTTP, with drafts of this and other machines.
+    """Serve a GGUF model over HTTP, with drafts from this machine and other machines.
 
     One machine:
       lead --model big.gguf                     then chat, or http://127.0.0.1:5555/
       lead --model big.gguf --draft-model small.gguf
     Two machines:
       lead --model big.gguf                     on the first
-      lead invite --open --nearby               there, too: prints a code
+      lead invite --open --nearby               also on the first: prints a code
       back --model small.gguf --join CODE       on the second
     An app (OpenAI's API, among others):
       http://127.0.0.1:5555/v1                  its address on this machine
-      lead invite --app                         address, key and CA for another one
+      lead invite --app                         address, key and CA for another machine
 
     Commands, each with its own --help:
       lead models                     list, download, examine, delete models
-      lead invite                     codes with which others join
-      lead plan, bench, doctor        predict; measure; say why it is not faster
-      lead service                    run it whenever the machine runs
-      lead generate, convert          a text without a server; write GGUF files
-      lead cache, uninstall           what is kept on disk
-      lead rpc-worker                 layers for `lead --rpc`
-    llama-server's spellings and variables work; ours are LEAD_MODEL, LEAD_PORT, …
+      lead invite                     let other machines and programs join
+      lead plan, bench, doctor        predict, measure or explain the speed
+      lead service                    run the lead as a service
+      lead generate, convert          write a text without a server; make GGUF files
+      lead cache, uninstall           list or remove files on this machine
+      lead rpc-worker                 compute layers for another lead
+    llama-server's options and variables work, too. Variables of lead are LEAD_MODEL, LEAD_PORT, …
     """
 
     program = "lead"
@@ -468,7 +468,7 @@ class LeadSettings(FileSettings):
 
 
 class DoctorSettings(LeadSettings):
-    """Say why the lead that runs with the same options is not faster. Ask it for a long answer first.
+    """Find out why a running lead is not faster. Request a long answer from it first.
 
     lead doctor --model big.gguf --port 5555     the options of the running lead
     """
