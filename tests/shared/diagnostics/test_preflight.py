@@ -93,7 +93,7 @@ def test_keys_are_not_shown():
     [
         (
             ["-c", "10000000"],
-            "of memory with 10000000 tokens, and 1.00 GB are free: lower --ctx-size",
+            "of memory with 10000000 tokens, but only 1.00 GB are free: lower --ctx-size",
         ),
         (["-t", "5"], "5 threads on 4 cores slow each other down"),
         (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores slow each other down"),
