@@ -118,7 +118,7 @@ def test_members_are_listed(lead, run):
 
 
 def test_a_machine_is_revoked(lead, run):
-    assert run("--revoke", "a b") == "a b has no access any more\n"
+    assert run("--revoke", "a b") == "a b no longer has access\n"
     assert lead.asked[0][:2] == ("DELETE", "/v1/members?name=a+b")
 
 
