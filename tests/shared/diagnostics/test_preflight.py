@@ -263,7 +263,7 @@ def test_each_group_of_tensors_is_stated_with_its_place():
 def test_what_does_not_fit_on_a_gpu_is_a_problem():
     found = report("-ngl", "99", "-c", "3000000")
     assert found.status == 1
-    assert found.problems[0].endswith("lower --ctx-size")
+    assert found.problems[0].endswith("Lower --ctx-size")
     assert "4.0 MiB free, which is not enough" in str(found)
     assert "for intermediate results" not in str(found)
 

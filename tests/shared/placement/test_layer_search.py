@@ -206,7 +206,7 @@ def test_what_was_asked_for_needs_no_margin():
 def test_a_cache_that_a_device_cannot_hold_in_one_piece_is_refused_before_llama_cpp_aborts():
     device = gpu("A", 9000, max_tensor=99 * MIB)
     sizes = model(cache_mib=200)
-    assert "largest tensor has 99 MiB" in placed(device, sizes=sizes, n_gpu_layers=99).problem
+    assert "largest tensor can have 99 MiB" in placed(device, sizes=sizes, n_gpu_layers=99).problem
     assert placed(device, sizes=sizes).n_gpu_layers == 1  # the output keeps nothing
     assert placed(device, sizes=sizes, kv_offload=False).n_gpu_layers == 11
 
