@@ -117,6 +117,8 @@ def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     Announcements are not trusted: a client that connects compares keys. Raises ConfigError.
     """
     with _listening() as listener:
+        # What it hears is another way to the answer: replies to the question alone can go to another program.
+        _zeroconf().ServiceBrowser(listener, JOIN_SERVICE, handlers=[lambda **_: None])
         info = listener.get_service_info(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", round(1000 * seconds))
         if info is None:
             return ()
