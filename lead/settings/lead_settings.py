@@ -187,7 +187,8 @@ class LeadSettings(FileSettings):
     print: Print | None = Field(
         None,
         description="print text while it is generated: none, accepted (with accepted draft tokens in color) "
-        "or all (rejected draft tokens, too). Private requests are never printed. Without this option: "
+        "or all (rejected draft tokens, too), and the times of each answer. Of private requests only those "
+        "are printed. Without this option: "
         "accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
