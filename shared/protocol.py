@@ -84,8 +84,9 @@ class Draft(_Message):
     the others begin side branches. confidences: the draft model's own, between 0 and 1. They are hints for
     scheduling, never for acceptance.
 
-    waited_ms, drafted_ms: in the first draft after an `extend` that rejected the last draft, the time from
-    arrival to handling of that message, and from handling to sending.
+    waited_ms, drafted_ms: set in the first draft after an `extend` that rejected the last draft. waited_ms is
+    the time from the message's arrival to its handling. drafted_ms is the time from then to the sending of
+    the draft.
     """
 
     type: Literal["draft"] = "draft"

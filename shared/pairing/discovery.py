@@ -235,7 +235,7 @@ def _outward_address() -> str | None:
     """Return the address of the default route; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
+            probe.connect(("192.0.2.1", 9))  # RFC 5737: an address for documentation
         except OSError:
             return None
         return str(probe.getsockname()[0])
