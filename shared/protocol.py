@@ -6,7 +6,7 @@ identifies a prefix, and no other synchronization is needed. docs/protocol.md ha
 backs.
 """
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -54,6 +54,11 @@ class _Message(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
+def _said(text: str) -> Any:
+    """A field's description, for docs/protocol.md and the JSON Schema."""
+    return Field(description=text)
+
+
 class VocabularyId(_Message):
     """The identity of a vocabulary.
 
@@ -66,37 +71,68 @@ class VocabularyId(_Message):
 
 
 class Hello(_Message):
-    """The introduction of a back; always its first message."""
+    """The first message, sent once per connection."""
 
     type: Literal["hello"] = "hello"
-    protocol: int
-    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$")]
-    vocabulary: VocabularyId
-    n_ctx: Count
-    n_sequences: Annotated[int, Field(ge=1, le=MAX_SEQUENCES)]
+    protocol: Annotated[int, _said(str(PROTOCOL_VERSION))]
+    name: Annotated[
+        str,
+        Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._:-]+$"),
+        _said("the requested name, 1 to 64 characters of `A-Z a-z 0-9 . _ : -`"),
+    ]
+    vocabulary: Annotated[
+        VocabularyId,
+        _said(
+            "`{fingerprint, n_tokens, model}` ([vocabulary](#the-vocabulary)), "
+            "texts of at most 128 characters"
+        ),
+    ]
+    n_ctx: Annotated[
+        Count, _said("length of the longest sequence it can follow, 0 for any; the lead logs it")
+    ]
+    n_sequences: Annotated[
+        int,
+        Field(ge=1, le=MAX_SEQUENCES),
+        _said(f"the maximum number of sequences to follow at the same time, 1 to {MAX_SEQUENCES}"),
+    ]
 
 
 class Draft(_Message):
-    """Tokens proposed to follow the first `base` committed tokens of a sequence: a chain, or a tree.
-
-    tokens[i] follows tokens[parents[i]], or the committed tokens if parents[i] = -1. Without `parents`, each
-    token follows the one before it. Of several tokens that follow the same token, the first is the likeliest;
-    the others begin side branches. confidences: the draft model's own, between 0 and 1. They are hints for
-    scheduling, never for acceptance.
-
-    waited_ms, drafted_ms: set in the first draft after an `extend` that rejected the last draft. waited_ms is
-    the time from the message's arrival to its handling. drafted_ms is the time from then to the sending of
-    the draft.
-    """
+    """Proposed tokens, a chain or a tree, sent at any time, for any open sequence."""
 
     type: Literal["draft"] = "draft"
-    sequence: SequenceId
-    base: Count
-    tokens: Annotated[list[Token], Field(min_length=1, max_length=MAX_DRAFT_TOKENS)]
-    parents: Annotated[list[int], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
-    confidences: Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None = None
-    waited_ms: DelayMs | None = None
-    drafted_ms: DelayMs | None = None
+    sequence: Annotated[SequenceId, _said("from `open`")]
+    base: Annotated[Count, _said("the number of committed tokens that the draft follows")]
+    tokens: Annotated[
+        list[Token],
+        Field(min_length=1, max_length=MAX_DRAFT_TOKENS),
+        _said(f"1 to {MAX_DRAFT_TOKENS} ids, and at most the `max_draft` of `welcome`"),
+    ]
+    parents: Annotated[
+        Annotated[list[int], Field(max_length=MAX_DRAFT_TOKENS)] | None,
+        _said(
+            "Optional, one per token. Token i follows token `parents[i]` < i, or the committed tokens if it "
+            "is -1. By default each token follows the previous token. The first child of a token is its "
+            "likeliest successor. The other children begin side branches"
+        ),
+    ] = None
+    confidences: Annotated[
+        Annotated[list[Confidence], Field(max_length=MAX_DRAFT_TOKENS)] | None,
+        _said(
+            "Optional, one per token, 0 to 1: the drafter's probability that the token is right if its "
+            "predecessors are. The lead calibrates them for scheduling. They never affect acceptance"
+        ),
+    ] = None
+    waited_ms: Annotated[
+        DelayMs | None,
+        _said(
+            "optional, in the first draft after an `extend` that rejected a draft: milliseconds from the "
+            "arrival of that message until it was handled"
+        ),
+    ] = None
+    drafted_ms: Annotated[DelayMs | None, _said("optional, with `waited_ms`: milliseconds from then on")] = (
+        None
+    )
     # The lead's own, whatever a back says there: its name, and when the draft came, on the monotonic clock.
     source: SkipJsonSchema[SkipValidation[str]] = ""
     received_at: SkipJsonSchema[SkipValidation[float]] = 0.0
@@ -123,25 +159,36 @@ class Draft(_Message):
 
 
 class Welcome(_Message):
-    """The lead accepts the back. back: its id for later POSTs. name: its name in the lead."""
+    """The answer to `hello`."""
 
     type: Literal["welcome"] = "welcome"
-    protocol: int = PROTOCOL_VERSION
-    back: ShortText
-    name: ShortText
-    max_draft: Annotated[int, Field(ge=1)] = MAX_DRAFT_TOKENS
-    max_drafts_per_second: Annotated[float, Field(gt=0, allow_inf_nan=False)] = MAX_DRAFTS_PER_SECOND
+    protocol: Annotated[int, _said(str(PROTOCOL_VERSION))] = PROTOCOL_VERSION
+    back: Annotated[ShortText, _said("the id for later POSTs, at most 128 characters")]
+    name: Annotated[
+        ShortText, _said("the back's name in the lead, with a number if the requested name was taken")
+    ]
+    max_draft: Annotated[
+        int, Field(ge=1), _said("the maximum number of tokens in a draft (`--max-draft`)")
+    ] = MAX_DRAFT_TOKENS
+    max_drafts_per_second: Annotated[
+        float,
+        Field(gt=0, allow_inf_nan=False),
+        _said(
+            "the maximum rate of drafts over all sequences (`--max-drafts-per-second`), "
+            f"{MAX_DRAFTS_PER_SECOND:.0f} if absent"
+        ),
+    ] = MAX_DRAFTS_PER_SECOND
 
 
 class Refused(_Message):
-    """The lead refuses the back. reason: an explanation with a remedy, for people.
-
-    code: "vocabulary" if the back may join with the lead's vocabulary (`GET /v1/speculation/vocabulary`).
-    """
+    """The negative answer to `hello`, after which the connection is closed."""
 
     type: Literal["refused"] = "refused"
-    reason: str
-    code: ShortText | None = None
+    reason: Annotated[str, _said("an explanation with a remedy, for people")]
+    code: Annotated[
+        ShortText | None,
+        _said("`vocabulary` if only the [vocabulary](#the-vocabulary) differs, otherwise absent or null"),
+    ] = None
 
 
 class BranchPart(_Message):
@@ -156,16 +203,18 @@ class BranchPart(_Message):
 
 
 class Open(_Message):
-    """A sequence to draft for, with its first committed tokens; further tokens follow as `extend`.
-
-    part: as in `Extend`.
-    """
+    """A sequence to draft for."""
 
     type: Literal["open"] = "open"
-    sequence: SequenceId
-    sampling: SamplingParameters
-    tokens: CommittedTokens
-    part: BranchPart | None = None
+    sequence: Annotated[SequenceId, _said("its id, 1 to 64 characters")]
+    sampling: Annotated[
+        SamplingParameters, _said("sampling parameters as in llama-server's requests, always with a `seed`")
+    ]
+    tokens: Annotated[
+        CommittedTokens,
+        _said(f"the first committed tokens, at most {MAX_TOKENS_PER_MESSAGE:,}; more follow as `extend`"),
+    ]
+    part: Annotated[BranchPart | None, _said("as in `extend`")] = None
 
 
 def fits_into_open(sampling: SamplingParameters) -> bool:
@@ -174,38 +223,49 @@ def fits_into_open(sampling: SamplingParameters) -> bool:
 
 
 class Extend(_Message):
-    """Further committed tokens: `tokens` are committed[start : start + len(tokens)].
-
-    part: the side branches for this back from now on, if several backs draft for the sequence; None: all.
-    """
+    """Further committed tokens."""
 
     type: Literal["extend"] = "extend"
     sequence: SequenceId
-    start: Count
-    tokens: CommittedTokens
-    part: BranchPart | None = None
+    start: Annotated[Count, _said("`tokens` are committed[start : start + n]")]
+    tokens: Annotated[CommittedTokens, _said(f"at most {MAX_TOKENS_PER_MESSAGE:,}")]
+    part: Annotated[
+        BranchPart | None,
+        _said(
+            f"optional: `{{index, of}}`, 0 ≤ index < of ≤ {MAX_PARTS}, the back's share of side branches "
+            "from now on ([below](#side-branches-of-several-backs))"
+        ),
+    ] = None
 
 
 class Tune(_Message):
-    """Limits of drafts from now on.
-
-    A back drafts at most `n_ahead` tokens past the committed ones, and stops where the product of its
-    confidences falls below `min_confidence`. value: the expected number of tokens by which one more draft
-    token of this back advances the lead's texts, for backs with several leads; None: unknown.
-    """
+    """Limits of useful drafts from now on, for all sequences."""
 
     type: Literal["tune"] = "tune"
-    n_ahead: Annotated[int, Field(ge=0, le=MAX_DRAFT_TOKENS)]
-    min_confidence: Confidence
-    value: Confidence | None = None
+    n_ahead: Annotated[
+        int,
+        Field(ge=0, le=MAX_DRAFT_TOKENS),
+        _said(f"the maximum number of tokens to draft beyond the committed tokens, 0 to {MAX_DRAFT_TOKENS}"),
+    ]
+    min_confidence: Annotated[
+        Confidence,
+        _said("stop drafting when the product of the confidences falls below this value, 0 to 1"),
+    ]
+    value: Annotated[
+        Confidence | None,
+        _said(
+            "optional, 0 to 1: the number of tokens by which one more draft token should advance the lead's "
+            "texts. A back with several leads uses it to divide its time"
+        ),
+    ] = None
 
 
 class Close(_Message):
-    """A sequence has ended; its id is never used again. Its last tokens may not have been sent."""
+    """The sequence has ended. Its last tokens may not have been sent. Its id is never used again."""
 
     type: Literal["close"] = "close"
     sequence: SequenceId
-    reason: ShortText
+    reason: Annotated[ShortText, _said("`ended`")]
 
 
 BackMessage = Annotated[Hello | Draft, Field(discriminator="type")]

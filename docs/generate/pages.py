@@ -7,7 +7,7 @@ from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
 from docs.generate.figures import THEMES, figures_table, picture, read_figures
-from docs.generate.protocol import message_schema, noise_examples
+from docs.generate.protocol import back_messages, lead_messages, message_schema, noise_examples
 from docs.generate.request_fields import unused_fields
 from docs.generate.rule_of_thumb import prospects, speed_ups, tokens_per_step
 from docs.generate.settings_tables import settings_tables
@@ -27,6 +27,8 @@ BLOCKS: Blocks = {
     "speed-ups": speed_ups,
     "prospects": prospects,
     "simulated-speed-ups": partial(figures_table, "speed-up"),
+    "back-messages": back_messages,
+    "lead-messages": lead_messages,
     "noise-examples": noise_examples,
     "tiny-back": lambda: fenced("python", TINY_BACK.read_text("utf-8")),
     "by-hand": lambda: fenced("bash", BY_HAND.read_text("utf-8")),
