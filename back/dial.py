@@ -99,7 +99,7 @@ def as_final(url: str, error: Exception) -> RefusedError | None:
         case InvalidStatus() if error.response.status_code in _FINAL_STATUSES:
             return RefusedError(f"the lead at {url} refuses this back: {refusal(error)}")
         case InvalidStatus() if target := _redirect_target(url, error):
-            return RefusedError(f"the lead at {url} redirects to {target}: use that as --lead")
+            return RefusedError(f"the lead at {url} redirects to {target}. Use this address for --lead")
         case InvalidURI() | ValueError():  # DNS refuses some names with a ValueError
             return _not_an_address(url, error)
         case _:
@@ -121,12 +121,14 @@ def refusal(error: InvalidStatus) -> str:
     """Return the lead's reason for refusing this back; for a missing key, also how to pass a key."""
     reason = error_reason(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
-        reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
+        reason += (
+            ". Set the lead's key for backs with --key-file or BACK_KEY, or join the lead again with --join"
+        )
     return reason
 
 
 def _not_an_address(url: str, error: Exception) -> RefusedError:
-    return RefusedError(f"{url} is not an address of a lead: {brief(url, error)}")
+    return RefusedError(f"{url} is not the address of a lead: {brief(url, error)}")
 
 
 def _redirect_target(url: str, error: InvalidStatus) -> str | None:
@@ -174,8 +176,8 @@ class ConnectionLog:
             self._reported = "lost"
         else:
             log.info(
-                "the connection to the lead at %s keeps breaking (%s): reconnecting; "
-                "the next message follows once it has lasted %.0f s",
+                "the connection to the lead at %s breaks repeatedly (%s). Reconnecting silently "
+                "until a connection lasts %.0f s",
                 self._url,
                 reason,
                 STABLE_SECONDS,
@@ -186,7 +188,7 @@ class ConnectionLog:
         if self._reported in {"unreachable", "unstable"}:
             log.debug("no lead at %s (%s)", self._url, reason)
         else:
-            log.info("no lead at %s (%s): trying again until there is one", self._url, reason)
+            log.info("no lead at %s (%s): trying again until a lead answers", self._url, reason)
             self._reported = "unreachable"
 
     def _report_connected(self) -> None:

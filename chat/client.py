@@ -153,7 +153,7 @@ class LeadClient:
         except LeadError:
             return False
         if len(names) > 1:
-            advice = "It has several models: choose one with :model or --model."
+            advice = "The server has several models. Choose one with :model or --model."
             raise RejectedError(f"{refusal} ({advice})", refusal.status, refusal.message)
         self._model = next(iter(names), None)
         return self._model is not None
@@ -179,7 +179,7 @@ class LeadClient:
         if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file, or --join it again)"
+            said += ". Set the server's key with --api-key-file or CHAT_API_KEY, or join it again with --join"
         raise RejectedError(said, response.status_code, message)
 
     @contextmanager
@@ -191,21 +191,21 @@ class LeadClient:
             if distrust := distrust_behind(error):
                 raise UnreachableError(f"{self.url} is not trusted: {explain_distrust(distrust)}.") from error
             raise UnreachableError(
-                f"There is no answer at {self.url} ({_reason(error)}). "
-                "Start lead there, or name another address with --lead."
+                f"There is no answer at {self.url} ({_reason(error)}). Start lead there, or set "
+                "another address with --lead."
             ) from error
         except (SSEError, ValueError) as error:
             raise IncompleteAnswerError(
-                f"{self.url} did not answer as an OpenAI-compatible server does: is --lead right?"
+                f"{self.url} did not answer like an OpenAI-compatible server. Check --lead."
             ) from error
         except httpx.TimeoutException as error:
             raise IncompleteAnswerError(
-                f"{self.url} has stopped sending: it hangs, or the network is down. "
-                "(--timeout sets how long to wait.)"
+                f"{self.url} stopped sending. It hangs, or the network is down. (--timeout sets "
+                "how long to wait.)"
             ) from error
         except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
             raise IncompleteAnswerError(
-                f"The answer from {self.url} broke off: the server was stopped, or the network failed."
+                f"The answer from {self.url} broke off because the server was stopped or the network failed."
             ) from error
         except httpx.HTTPError as error:
             raise IncompleteAnswerError(

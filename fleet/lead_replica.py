@@ -149,7 +149,7 @@ class LeadReplica:
         deadline = time.monotonic() + _START_SECONDS
         while not _is_healthy(self._url):
             if self._lead.poll() is not None:
-                raise RuntimeError("the lead has ended: its log has the reason")
+                raise RuntimeError("the lead ended. Read its log")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the lead is not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)

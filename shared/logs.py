@@ -94,7 +94,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
 
 
 def _lost(n: int) -> logging.LogRecord:
-    said = "lines lost here, as nobody read them: %d"
+    said = "%d log lines are missing here because their reader was too slow"
     return logging.makeLogRecord({"name": "log", "levelname": "WARNING", "msg": said, "args": (n,)})
 
 

@@ -65,7 +65,7 @@ class LocalTransport(httpx.AsyncHTTPTransport):
         try:
             return await super().handle_async_request(request)
         except AttributeError as error:
-            raise httpx.ConnectError("the connection was closed as soon as it was made") from error
+            raise httpx.ConnectError("the connection was closed immediately") from error
 
 
 class NextHop:
@@ -94,7 +94,7 @@ class NextHop:
         sent = self._http.stream(method, url, headers=headers, content=body or None, extensions=extensions)
         async with sent as response:
             if NotServingError.HEADER in response.headers:
-                raise NotServingError("it serves nobody")
+                raise NotServingError("no program serves it")
             parts = response.aiter_raw()
             is_whole = "content-length" in response.headers
             first = b"".join([part async for part in parts]) if is_whole else await anext(parts, b"")

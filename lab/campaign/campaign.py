@@ -157,5 +157,5 @@ async def _settle(site: Site) -> int:
                 n_busy = sum(slot["is_processing"] for slot in slots.json()) if slots.is_success else None
             await asyncio.sleep(_POLL_SECONDS)
     if n_busy is None:
-        raise ConfigError(f"the lead does not serve any more:\n{site.lead.log[-3000:]}")
+        raise ConfigError(f"the lead no longer serves:\n{site.lead.log[-3000:]}")
     return n_busy

@@ -52,11 +52,11 @@ def check_address(settings: LeadSettings) -> Iterator[Finding]:
     security = settings.security
     if is_loopback(settings.host):
         yield hint(
-            f"the lead listens on {settings.host}, which other machines cannot reach: for backs there set "
-            "--host 0.0.0.0 and keys (--api-key-file, --back-key-file)"
+            f"the lead listens on {settings.host}, which other machines cannot reach. For backs on "
+            "other machines, set --host 0.0.0.0 and keys (--api-key-file, --back-key-file)"
         )
     elif security.has_keys and not (security.back_key or security.back_key_file or security.keys_file):
-        yield hint("no key for backs is set: set --back-key-file")
+        yield hint("no key for backs is set. Set --back-key-file")
 
 
 def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | None) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
     cores = cpus.parse_cpus(settings.cpus) if settings.cpus else usable
     if settings.n_threads > len(cores):
         yield problem(
-            f"{settings.n_threads} threads on {count(len(cores), 'core')} slow each other down: use fewer "
+            f"{settings.n_threads} threads on {count(len(cores), 'core')} slow each other down. Lower "
             "--threads"
         )
     back = settings.own_back
@@ -74,13 +74,13 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
     if n_threads > len(cores | back_cores):
         yield problem(
             f"the lead and its own back have {n_threads} threads on {count(len(cores | back_cores), 'core')}"
-            ", and both busy-wait, so they slow each other down: use fewer --threads, or separate cores with "
-            "--cpus and --back-cpus"
+            ". Both busy-wait and slow each other down. Lower --threads, or separate cores with --cpus and "
+            "--back-cpus"
         )
     if load is not None and load > len(usable) + 1:
         yield hint(
-            f"{load:.1f} threads are busy on {count(len(usable), 'core')}: other programs compete with the "
-            "lead"
+            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Other programs compete "
+            "with the lead"
         )
 
 

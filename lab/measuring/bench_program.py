@@ -193,7 +193,7 @@ def _model_name(http: httpx.Client) -> str:
         return str(answer.raise_for_status().json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"{http.base_url} does not list its models ({error}): name one with --alias"
+            f"{http.base_url} does not list its models ({error}). Name a model with --alias"
         ) from error
 
 

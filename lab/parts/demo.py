@@ -28,8 +28,8 @@ from shared.progress import Progress, progress_bar
 from shared.python_child import child_command
 
 _GROWN = (
-    "The model is {small}, grown to 0.4G parameters: it knows as little\n"
-    "as the small one and costs as much as a big one. What is real is the speed-up.\n"
+    "The model is {small}, grown to 0.4G parameters. Its answers are those of the small\nmodel, "
+    "but it costs as much as a big model. The speed-up is real.\n"
 )
 
 

@@ -67,7 +67,7 @@ def target(name: str) -> Path:
     if size not in TARGET_SHAPES or quantization not in get_args(Quantization):
         sizes, types = ", ".join(TARGET_SHAPES), ", ".join(get_args(Quantization))
         raise ConfigError(
-            f"target {name!r}: name a file, or write size:type, with a size of {sizes} and a type of {types}"
+            f"target {name!r}: write a file name or size:type, with a size of {sizes} and a type of {types}"
         )
     if name == _DEMO:
         return grown_target()

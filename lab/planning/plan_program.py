@@ -229,18 +229,19 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
     """
     found = []
     if not engine.speculates:
-        found.append("This model's recurrent states cannot be kept, so nothing can be drafted for it.")
+        found.append("Drafts are not possible because this model's recurrent states cannot be kept.")
     elif not engine.drafters:
-        found.append("There is nothing that could draft: name a draft model with --draft-model.")
+        found.append("No draft model was found. Name a draft model with --draft-model.")
     elif load.draft and len(cores) == 1:
-        found.append("This machine has one core for the lead, so that a back would need another machine.")
+        found.append("This machine has only one core for the lead, so a back needs another machine.")
     if busy is not None and busy > _LOADED:
         found.append(
-            f"These figures may be far off: other programs kept {busy:.1f} cores busy before this began. "
-            "Measure again without them."
+            f"These figures may be far off, because other programs kept {busy:.1f} cores busy at "
+            "the start. Measure again without these programs."
         )
     found.append(
-        "One client is assumed, and that drafts are right as often as on the measured texts: try your own "
-        "with --prompt. N-grams and texts seen before, which cost nothing, come in addition."
+        "The plan assumes one client, and the same acceptance as on the measured texts. Try your "
+        "own text with --prompt. Drafts from n-grams and earlier texts cost nothing and come in "
+        "addition."
     )
     return found

@@ -69,7 +69,7 @@ class PlanReport:
         parts += [self._faster(each) for each in self.faster]
         if gains := gains_of_more(self.forecasts):
             advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
-            parts.append("\n".join(["What more backs add:", *(_gain(*pair) for pair in gains), *advice]))
+            parts.append("\n".join(["Gain from more backs:", *(_gain(*pair) for pair in gains), *advice]))
         if by_place := best_by_place(self.forecasts):
             parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
         return "\n\n".join(parts)
@@ -99,9 +99,10 @@ class PlanReport:
         plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
         now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
         return (
-            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model there that "
-            f"takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
-            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} times."
+            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model "
+            f"there that takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
+            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} "
+            "times."
         )
 
     def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
@@ -137,10 +138,10 @@ class PlanReport:
             f"{cost:.3f} of that; "
         )
         if self.acceptance is not None:
-            return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are right."
+            return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are accepted."
         rate = drafter.acceptance
         if rate is None:
-            return f"{begin}how often it is right is not known."
+            return f"{begin}its acceptance is not known."
         low, high = rate.interval()
         return (
             f"{begin}{rate.n_right} of {rate.n_positions} were right: {rate.value:.0%}, and with a "

@@ -118,7 +118,7 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
             return options
         stored.keep(times)
     log.debug(
-        "flash attention: %s, as attention takes %.0f µs a token in %d layers with it, %.0f µs without",
+        "flash attention %s: %.0f µs per token in %d layers with it, %.0f µs without it",
         "on" if times.prefer_flash else "off",
         1e6 * times.with_flash,
         _N_LAYERS,
@@ -144,7 +144,9 @@ def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> Atte
     except (MissingFunctionError, ModelLoadError):
         return None
     except _BusyError:
-        log.info("flash attention was not measured, as other programs compute: the next start tries again")
+        log.info(
+            "flash attention was not measured because other programs use the CPU. The next start measures it"
+        )
         return None
     without, with_flash = (sum(each) / len(each) for each in zip(*times, strict=True))
     return AttentionTimes(without_flash=without, with_flash=with_flash)
@@ -195,7 +197,7 @@ class _Trial:
         with library.captured_log():
             native = llama_cpp.llama_init_from_model(model, parameters)
         if not native:
-            raise ModelLoadError("no context to measure attention in")
+            raise ModelLoadError("cannot create a context to measure attention")
         try:
             yield cls(native, end)
         finally:
@@ -255,7 +257,7 @@ def _stand_in(shape: AttentionShape, n_ctx: int) -> Iterator[Any]:
         model = llama_cpp.llama_model_init_from_user(metadata, fill, None, parameters)
     function("gguf_free")(metadata)
     if not model:
-        raise ModelLoadError("no model to measure attention with")
+        raise ModelLoadError("cannot load a model to measure attention")
     try:
         yield model
     finally:

@@ -49,7 +49,9 @@ class _JoinRecord:
 
     def check(self, now: float) -> None:
         if (seconds := self.offended_at + self.lockout_seconds - now) > 0:
-            raise UnavailableError(f"disconnected for what it has sent: try again in {seconds:.0f} s")
+            raise UnavailableError(
+                f"this back was disconnected because it broke a limit: try again in {seconds:.0f} s"
+            )
 
     @property
     def lockout_seconds(self) -> float:
@@ -76,7 +78,7 @@ class JoinLimits:
         record = self._find((peer,), now)
         record.check(now)
         if not record.joins.take(now):
-            raise UnavailableError("too many connections in a short time: try again in some seconds")
+            raise UnavailableError("too many connections in a short time. Try again in some seconds")
 
     def admit_name(self, peer: str, name: str, now: float) -> None:
         """Check the name of an admitted peer; raises UnavailableError if a back of this name must wait."""

@@ -52,15 +52,15 @@ class JinjaTemplate:
             self.variables = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
             self._template = environment.from_string(source)
         except Exception as error:  # it is compiled, and what is constant computed
-            reason = "it takes too much memory" if isinstance(error, MemoryError) else error
-            raise ConfigError(f"the chat template is not Jinja: {reason}") from error
+            reason = "it needs too much memory" if isinstance(error, MemoryError) else error
+            raise ConfigError(f"the chat template is not valid Jinja: {reason}") from error
 
     def run(self, variables: Mapping[str, Any]) -> str:
         """Render the text; raises TemplateError."""
         try:
             return _join_within_limits(self._template.generate(variables))
         except MemoryError as error:
-            raise TemplateError("it takes too much memory") from error
+            raise TemplateError("it needs too much memory") from error
         except Exception as error:  # an untrusted template may fail in any way
             raise TemplateError(str(error)) from error
 

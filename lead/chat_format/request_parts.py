@@ -116,7 +116,9 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     def _check_not_empty(self) -> "ChatMessage":
         if "content" not in self.model_fields_set:
             if self.role != "assistant":
-                raise PydanticCustomError("content", "every message except an assistant's must have content")
+                raise PydanticCustomError(
+                    "content", "a message must have content, unless it is an assistant message"
+                )
             if not self.tool_calls and not self.reasoning_content:
                 raise PydanticCustomError("content", "an assistant message must have content or tool_calls")
         return self

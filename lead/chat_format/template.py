@@ -67,7 +67,9 @@ class ChatTemplate:
         try:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:
-            raise ConfigError(f"the chat template cannot be used: for a few words {error}") from error
+            raise ConfigError(
+                f"the chat template cannot be used. With a short test message {error}"
+            ) from error
         with WorkerLimits().memory(TEMPLATE_BYTES):  # what has failed there fails here
             return cls(source, bos, eos, tool_use, known)
 
@@ -187,7 +189,7 @@ class ChatTemplate:
             except TemplateError as error:
                 reason = str(error)
         if lost is not None:
-            raise RequestError(f"messages.{lost}: the model's chat template leaves this text out", "messages")
+            raise RequestError(f"messages.{lost}: the model's chat template omits this text", "messages")
         raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
     def _with_answer(self, prompt: str, message: ChatMessage, mark: Callable[[str], str]) -> str:

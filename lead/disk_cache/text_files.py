@@ -53,9 +53,9 @@ def _read_head(file: BinaryIO, key: str) -> SavedText:
     """Read the description at the beginning of a file; raises OSError, DamagedTextError."""
     first = file.readline(len(_FORMAT) + 64)
     if first.startswith(_EARLIER):
-        raise DamagedTextError("was saved by an earlier version: its text has to be read anew")
+        raise DamagedTextError("was saved by an earlier version of llama-duo. Send its text again")
     if not first.startswith(_FORMAT):
-        raise DamagedTextError("is no saved text")
+        raise DamagedTextError("is not a saved text")
     if first[len(_FORMAT) :] != f"{key}\n".encode():
         raise DamagedTextError("was saved with another model, other options, or another version of llama.cpp")
     digest, manifest = file.readline(64), file.readline(_MAX_LINE_BYTES)
@@ -144,7 +144,7 @@ class TextFiles:
             for each in (path, *path.parent.glob(f"{path.stem}-*")):
                 each.unlink(missing_ok=True)
         if earlier:
-            log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
+            log.info("cache on disk: deleted %d texts of an earlier format", len(earlier))
 
     def look(self) -> FolderNews:
         """Return the changes since the last call; do not call it twice at the same time.
@@ -171,7 +171,7 @@ class TextFiles:
             except FileNotFoundError:  # another lead has deleted it
                 continue
             except (OSError, DamagedTextError) as error:
-                log.warning("a text on disk is deleted: %s %s", self._manifest(name), error)
+                log.warning("deleted a text on disk: %s %s", self._manifest(name), error)
                 self.delete(name)
         return FolderNews(texts, gone)
 

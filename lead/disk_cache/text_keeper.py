@@ -141,7 +141,7 @@ class TextKeeper:
         self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
-        log.info("cache on disk: %d found in %s", len(self._names), files.folder)
+        log.info("cache on disk: found %d texts in %s", len(self._names), files.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -223,7 +223,9 @@ class TextKeeper:
             _take_back(job.pieces, self._memory)
             error = job.done.exception()
             if error:
-                log.warning("a text on disk is lost, and will be read anew: %s", error)
+                log.warning(
+                    "a text on disk is lost, so its next request processes the whole prompt: %s", error
+                )
             apply_edits(self._texts.arrived(job.text, is_right=error is None), self._memory)
 
     # To disk
@@ -269,7 +271,7 @@ class TextKeeper:
         else:
             self._retry_at = now + _RETRY_SECONDS
             if not self._has_failed:
-                log.warning("no texts are written to disk for a while: %s", error)
+                log.warning("writing texts to disk is paused: %s", error)
             self._has_failed = True
 
     def _mark_used(self) -> None:
@@ -321,13 +323,15 @@ class SlotActions:
     def act(self, command: ActOnSlot) -> SteppedJob[SlotActed]:
         """Perform the action, for one slot at a time, as a job of `SideJobs`."""
         if self._is_busy:
-            raise UnavailableError("another slot is being saved or restored: try again in a moment")
+            raise UnavailableError("another slot is being saved or restored. Try again in a moment")
         self._is_busy = True
         try:
             if command.action == "erase":
                 return SlotActed(n_tokens=self._erase(command.slot))
             if self._memory is None:
-                raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
+                raise RequestError(
+                    "this model cannot keep texts in host memory, so its slots cannot be saved"
+                )
             do = self._save if command.action == "save" else self._restore
             return (yield from do(command, self._memory))
         finally:
@@ -353,17 +357,17 @@ class SlotActions:
         if not tokens:
             raise RequestError(f"slot {index} holds no text", "id_slot")
         if owner is None:
-            raise RequestError(f"slot {index} holds a private text, which is never written", "id_slot")
+            raise RequestError(f"slot {index} holds a private text, which is never saved", "id_slot")
         if slot.cache.tokens:
             if not self._texts.can_store(slot.cache):
                 return None
             if n_left := self._texts.store(slot.cache, n_min=1):
                 return None
             if n_left is None:
-                raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")
+                raise RequestError("its text does not fit into host memory (--cache-ram)", "id_slot")
         text = self._texts.holding(tokens, owner)
         if text is None or (text.place == "disk" and not self._texts.may_fetch(text)):
-            raise RequestError("its text has given way to others in host memory (--cache-ram)", "id_slot")
+            raise RequestError("its text was removed from host memory to make room (--cache-ram)", "id_slot")
         if text.place == "disk":
             self._texts.fetch(text)
         return text if text.place == "memory" else None
@@ -390,11 +394,11 @@ class SlotActions:
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
-                f"its text has {len(saved.tokens)} tokens; the context has {self._slots.n_ctx}"
+                f"its text has {len(saved.tokens)} tokens, but the context has {self._slots.n_ctx}"
             )
         text = self._texts.expect(saved.model_copy(update={"owner": command.keep_for}))
         if text is None:
-            raise RequestError("there is no room for its text in host memory (--cache-ram)")
+            raise RequestError("its text does not fit into host memory (--cache-ram)")
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:
@@ -433,6 +437,6 @@ class SlotActions:
             raise RequestError(f"{path.name} {error}") from error
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not writes:
-                raise RequestError(f"there is no {path.name}") from None
+                raise RequestError(f"{path.name} does not exist") from None
             verb = "write" if writes else "read"
             raise RequestError(f"cannot {verb} {path.name}: {error.strerror}") from error

@@ -83,10 +83,10 @@ class EncoderClient:
         if self.state is EngineState.FAILED:
             if self.ready is None:
                 raise ModelLoadError(
-                    f"{self._load.model} cannot be used for vectors: its process has died "
-                    f"{MAX_DEATHS_AT_START} times before it was ready; the log says how"
+                    f"{self._load.model} cannot compute embeddings: its process died "
+                    f"{MAX_DEATHS_AT_START} times before it was ready. Read the log"
                 )
-            log.error("the process for vectors has died too often: there are none any more")
+            log.error("embeddings are off because their process died too often. Restart the lead")
 
     def stop(self) -> None:
         self._keeper.stop()
@@ -104,9 +104,7 @@ class EncoderClient:
         waiting = [WaitingText(client, text, new()) for text in texts]
         for each in waiting:
             for removed in self._queue.push(each):
-                _fail(
-                    removed.waiter, QueueFullError("too many texts wait for their vectors: try again later")
-                )
+                _fail(removed.waiter, QueueFullError("too many texts wait for embeddings. Try again later"))
         self._feed()
         try:
             found: list[bytes] = await asyncio.gather(*(each.waiter for each in waiting))
@@ -126,7 +124,7 @@ class EncoderClient:
         finally:
             had_work = self._queue.n_running > 0  # texts that wait are not what it has died of
             for text in self._queue.lost():
-                _fail(text.waiter, UnavailableError("the process for vectors dies of this text"))
+                _fail(text.waiter, UnavailableError("this text crashes the embedding process"))
             self._note_busy()
             self._keeper.lost(lambda: had_work)
 
@@ -148,7 +146,7 @@ class EncoderClient:
     def _become_ready(self, ready: EncoderReady) -> None:
         self.ready, self._queue.together = ready, ready.together
         log.info(
-            "ready: %s makes %s of texts up to %d tokens",
+            "ready: %s makes %s of texts with up to %d tokens",
             ready.name,
             "scores" if ready.ranks else f"vectors of {ready.n_out} numbers",
             ready.n_ctx,

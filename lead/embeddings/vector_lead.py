@@ -109,10 +109,12 @@ def _check(settings: LeadSettings, path: Path) -> None:
     option = "--rerank-model" if ranks else "--embedding-model"
     kind = "ranks texts" if ranks else "makes vectors of texts"
     if settings.vectors.rerank_model if ranks else settings.vectors.embedding_model:
-        raise ConfigError(f"{option}: --model {path} {kind}, too: name one of them")
+        raise ConfigError(f"{option}: --model {path} {kind}, too. Use only one of them")
     if settings.vectors.serve_embeddings:
-        raise ConfigError(f"--serve-embeddings: --model {path} {kind}: it is for models that continue them")
+        raise ConfigError(
+            f"--serve-embeddings: --model {path} {kind}. Use this option with a text model only"
+        )
     if settings.drafting.is_wanted or settings.own_back.is_wanted:
-        raise ConfigError(f"--model {path} {kind} and continues none: nothing can be drafted for it")
+        raise ConfigError(f"--model {path} {kind} and is not a text model, so nothing can draft for it")
     if settings.takeover:
         raise ConfigError(f"--takeover: a lead whose --model {kind} cannot do that")

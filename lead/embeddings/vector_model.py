@@ -133,7 +133,7 @@ class VectorModel:
         """
         ready = self.ready
         if asked.n_dimensions > ready.n_out:
-            raise RequestError(f"dimensions: {self.name} makes {ready.n_out} numbers at most", "dimensions")
+            raise RequestError(f"dimensions: {self.name} has at most {ready.n_out} dimensions", "dimensions")
         try:
             prepared = await self._tokenizer.run(client, TokenizerJobs.prepare_prompts, prompts)
         except RequestError as error:
@@ -150,14 +150,14 @@ class VectorModel:
         self, number: int, text: "array[int]", asked: VectorOptions, ready: EncoderReady
     ) -> "array[int]":
         if not text:
-            raise RequestError(f"{asked.field}.{number}: there is no token in this text", asked.field)
+            raise RequestError(f"{asked.field}.{number}: this text has no tokens", asked.field)
         if len(text) <= ready.n_ctx:
             return text
         if asked.truncates:
             return text[: ready.n_ctx - len(self._end)] + self._end
         raise RequestError(
-            f"{asked.field}.{number}: this text has {len(text)} tokens, and {self.name} reads at most "
-            f"{ready.n_ctx}",
+            f"{asked.field}.{number}: this text has {len(text)} tokens. {self.name} accepts at "
+            f"most {ready.n_ctx}",
             asked.field,
             ContextExceededError.CODE,
         )

@@ -111,4 +111,4 @@ def _why_not(about: AboutLead) -> str:
         does = "ranks texts (/v1/rerank)"
     else:
         does = "makes vectors of texts (/v1/embeddings)"
-    return f"{about.model.name} {does} and continues none: that needs a text model"
+    return f"{about.model.name} {does} and cannot continue texts. Use a text model"

@@ -149,8 +149,7 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     maker = drafter_maker(model, target.vocabulary, RINGS, log)
     if max_ahead(model, load.n_max) < 1:
         raise ModelLoadError(
-            f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
-            "tokens back; try a smaller --parallel"
+            f"{load.model} cannot draft because its recurrent states need too much memory. Lower --parallel"
         )
     return InlineModel(load, maker, choose_threads(load, model))
 

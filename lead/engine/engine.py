@@ -163,7 +163,9 @@ class Engine:
             return
         self._n_windows_lost += len(error.slots)
         level = logging.WARNING if self._n_windows_lost == len(error.slots) else logging.DEBUG
-        log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
+        log.log(
+            level, "%s: the engine processes these texts again (lost so far: %d)", error, self._n_windows_lost
+        )
         self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
@@ -236,18 +238,16 @@ class Engine:
         """Return why the images of a request cannot be read here; None: they can."""
         inline, n_ubatch = self.speculation.inline, self._limits.n_ubatch
         if request.n_keep is not None:
-            return "a text with images cannot be shifted: images need a lead without --context-shift"
+            return "a text with images cannot be shifted. Start the lead without --context-shift"
         if self._limits.batch_sizes:
-            return (
-                "images need a lead with --exact off: a text with images has other bits when it is read again"
-            )
+            return "images cannot be combined with --exact. Start the lead with --exact off"
         if inline and inline.drafter.source == MTP:
-            return "images need a lead with --mtp off: heads that draft cannot read the rows of an image"
+            return "images cannot be combined with MTP heads. Start the lead with --mtp off"
         if request.images[-1].end == (request.n_prompt or len(request.tokens)):
-            return "nothing follows the last image: a prompt has to end with text"
+            return "a prompt must end with text, not with an image"
         n_rows = max((image.n_rows for image in request.images if image.whole), default=0)
         if n_rows > n_ubatch:
-            return f"an image takes {n_rows} rows at once: images need a lead with --ubatch-size {n_rows}"
+            return f"an image needs a batch of {n_rows} tokens. Start the lead with --ubatch-size {n_rows}"
         return None
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:

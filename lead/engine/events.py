@@ -12,7 +12,7 @@ from shared.protocol import Tune
 FinishReason = Literal["stop", "length"]
 
 
-EXACT_SAMPLE = "every token is the model's own choice, so a text is an exact sample whatever is drafted"
+EXACT_SAMPLE = "drafts never change the model's choices"
 
 
 class Exactness(BaseModel, frozen=True):

@@ -223,7 +223,7 @@ class EngineSequence:
             raise
         except Exception:
             log.exception("sequence %s cannot continue", self.id)
-            reason = "a token could not be chosen; see the lead's log"
+            reason = "sampling a token failed. Read the lead's log"
             return Failed(sequence=self.id, reason=reason, param=None)
         self.verification = None
         return verification

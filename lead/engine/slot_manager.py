@@ -394,7 +394,7 @@ class SlotManager:
         if not 0 <= index < len(self._slots):
             raise RequestError("Invalid slot ID", "id_slot")
         if self._slots[index].sequence:
-            raise UnavailableError(f"slot {index} is busy: try again when its answer has ended")
+            raise UnavailableError(f"slot {index} is busy. Try again when its answer has ended")
         return self._slots[index]
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:

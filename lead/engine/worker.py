@@ -169,7 +169,7 @@ def _log_what_is_loaded(model: Model, load: Load) -> None:
         log.debug("checkpoints: %s", checkpoints)
     log.debug("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
-        log.warning("serving without speculation: the model's recurrent states cannot be kept")
+        log.warning("speculation is off because the model's recurrent states cannot be kept")
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:

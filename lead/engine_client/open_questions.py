@@ -48,7 +48,7 @@ class OpenQuestions:
 
     def _begin(self, question: EngineQuestion[Any]) -> asyncio.Future[Answer]:
         if len(self._open) >= _MAX_OPEN:
-            raise UnavailableError("the engine has too many questions to answer: try again in a moment")
+            raise UnavailableError("the engine is busy: try again in a moment")
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._open[number] = question, answer
         fields = question.model_dump(mode="json")

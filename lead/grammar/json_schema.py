@@ -100,7 +100,7 @@ class _SchemaReader:
         if root is True:
             return {}
         if not isinstance(root, dict):
-            raise SchemaError("a schema is an object")
+            raise SchemaError("a schema must be an object")
         definitions = {
             self._references.name(pointer): self._visit(target, pointer)
             for pointer, target in self._references.targets.items()
@@ -161,7 +161,7 @@ class _SchemaReader:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
-            raise SchemaError(f"{path}: a schema is an object")
+            raise SchemaError(f"{path}: a schema must be an object")
         _check_keywords(schema, path)
         return self._readable(schema, path)
 
@@ -247,7 +247,7 @@ class _SchemaReader:
         added = names - properties.keys()
         self._n_added += len(added)
         if self._n_added > _MAX_ADDED_NAMES:
-            raise SchemaError("too many properties from schemas that are referred to again and again")
+            raise SchemaError("too many properties from schemas that are referenced repeatedly")
         rest = self._visit(further, below(path, "unevaluatedProperties"))
         return {"properties": properties | dict.fromkeys(sorted(added), True), "additionalProperties": rest}
 
@@ -349,7 +349,7 @@ def _check_multiple(multiple: Decimal, path: str) -> None:
     n_decimals = max(0, -int(multiple.normalize().as_tuple().exponent))
     if n_decimals > _MAX_DECIMALS or abs(multiple).scaleb(n_decimals) > _MAX_MULTIPLE:
         raise SchemaError(
-            f"{path}/multipleOf: {multiple}: only numbers whose digits are at most {_MAX_MULTIPLE}, and "
+            f"{path}/multipleOf: {multiple}: only numbers with at most {_MAX_MULTIPLE}, and "
             f"{_MAX_DECIMALS} of them after the point, are supported"
         )
 
@@ -370,5 +370,5 @@ def _is_too_large(bound: object, keyword: str, sign: int, path: str) -> bool:
 
 def _list(value: object, path: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise SchemaError(f"{path} must be a list that is not empty")
+        raise SchemaError(f"{path} must be a non-empty list")
     return value

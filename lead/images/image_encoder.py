@@ -122,7 +122,7 @@ class ImageEncoder:
         self.max_images = max_images
         self._options, self._max_whole, self._log_options = options, max_whole, log_options
         self._keeper: Keeper[ImageEncoderProcess] = Keeper(
-            "the process that reads images",
+            "the image process",
             Supervisor(max_deaths_at_start=MAX_DEATHS_AT_START),
             level=logging.WARNING,
         )
@@ -196,8 +196,7 @@ class ImageEncoder:
             lambda: ImageEncoderProcess.start(self._options, self._log_options), self._live
         )
         raise ModelLoadError(
-            f"--mmproj: what reads images has died {MAX_DEATHS_AT_START} times before it was ready; the log "
-            "says how"
+            f"--mmproj: the image process died {MAX_DEATHS_AT_START} times before it was ready. Read the log"
         )
 
     async def _live(self, process: ImageEncoderProcess) -> None:
@@ -245,8 +244,8 @@ class ImageEncoder:
                 raise await self._died(process, key) from None
             except ValueError as error:
                 self._keeper.drop(process)
-                log.warning("the process that reads images has said what cannot be: %s", _first_line(error))
-                raise RequestError(f"{_UNREADABLE}: it confuses what reads it", "messages") from None
+                log.warning("the image process sent an invalid reply: %s", _first_line(error))
+                raise RequestError(f"{_UNREADABLE}: it crashes the image process", "messages") from None
         if isinstance(reply, ImageRefused):
             raise RequestError(reply.reason, "messages")
         if isinstance(reply, EncoderFailed):
@@ -280,7 +279,7 @@ class ImageEncoder:
         self._keeper.drop(process)
         status = await asyncio.shield(process.ended)
         if status == -signal.SIGKILL:
-            return UnavailableError("what reads images was killed: try again in a moment")
+            return UnavailableError("the image process was killed: try again in a moment")
         self._note_killer(
             key,
             f"{_UNREADABLE}: it takes too much time"
@@ -330,9 +329,7 @@ class ImageEncoder:
             return stored
         if len(rows) > self._memory.n_bytes:
             raise RequestError(f"{_UNREADABLE}: it is larger than --image-cache", "messages")
-        raise QueueFullError(
-            "the images of the requests that are being answered fill --image-cache: try again in a moment"
-        )
+        raise QueueFullError("images of running requests fill --image-cache: try again in a moment")
 
     def _marker(self, key: str) -> str:
         """Return a word that only this process can make: no client can write it."""

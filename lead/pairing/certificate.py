@@ -75,8 +75,9 @@ class Authority:
         write_private(path, _pem(made))
         if kept:
             log.warning(
-                "this machine has other names or public addresses than before, so the lead's CA has another "
-                "certificate: install it again in browsers and programs (backs and chat fetch it)"
+                "this machine has new names or public addresses, so the lead's CA has a new "
+                "certificate. Install it again in browsers and programs. Backs and chat fetch it "
+                "themselves"
             )
         return made
 

@@ -134,7 +134,7 @@ class Members:
         if invited is None:
             self.n_refused += 1
             self._limits.punish(peer, "", self._clock())
-            raise NotInvitedError("the code is wrong, was used before, or is older than ten minutes")
+            raise NotInvitedError("the code is wrong, already used, or older than ten minutes")
         return self.add(invited[0], name)
 
     def add(self, role: Role, name: str) -> tuple[JoinedMachine, str]:

@@ -41,7 +41,7 @@ def get_pairing_server(request: Request) -> PairingServer:
     """Return the lead's pairing server; raises RequestError if there is none."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
-        raise RequestError("this lead cannot invite machines")
+        raise RequestError("this lead cannot invite other machines")
     return pairing
 
 
@@ -100,9 +100,7 @@ def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
     Raises RequestError if they cannot come in.
     """
     if not (body.open or pairing.is_open):
-        raise RequestError(
-            "only this machine reaches this lead so far: --open lets invited machines in", "open"
-        )
+        raise RequestError("this lead is closed for other machines. Open it with --open", "open")
     is_new = _saved(lambda: pairing.is_reached_at(body.addresses))
     try:
         pairing.open()
@@ -188,7 +186,7 @@ async def add(
 async def authority(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> Response:
     """The certificate of the lead's CA, in the form that systems install."""
     if not pairing.is_open:
-        raise RequestError("invited machines are not let in, so there is no certificate")
+        raise RequestError("this lead is closed for invited machines, so it has no certificate")
     headers = {"Content-Disposition": 'attachment; filename="llama-duo.crt"'}
     return Response(pairing.certificate, media_type="application/x-x509-ca-cert", headers=headers)
 
@@ -213,7 +211,7 @@ class _JoinRoute(JsonRoute):
         async def handle_admitted(request: Request) -> Response:
             pairing = get_pairing_server(request)
             if own_keys(request.scope) is None:
-                raise RequestError("codes are used where invited machines come in")
+                raise RequestError("codes work only at the address for invited machines")
             pairing.members.admit(_peer(request))
             return await handle(request)
 

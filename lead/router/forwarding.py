@@ -93,14 +93,14 @@ class Forwarder:
                     answer = await attempt.enter_async_context(self._ask(process, request, body))
                 except (httpx.TransportError, NotServingError) as error:
                     reason = str(error) or type(error).__name__
-                    log.warning("%s has not answered (%s): the request is sent again", name, reason)
+                    log.warning("%s has not answered (%s). Sending the request again", name, reason)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_PAUSE_SECONDS):
                             await asyncio.shield(process.ended)
                 else:
                     held.push_async_callback(attempt.pop_all().aclose)
                     return ForwardedAnswer(answer)
-        raise UnavailableError(f"{name} has ended {_MAX_ATTEMPTS} times before it answered this request")
+        raise UnavailableError(f"{name} ended {_MAX_ATTEMPTS} times before it answered this request")
 
     def _ask(
         self, process: ModelProcess, request: Request, body: bytes
@@ -138,7 +138,7 @@ class ForwardedAnswer(Response):
             async for part in self._parts:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except httpx.TransportError as error:
-            gone = UnavailableError("the model has ended while it answered")
+            gone = UnavailableError("the model's process ended while it answered")
             if self._event is None:  # the client sees that it is cut off
                 raise gone from error
             rest = self._event % json.dumps(body_at(scope["path"], gone)).encode()

@@ -269,7 +269,7 @@ class ModelPool:
             self._dismiss(victims, wanted, staying, room)
         elif all(model.pinned for model in staying):
             names = ", ".join(model.name for model in staying)
-            reason = f"there is no room for {wanted.name} beside what is pinned: {names}"
+            reason = f"{wanted.name} does not fit into memory beside the pinned models: {names}"
             yield from self._refuse(wanted.name, reason)
 
     def _dismiss(

@@ -162,5 +162,5 @@ class ModelProcess(Child):
     def _why(self) -> str:
         status = self.returncode or 0
         if status < 0:
-            return f"its process was ended by signal {-status}"
-        return _LEVEL.sub("", self._last_line) or f"its process has ended with status {status}"
+            return f"its process ended with signal {-status}"
+        return _LEVEL.sub("", self._last_line) or f"its process ended with status {status}"

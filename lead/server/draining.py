@@ -194,7 +194,7 @@ class DrainingServer(uvicorn.Server):
     async def _drain(self) -> None:
         if self._answers and not self._is_hurried:
             log.info(
-                "stopping: %s up to %g s (--drain-seconds); Ctrl-C again ends at once",
+                "stopping: %s up to %g s to finish (--drain-seconds). Ctrl-C again stops at once",
                 "1 answer has" if len(self._answers) == 1 else f"{len(self._answers)} answers have",
                 self._settings.drain_seconds,
             )

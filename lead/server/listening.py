@@ -47,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
+            f"cannot listen on {host} port {port}: {error.strerror}. Try another --port"
         ) from error
 
 
@@ -63,16 +63,16 @@ def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.
     for name in _VARIABLES:
         environment.pop(name, None)
     if n_sockets != "1":
-        raise ConfigError(f"systemd gave {n_sockets} sockets, but the lead takes one: a single ListenStream=")
+        raise ConfigError(f"systemd gave {n_sockets} sockets, but the lead needs exactly one (ListenStream=)")
     os.set_inheritable(_FIRST_DESCRIPTOR, False)
     try:
         listener = socket.socket(fileno=_FIRST_DESCRIPTOR)
         is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise ConfigError(f"descriptor {_FIRST_DESCRIPTOR} of systemd is no socket: {error}") from error
+        raise ConfigError(f"descriptor {_FIRST_DESCRIPTOR} of systemd is not a socket: {error}") from error
     if listener.family not in {socket.AF_INET, socket.AF_INET6} or not is_listening:
         raise ConfigError(
-            "the socket of systemd does not listen on a port: ListenStream=ADDRESS:PORT, Accept=no"
+            "the socket of systemd does not listen on a port. Set ListenStream=ADDRESS:PORT and Accept=no"
         )
     return listener
 
@@ -141,13 +141,13 @@ class Predecessor:
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the lead on this --port does not hand it over: it hangs, or another lead is "
-                "already about to take over"
+                "--takeover: the lead on this --port does not hand it over. It hangs, or another "
+                "lead already takes over"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()
             raise ConfigError(
-                f"--takeover: no lead of this user can be replaced on this --port ({path}: {error})"
+                f"--takeover: no lead of this user runs on this --port ({path}: {error})"
             ) from error
 
     async def replace(self) -> None:
@@ -182,13 +182,13 @@ async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callabl
             with successor, contextlib.suppress(OSError):
                 successor.setblocking(False)
                 socket.send_fds(successor, [_READY], [listener.fileno()])
-                log.info("another lead is about to take over this address")
+                log.info("another lead is taking over this address")
                 if await loop.sock_recv(successor, 1) == _READY:
-                    log.info("another lead has taken over: this one ends with its last answer")
+                    log.info("another lead has taken over. This lead stops after its last answer")
                     stop_accepting()
                     _remove(path)
                     return
-                log.warning("the lead that was about to take over has ended: this one goes on")
+                log.warning("the new lead ended before it took over. This lead continues")
     except asyncio.CancelledError:
         _remove(path)
         raise
@@ -212,7 +212,7 @@ def _listen(path: Path) -> socket.socket | None:
         path.chmod(0o600)
         meeting.listen(_BACKLOG)
     except OSError as error:
-        log.debug("no other lead can take over: %s", error)
+        log.debug("--takeover of this lead will not work: %s", error)
         meeting.close()
         return None
     meeting.setblocking(False)

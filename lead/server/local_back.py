@@ -77,7 +77,7 @@ class LocalBack:
     async def _live(self, child: Child) -> None:
         if await asyncio.shield(child.ended) in _FINAL and self._keeper.state is not ChildState.STOPPED:
             self._keeper.fail()
-            log.error("the local back will not be restarted: continuing without it")
+            log.error("the local back failed and is not restarted. The lead continues without it")
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:

@@ -249,9 +249,7 @@ class Lead:
         try:
             path = settings.model_path
             if settings.source.model is None:
-                log.info(
-                    "without --model, the built-in demo model is served: a small one, which tells stories"
-                )
+                log.info("no --model is set: serving the built-in demo model, which tells short stories")
             chosen = settings.conversation.template()
             program = TokenizerProgram(
                 model=path,
@@ -313,7 +311,7 @@ class Lead:
         """Log where to ask, and how another machine can draft if nothing else does."""
         settings = self._settings
         if not (settings.own_back.is_wanted or settings.drafting.is_wanted):
-            log.info("no back yet: `lead invite --open --nearby` prints a code for a second machine")
+            log.info("no back is connected. To add a second machine, run `lead invite --open --nearby`")
         log.info("%s", how_to_ask(settings, address))
 
     def _services(
@@ -363,7 +361,7 @@ def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
     for module in plugged(RINGS, "image_reader"):
         reader: ImageReader = module.image_reader(settings, model)
         return reader
-    raise ConfigError("--mmproj: this lead is without the part that reads images (lead.images)")
+    raise ConfigError("--mmproj: this lead was installed without support for images (lead.images)")
 
 
 async def _nothing() -> None:

@@ -39,7 +39,7 @@ def machine_names(bound: str) -> set[str]:
 def listening_host(host: str) -> str:
     """Return a name, or an address without the brackets of URLs; raises ValueError for a Unix socket."""
     if "/" in host or host.endswith(".sock"):
-        raise ValueError("the lead listens on a port, not on a Unix socket: give it a name or an IP address")
+        raise ValueError("Unix sockets are not supported. Use a host name or an IP address")
     return host.removeprefix("[").removesuffix("]")
 
 

@@ -18,33 +18,33 @@ class ImageOptions(OptionGroup):
 
     mmproj: Path | None = Field(
         None,
-        description="path of the model's projector (mmproj-*.gguf), with which it sees images. They are read "
-        "in a process of their own, and backs never get them. Not with --context-shift or --exact; `make "
-        "images` builds what is needed",
+        description="path of the model's projector (mmproj-*.gguf), for images in requests. A separate "
+        "process reads the images, and backs never get them. Needs `make images`. Cannot be "
+        "combined with --context-shift or --exact",
     )
     mmproj_auto: bool = Field(
         True,
-        description="read images with the projector that the repository of --hf-repo has, or beside a "
-        "model of --models-dir; --no-mmproj: text only, whatever there is",
+        description="use the projector in the repository of --hf-repo or beside a model of --models-dir; "
+        "--no-mmproj: text only",
     )
     mmproj_offload: bool = Field(
         False,
-        description="encode images on the first GPU, where the plan for the model leaves memory for it",
+        description="encode images on the first GPU if it has enough free memory",
     )
     image_max_tokens: int = Field(
         0,
         ge=0,
         le=1 << 16,
-        description="maximum number of tokens that an image takes, for models that choose it by the size of "
-        "the image; 0: as the projector says",
+        description="maximum number of tokens of an image, for models that choose it by image size; 0: the "
+        "projector's value",
     )
     max_images: int = Field(32, ge=1, le=4096, description="maximum number of images per request")
     image_cache: int = Field(
         256,
         ge=1,
         le=1 << 20,
-        description="memory for encoded images, in MiB: those of requests that are being answered, and as "
-        "many earlier ones as fit, so that no second question about an image has it encoded again",
+        description="memory for encoded images, in MiB. It holds the images of running requests and recent "
+        "images, so that a second question need not encode an image again",
     )
 
     def encoder_bytes(self, flash_attn: FlashAttention) -> int:

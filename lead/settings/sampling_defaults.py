@@ -70,7 +70,7 @@ def _known(given: str, name: SamplerName | None) -> SamplerName:
 def _each_once(given: Iterable[SamplerName]) -> tuple[SamplerName, ...]:
     names = tuple(given)
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"{', '.join(twice)} may be used only once")
+        raise ValueError(f"{', '.join(twice)} can be used only once")
     return names
 
 
@@ -124,8 +124,8 @@ class SamplingDefaults(OptionGroup):
         -1,
         ge=-2,
         le=MAX_TEXT_TOKENS,
-        description="number of tokens to predict; -1: until the context is full, or with --context-shift "
-        "without limit",
+        description="number of tokens to predict; -1: until the context is full (no limit with "
+        "--context-shift)",
     )
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
 

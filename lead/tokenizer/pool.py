@@ -68,7 +68,7 @@ class _Lane:
 
     def push(self, ticket: _Ticket) -> None:
         for removed in self.queue.push(ticket.client, ticket, len(ticket.message)):
-            removed.fail(QueueFullError("too many requests wait to be tokenized: try again in a moment"))
+            removed.fail(QueueFullError("too many requests wait for tokenization: try again in a moment"))
         self.rests = False
         self.has_some.set()
 
@@ -151,7 +151,7 @@ class TokenizerPool:
             if n_rests == self._n_rests:  # of jobs that fail together, the first one does it
                 log.error("%s", answer)
                 await self.rest()
-            raise UnavailableError("the model cannot be read at the moment; see the lead's log")
+            raise UnavailableError("the model cannot be read at the moment. Read the lead's log")
         if isinstance(answer, DuoError):
             raise answer
         self._has_worked = True
@@ -248,8 +248,8 @@ def _too_costly(ticket: _Ticket, status: int) -> RequestError:
             "rendering, tokenizing and checking this request takes more than "
             f"{ticket.limits.cpu_seconds:.1f} s of CPU time (--prepare-seconds)"
         )
-    log.warning("a tokenizer process ended with status %d; its request is refused", status)
+    log.warning("a tokenizer process ended with status %d. Its request was refused", status)
     return RequestError(
-        "the text of this request cannot be tokenized: that needs too much memory, or one character is "
-        "repeated too often"
+        "the text of this request cannot be tokenized: it needs too much memory, or repeats one "
+        "character too often"
     )

@@ -145,7 +145,7 @@ class _GrowthSource:
     def _count(self, key: str, default: int | None = None) -> int:
         value = self._required(key) if default is None else self._optional(key, default)
         if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{self.path}: {key} is not one positive number, so the model cannot grow")
+            raise ConfigError(f"{self.path}: {key} is not a single positive number, so the model cannot grow")
         return value
 
     def _required(self, key: str) -> Any:
@@ -332,7 +332,7 @@ class GrowSettings(ProgramSettings):
     layers: int = Field(description="number of layers")
     heads: int = Field(description="number of query heads; key/value heads follow")
     feed_forward: int = Field(description="hidden units of each feed-forward part")
-    type: Quantization = Field("f16", description="how matrices are stored")
+    type: Quantization = Field("f16", description="data type of the matrices")
 
 
 def main() -> None:
@@ -343,7 +343,7 @@ def main() -> None:
             with progress_bar(settings.destination.name) as progress:
                 grow(settings.source, settings.destination, shape, settings.type, progress)
         except KeyboardInterrupt:
-            say("grow: cancelled, nothing was written")
+            say("grow: canceled. Nothing was written")
             raise
 
 

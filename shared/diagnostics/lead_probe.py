@@ -159,7 +159,7 @@ class LeadProbe:
     def _explain_health(self, response: httpx.Response) -> Iterator[Finding]:
         said = error_reason(response.content, response.status_code)
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-            yield problem(f"the lead at {self._url} is not ready ({said}): wait, or read its log")
+            yield problem(f"the lead at {self._url} is not ready ({said}). Wait, or read its log")
         else:
             yield problem(f"the server at {self._url} is not a lead: /health returned {said}")
 
@@ -172,7 +172,7 @@ class LeadProbe:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPStatusError, ValidationError):
             said = error_reason(answer.content, answer.status_code)
-            yield hint(f"the lead does not report on speculation ({said}): is it a llama-duo lead?")
+            yield hint(f"the lead does not report on speculation ({said}). Check that it is a llama-duo lead")
 
 
 def is_own_address(url: str) -> bool:
@@ -195,15 +195,15 @@ def is_own_address(url: str) -> bool:
 def _explain(error: httpx.TransportError, url: str) -> str:
     host = urlsplit(url).hostname or ""
     if isinstance(error, httpx.TimeoutException):
-        return f"no answer for {_SECONDS:.0f} seconds: wrong address, a firewall or a broken connection"
+        return f"no answer for {_SECONDS:.0f} seconds. Check the address, the network and firewalls"
     words = str(error)
     if "refused" in words:
         return (
-            "the machine answers, but nothing listens on this port: is the lead running, with this --port, "
-            "and with --host 0.0.0.0 if it is on another machine?"
+            "the machine answers, but no program listens on this port. Check that the lead runs "
+            "with this --port, and on another machine with --host 0.0.0.0"
         )
     if any(each in words for each in ("resolution", "not known", "No address")):
-        return f"unknown host name {host}: try its IP address"
+        return f"unknown host name {host}. Try its IP address"
     return _explain_tls(error, url) or words or type(error).__name__
 
 

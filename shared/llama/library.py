@@ -79,8 +79,8 @@ def _load_kernels() -> Path | None:
     paths = [Path(found[1]) for line in lines if (found := _CPU_LOADED.match(line))]
     if not paths:
         raise LibraryError(
-            f"no CPU kernel in {FOLDER} runs on this CPU: compile llama.cpp for it (NATIVE=1 make setup, or "
-            "pip install --no-binary llama-cpp-python llama-cpp-python)"
+            f"no CPU kernel in {FOLDER} runs on this CPU. Compile llama.cpp for this CPU (NATIVE=1 "
+            "make setup, or pip install --no-binary llama-cpp-python llama-cpp-python)"
         )
     add_library(paths[-1])
     return paths[-1]

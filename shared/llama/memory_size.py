@@ -65,7 +65,7 @@ class MemorySize:
         """Return the sizes as text for the log."""
         parts = [f"{size_text(self.full_attention)} for keys and values"]
         if self.windows:
-            parts.append(f"{size_text(self.windows)} for those of sliding windows")
+            parts.append(f"{size_text(self.windows)} for keys and values of sliding windows")
         if self.states:
             each = size_text(self.states / self.n_states)
             parts.append(f"{size_text(self.states)} for {self.n_states} recurrent states of {each}")

@@ -114,7 +114,7 @@ def state_of_files(model: Path, options: ModelOptions) -> str:
 
 def changed_meanwhile(model: Path) -> ModelLoadError:
     """Return the error for a model whose files changed while they were loaded."""
-    return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
+    return ModelLoadError(f"{model} or an adapter changed while it was loaded. Try again")
 
 
 def _environment() -> list[str]:

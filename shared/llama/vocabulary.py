@@ -336,19 +336,19 @@ def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
     said = next(filter(None, map(_LOADING_ERROR.search, errors)), None)
     if said and (unknown := _UNKNOWN_ARCHITECTURE.search(said[1])):
         return (
-            f"{parts[0]} cannot be loaded: this llama.cpp does not know the architecture {unknown[1]}; "
-            "a newer llama-duo may"
+            f"{parts[0]} cannot be loaded: this llama.cpp does not support the architecture "
+            f"{unknown[1]}. Try a newer llama-duo"
         )
-    reason = said[1] if said else errors[0] if errors else "llama.cpp does not say why"
+    reason = said[1] if said else errors[0] if errors else "llama.cpp gives no reason"
     return (
-        f"{parts[0]} cannot be loaded ({reason}): download it again; if it needs too much memory, use a "
-        "smaller model or, with a GPU, a smaller --n-gpu-layers. --log-level debug shows llama.cpp's own log"
+        f"{parts[0]} cannot be loaded ({reason}). Download it again. If it needs too much memory, "
+        "use a smaller model or a smaller --n-gpu-layers. --log-level debug shows llama.cpp's log"
     )
 
 
 def unusable(path: Path, reason: str) -> ModelLoadError:
     """Return the error for a kind of model that cannot be served."""
-    return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
+    return ModelLoadError(f"{path} cannot be used: {reason}. Use a decoder-only text model")
 
 
 def _check_usable(model: Any, path: Path, n_parts: int) -> None:
@@ -362,7 +362,7 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
         raise unusable(path, f"{architecture} models have an encoder")
     if llama_cpp.llama_model_is_diffusion(model):
         raise unusable(
-            path, f"{architecture} is a diffusion model, which does not write its text from left to right"
+            path, f"{architecture} is a diffusion model, which does not generate from left to right"
         )
     is_pooled = metadata(model, f"{architecture}.pooling_type") in {str(each) for each in POOLING_TYPES}
     if is_pooled or metadata(model, f"{architecture}.attention.causal") == "false":

@@ -27,8 +27,8 @@ def refuse_several_slots(path: Path, n_slots: int) -> None:
     architecture = read_beginning(path).get("general.architecture")
     if architecture in _ONE_SLOT_ONLY and n_slots > 1:
         raise ModelLoadError(
-            f"{path} cannot be used with {n_slots} slots: llama.cpp is wrong about several sequences of "
-            f"{architecture} models. Use --parallel 1 (and --n-branches 0 for a back)"
+            f"{path} cannot be used with {n_slots} slots: llama.cpp computes several sequences of "
+            f"{architecture} models incorrectly. Use --parallel 1 (and --n-branches 0 for a back)"
         )
 
 
@@ -37,8 +37,8 @@ def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
     n_max, n_slots = MAX_SLOTS // 2, context.n_slots
     if context.is_guarded and n_slots > n_max:
         raise ModelLoadError(
-            f"{path}: a model with a sliding window has at most {n_max} slots in one KV cache, not "
-            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+            f"{path}: a model with a sliding window can have at most {n_max} slots in one KV "
+            f"cache, not {n_slots}. Lower --parallel, or use --no-kv-unified"
         )
 
 

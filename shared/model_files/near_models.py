@@ -28,7 +28,7 @@ def no_such_model(path: Path, hub: Hub) -> str:
         _offer("on the hub", (f"-hf {each}" for each in _meant_on_hub(path, name, hub))),
     ]
     found = "; ".join(filter(None, near)) or "-hf USER/REPO:QUANT downloads a model of the hub"
-    return f"{path} is not there: check the path; {found}"
+    return f"{path} does not exist. Check the path; {found}"
 
 
 def _offer(place: str, names: Iterable[str]) -> str:

@@ -91,7 +91,7 @@ def _registered(info: "ServiceInfo", **options: bool) -> Iterator[None]:
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except _NO_MULTICAST as error:
-        raise ConfigError(f"this machine cannot be announced by multicast: {error}") from error
+        raise ConfigError(f"cannot announce this machine by multicast: {error}") from error
     with contextlib.closing(announcer):
         try:
             announcer.register_service(info, **options)
@@ -133,7 +133,7 @@ def _listening() -> Iterator["Zeroconf"]:
     try:
         listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except _NO_MULTICAST as error:
-        raise NoLeadError(f"this machine cannot send multicast: {error}") from error
+        raise NoLeadError(f"cannot send multicast: {error}") from error
     with contextlib.closing(listener):
         yield listener
 
@@ -187,7 +187,7 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str 
         more = f" and {len(leads) - _MAX_LISTED} more" if len(leads) > _MAX_LISTED else ""
         listed = ", ".join(map(str, leads[:_MAX_LISTED])) + more
         raise SeveralLeadsError(
-            f"several leads are announced: set --lead to one of them, or --discover-all: {listed}"
+            f"several leads are announced. Set --lead to one of them, or use --discover-all: {listed}"
         )
     return leads[0]
 
@@ -199,10 +199,10 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
         return leads
     if with_https:
         raise NoLeadError(
-            "no lead with HTTPS is announced on this network: start one with --announce, --ssl-cert-file "
-            "and --ssl-key-file, or set --lead"
+            "no lead with HTTPS is announced on this network. Start a lead with --announce, "
+            "--ssl-cert-file and --ssl-key-file, or set --lead"
         )
-    raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
+    raise NoLeadError("no lead is announced on this network. Start a lead with --announce, or set --lead")
 
 
 def own_addresses() -> list[str]:
@@ -295,7 +295,7 @@ def _zeroconf() -> ModuleType:
         import zeroconf  # noqa: PLC0415 - an extra
     except ImportError:
         raise ConfigError(
-            "finding leads on the network needs zeroconf: pip install 'llama-duo[discover]'"
+            "finding leads on the network needs zeroconf. Install it: pip install 'llama-duo[discover]'"
         ) from None
     logging.getLogger("zeroconf").setLevel(logging.CRITICAL)  # it logs a trace when an address goes
     return zeroconf

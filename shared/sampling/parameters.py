@@ -87,8 +87,8 @@ class SamplingParameters(BaseModel):
         64,
         ge=0,
         le=MAX_TEXT_TOKENS,
-        description="last n tokens to consider for the repeat, presence and frequency penalties; -1: all "
-        "tokens of the context, 0: disabled",
+        description="number of last tokens to which the repeat, presence and frequency penalties apply; "
+        "-1: all tokens of the context, 0: disabled",
     )
     presence_penalty: Annotated[Finite, ApiNames(variables=("LLAMA_ARG_PRESENCE_PENALTY",), in_chat=True)] = (
         Field(0.0, ge=-1e6, le=1e6, description="penalty for tokens that have occurred; 0: disabled")
@@ -108,25 +108,26 @@ class SamplingParameters(BaseModel):
         0.0,
         ge=0,
         le=1e6,
-        description="DRY sampling multiplier, which penalizes repeated sequences; 0: disabled",
+        description="DRY sampling: strength of the penalty for repeated sequences; 0: disabled",
     )
     dry_base: Annotated[Finite, ApiNames(minimum=1)] = Field(
         1.75,
         ge=0,
         le=1e6,
-        description="DRY sampling base: factor by which the penalty grows with each repeated token",
+        description="DRY sampling: factor by which the penalty grows with each repeated token",
     )
     dry_allowed_length: Annotated[int, ApiNames()] = Field(
         2,
         ge=0,
         le=MAX_TEXT_TOKENS,
-        description="DRY sampling: length up to which repeated sequences are not penalized",
+        description="DRY sampling: maximum length of repeated sequences without a penalty",
     )
     dry_penalty_last_n: Annotated[int, ApiNames()] = Field(
         -1,
         ge=-1,
         le=MAX_TEXT_TOKENS,
-        description="last n tokens to consider for DRY sampling; -1: all tokens of the context, 0: disabled",
+        description="number of last tokens to which DRY sampling applies; -1: all tokens of the context, "
+        "0: disabled",
     )
     dry_sequence_breakers: Annotated[tuple[Breaker, ...], ApiNames(spellings=("--dry-sequence-breaker",))] = (
         Field(
@@ -137,8 +138,7 @@ class SamplingParameters(BaseModel):
         0.0,
         ge=0,
         le=1,
-        description="XTC sampling: probability of removing top tokens (each time a token is chosen); 0: "
-        "disabled",
+        description="XTC sampling: probability, for each token, of removing the top tokens; 0: disabled",
     )
     xtc_threshold: Annotated[Finite, ApiNames()] = Field(
         0.1,
@@ -158,14 +158,14 @@ class SamplingParameters(BaseModel):
         0.0,
         ge=0,
         le=1e6,
-        description="dynamic temperature range: the temperature varies with the entropy by up to this much "
-        "in both directions; 0: disabled",
+        description="dynamic temperature: maximum change of the temperature, up or down, with the "
+        "entropy; 0: disabled",
     )
     dynatemp_exponent: Annotated[Finite, ApiNames(spellings=("--dynatemp-exp",))] = Field(
         1.0, ge=0, le=1e6, description="dynamic temperature exponent"
     )
     samplers: Annotated[tuple[SamplerName, ...], ApiNames(spellings=("--sampler-seq", "--sampling-seq"))] = (
-        Field(DEFAULT_SAMPLERS, max_length=32, description="samplers in the order in which they are applied")
+        Field(DEFAULT_SAMPLERS, max_length=32, description="samplers, in order")
     )
     ignore_eos: Annotated[bool, ApiNames()] = Field(
         False, description="ignore end-of-text tokens and continue generating"
@@ -187,7 +187,7 @@ class SamplingParameters(BaseModel):
     @classmethod
     def _within_reason(cls, breakers: tuple[str, ...]) -> tuple[str, ...]:
         if sum(map(len, breakers)) > _MAX_BREAKERS:
-            raise ValueError(f"at most {_MAX_BREAKERS} characters together")
+            raise ValueError(f"can have at most {_MAX_BREAKERS} characters in total")
         return breakers
 
     def biases(self, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:

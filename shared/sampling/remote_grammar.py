@@ -35,7 +35,7 @@ _NEWS_SECONDS = 1.0
 _RETRY_SECONDS = 0.25
 _PATIENCE_SECONDS = 30.0
 """The longest lack of a descriptor, memory or process for following a grammar."""
-_NO_START = "the process that follows grammars does not start: try again in a moment"
+_NO_START = "the grammar process does not start: try again in a moment"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 

@@ -89,7 +89,7 @@ class ProgramSettings(BaseModel):
             if not undecoded:
                 return settings
             for name in undecoded:
-                cls._complain(f"{sources.origin(name)}: the value has bytes that are not UTF-8")
+                cls._complain(f"{sources.origin(name)}: the value is not UTF-8")
         except ValidationError as error:
             for message in explain_invalid(error, sources.options, sources.origin):
                 cls._complain(message)
@@ -150,15 +150,15 @@ class FileSettings(ProgramSettings):
 
     check: CliToggleFlag[bool] = Field(
         False,
-        description="report what would be run and whether this machine can run it, then exit with status 0 "
-        "or 1",
+        description="check whether this machine can run the model with these options, then exit with "
+        "status 0 or 1",
     )
     list_devices: CliToggleFlag[bool] = Field(
-        False, description="list the devices that models can be offloaded to, and their memory, then exit"
+        False, description="list the devices for models and their memory, then exit"
     )
     config: Path | None = Field(
         None,
-        description="TOML file with options, as in ctx-size = 8192; the command line and environment "
+        description="TOML file with options, such as ctx-size = 8192. The command line and environment "
         "variables override it",
     )
 

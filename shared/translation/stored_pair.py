@@ -45,12 +45,12 @@ def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError) as error:
-        log.info("%s is built anew: %s", path, error)
+        log.info("building %s again: %s", path, error)
     projection = vocabulary_pair(draft, target)
     try:
         _write(path, projection)
     except OSError as error:
-        log.info("the next start will compare the vocabularies again: %s", error)
+        log.info("cannot save the translation, so the next start compares the vocabularies again: %s", error)
     return projection
 
 

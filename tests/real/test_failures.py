@@ -29,7 +29,7 @@ def test_a_lead_that_cannot_be_announced_says_why_and_ends(tiny_model, tmp_path,
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     options = ("--host", "0.0.0.0", "--port", "0", "--insecure", "--announce")
     with Program("lead", "--model", str(tiny_model("llama")), *options, *LEAD) as lead:
-        lead.wait_for(r"needs zeroconf: pip install")
+        lead.wait_for(r"needs zeroconf. Install it: pip install")
         assert lead.process.wait(TIMEOUT_S) == 1
 
 
@@ -99,8 +99,8 @@ def test_a_model_that_cannot_be_used_is_reported_in_one_sentence(tmp_path):
     half.write_bytes(builtin_target().read_bytes()[: builtin_target().stat().st_size // 2])
     missing = tmp_path / "nowhere.gguf"
     expected = {
-        Program("lead", "--port", "0", "--model", str(missing)): f"{missing} is not there: check the path",
-        Program("back", "--model", str(missing)): f"{missing} is not there: check the path",
+        Program("lead", "--port", "0", "--model", str(missing)): f"{missing} does not exist. Check the path",
+        Program("back", "--model", str(missing)): f"{missing} does not exist. Check the path",
         Program("lead", "--port", "0", "--model", str(half)): f"{half} cannot be loaded",
         Program("lead", "generate", "--model", str(story)): f"{story} cannot be loaded",
         Program("back", "--model", str(story)): f"{story} cannot be loaded",

@@ -203,9 +203,9 @@ def test_a_lead_that_was_away_is_asked_again(visit, target):
             ask(page, "Who are you?")
             expect(figures(page, 0)).to_be_visible()
             kill(first)
-            expect(page.locator("#state")).to_have_text("cannot reach the lead, trying again")
+            expect(page.locator("#state")).to_have_text("the lead does not answer, trying again")
             ask(page, "Are you there?")
-            expect(answers(page).nth(1)).to_contain_text("the lead is away")
+            expect(answers(page).nth(1)).to_contain_text("the lead does not answer")
         second, _ = start_lead(*arguments, "--alias", "another")
         with second, asking_for(page, max_tokens=8) as sent:
             expect(page.locator("#state")).to_have_text("ready")

@@ -13,7 +13,7 @@ async def test_a_socket_that_is_closed_before_anybody_looks_at_it_is_a_transport
 
     monkeypatch.setattr(httpx.AsyncHTTPTransport, "handle_async_request", ask_for_the_peer_of_nothing)
     async with httpx.AsyncClient(transport=LocalTransport()) as client:
-        with pytest.raises(httpx.ConnectError, match="closed as soon as"):
+        with pytest.raises(httpx.ConnectError, match="closed immediately"):
             await client.get("http://127.0.0.1/")
 
 

@@ -87,7 +87,7 @@ def test_an_expired_certificate_is_explained_without_a_way_to_trust_it(code):
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "certificate has expired"
     assert explain_distrust(error) == (
-        "certificate has expired: renew the certificate, or correct the clock of this machine"
+        "certificate has expired. Renew the certificate, or correct the clock of this machine"
     )
 
 

@@ -241,8 +241,10 @@ def _is_of_servers(tool: object) -> bool:
     if not isinstance(kind, str) or kind == "custom":
         return False
     if kind.startswith(_OF_CLIENTS):
-        raise RequestError(f"tools: only Anthropic's models know {kind}: give it an input_schema", "tools")
-    warn_left_out(f"tools: {kind}", "only Anthropic's servers can run it")
+        raise RequestError(
+            f"tools: {kind} is built into Anthropic's models only. Give it an input_schema", "tools"
+        )
+    warn_left_out(f"tools: {kind}", "it runs on Anthropic's servers only")
     return True
 
 

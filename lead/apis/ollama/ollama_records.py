@@ -87,4 +87,4 @@ def _parse(text: str) -> float:
 
 
 def _unreadable() -> RequestError:
-    return RequestError("keep_alive: seconds, or a duration as in 5m or 1h30m", "keep_alive")
+    return RequestError("keep_alive: must be seconds or a duration such as 5m or 1h30m", "keep_alive")

@@ -165,7 +165,9 @@ class OllamaGenerateRequest(OllamaRequest):
         if self.suffix:
             raise RequestError(f'"{self.model}" does not support insert', "suffix")
         if self.template:
-            raise RequestError("template: the lead uses that of --chat-template, or the model's", "template")
+            raise RequestError(
+                "template: not supported in a request. Set --chat-template of the lead", "template"
+            )
         if self.raw:
             fields = self.common()
             schema = fields.pop("response_format", {}).get("schema", {} if self.format else None)

@@ -88,7 +88,9 @@ class AuthMiddleware:
         allowed = allowed_roles(scope)
         if principal.role not in allowed:
             needed = " or ".join(sorted(role.value for role in allowed))
-            message = f"this key has the role {principal.role.value}; this request needs the role {needed}"
+            message = (
+                f"this key has the role {principal.role.value}, but this request needs the role {needed}"
+            )
             await http_error(403, message, "permission_error")(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -64,12 +64,12 @@ export class Invitations {
   }
 
   async #close() {
-    if (!confirm("Close the lead to invited machines? They are disconnected, and can come back once you invite again.")) return;
+    if (!confirm("Close the lead to invited machines? They are disconnected until you invite again.")) return;
     await this.#tried(closeDoor());
   }
 
   async #revoke(name) {
-    if (!confirm(`Revoke “${name}”? It is disconnected, and needs a new invitation to come back.`)) return;
+    if (!confirm(`Revoke “${name}”? It is disconnected, and needs a new invitation to join again.`)) return;
     await this.#tried(revoke(name));
   }
 
@@ -100,7 +100,7 @@ const MAKE = {
     const { code, seconds, addresses } = await invite("back");
     return {
       lines: [["Command", `back --model MODEL --join ${code}`]],
-      note: `Run this on one machine that reaches ${or(addresses)}, ${within(seconds)}. It reads the texts for which it drafts.`,
+      note: `Run this command on one machine that reaches ${or(addresses)}, ${within(seconds)}. It can read the texts that it drafts for.`,
     };
   },
   client: async () => {
@@ -112,7 +112,7 @@ const MAKE = {
       ],
       qr,
       authority: { url: new URL("/ca.crt", page).href, ...its },
-      note: `Scan the code with a phone, or use the address or the command on one machine, ${within(seconds)}. It sees only its own questions.`,
+      note: `Scan the code with a phone, or open the address or run the command on another computer, ${within(seconds)}. The code works once. This person sees only their own questions.`,
     };
   },
   app: async () => {
@@ -123,7 +123,7 @@ const MAKE = {
         ["API key", key],
       ],
       authority: { url: `https://${addresses[0]}/ca.crt`, ...its },
-      note: `The key is shown only now. “Revoke ${name}” ends it.`,
+      note: `The key is shown only now. To end its access, revoke “${name}”.`,
     };
   },
 };

@@ -100,7 +100,7 @@ function itsParts({ first_draft_ms, waited_ms, drafted_ms }) {
 class BackView {
   constructor(name) {
     this.rate = new Rate();
-    this.share = make("span", { className: "share", title: "of its tokens that were checked, accepted" });
+    this.share = make("span", { className: "share", title: "accepted share of its verified tokens" });
     this.about = make("p", { className: "about" });
     this.curve = makeSvg("svg", { class: "spark", role: "img", "aria-label": "Its accepted tokens per second" });
     this.element = make(

@@ -6,9 +6,9 @@ const N_COLOURS = 6;
 const PLAIN = "llama-duo.plain"; // texts without colors
 /** The sources in the lead itself, and what people call them. */
 export const OWN = new Map([
-  ["ngram", "the text itself (ngram)"],
+  ["ngram", "n-grams of the text (ngram)"],
   ["prediction", "the request's prediction"],
-  ["suffix", "texts seen before (suffix)"],
+  ["suffix", "earlier texts (suffix)"],
 ]);
 const order = [];
 

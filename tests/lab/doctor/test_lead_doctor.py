@@ -23,7 +23,7 @@ def severities(findings):
 def test_a_lead_that_is_not_there_is_a_problem():
     report = diagnose(LeadSettings.from_options(port=free_port()))
     assert report.status == 1
-    assert "nothing listens on this port" in str(report)
+    assert "no program listens on this port" in str(report)
     assert f"CPU kernel: {library.describe_kernel()}" in str(report)
 
 

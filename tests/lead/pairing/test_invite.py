@@ -114,7 +114,7 @@ def test_members_are_listed(lead, run):
     lead.answers = 200, {"open": True, "addresses": ["a:1"], "members": members, "invited": 2, "refused": 3}
     out = run("--list")
     assert re.search(r"laptop \[/b\] +back +2001-09-0", out)
-    assert "open at a:1; codes not used yet: 2, wrong ones tried: 3" in out
+    assert "open at a:1; 2 unused codes, 3 wrong codes tried" in out
 
 
 def test_a_machine_is_revoked(lead, run):
@@ -137,9 +137,17 @@ def test_the_admins_key_is_sent(lead, run, tmp_path):
     ("status", "content", "said"),
     [
         (400, {"error": {"message": "use --open"}}, "lead invite: use --open"),
-        (401, {}, "lead invite: this lead has keys: set --admin-key-file"),
-        (200, {}, "does not answer as a lead of this version does"),
-        (200, [], "does not answer as a lead of this version does"),
+        (401, {}, "lead invite: this lead needs an admin key. Set --admin-key-file"),
+        (
+            200,
+            {},
+            "does not answer like a lead of this version. Check the address, or update llama-duo there",
+        ),
+        (
+            200,
+            [],
+            "does not answer like a lead of this version. Check the address, or update llama-duo there",
+        ),
         (500, {}, "lead invite: HTTP 500"),
         (502, {"error": "no upstream"}, "lead invite: HTTP 502"),  # of a proxy; this was a traceback
     ],

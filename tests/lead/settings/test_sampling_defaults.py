@@ -33,7 +33,7 @@ def test_an_unknown_sampler_is_an_error(read, given):
 
 @pytest.mark.parametrize(("read", "given"), [(by_letters, "ktk"), (by_names, ["top_k", "temp", "top-k"])])
 def test_a_repeated_sampler_is_an_error(read, given):
-    with pytest.raises(ValueError, match=r"^top_k may be used only once"):
+    with pytest.raises(ValueError, match=r"^top_k can be used only once"):
         read(given)
 
 

@@ -57,7 +57,7 @@ def test_only_the_kernel_in_use_belongs_to_the_build():
 
 @pytest.mark.usefixtures("loading")
 def test_where_no_kernel_fits_a_sentence_says_what_to_do():
-    with pytest.raises(LibraryError, match=r"no CPU kernel in .* runs on this CPU: compile llama\.cpp"):
+    with pytest.raises(LibraryError, match=r"no CPU kernel in .* runs on this CPU. Compile llama\.cpp"):
         library.start()
 
 

@@ -38,7 +38,7 @@ def test_models_of_the_folder_and_of_the_hub_are_offered(hub, folder):
     for name in ("Qwen3-8B-Q4_K_M.gguf", "gemma.gguf", "qwen3.txt"):
         (folder / name).touch()
     assert no_such_model(Path("qwen3:8b"), hub) == (
-        "qwen3:8b is not there: check the path; in its folder: Qwen3-8B-Q4_K_M.gguf; on the hub: "
+        "qwen3:8b does not exist. Check the path; in its folder: Qwen3-8B-Q4_K_M.gguf; on the hub: "
         "-hf ggml-org/Qwen3-8B-GGUF"
     )
     assert asked == ["qwen3 8b"]
@@ -66,7 +66,7 @@ def test_without_the_hub_the_sentence_says_how_to_get_a_model(hub, monkeypatch, 
 
     monkeypatch.setattr("httpx.get", get)
     said = no_such_model(Path("qwen3"), hub[1])
-    assert said == ("qwen3 is not there: check the path; -hf USER/REPO:QUANT downloads a model of the hub")
+    assert said == ("qwen3 does not exist. Check the path; -hf USER/REPO:QUANT downloads a model of the hub")
 
 
 def test_offline_the_hub_is_not_asked(hub, tmp_path):

@@ -105,7 +105,7 @@ def test_only_so_many_announcements_are_read(monkeypatch):
 
 
 def test_none_is_an_error_that_says_what_to_do():
-    with pytest.raises(ConfigError, match="start one with --announce"):
+    with pytest.raises(ConfigError, match="Start a lead with --announce"):
         choose([])
 
 
@@ -267,7 +267,7 @@ def test_without_multicast_there_is_a_sentence(monkeypatch, error):
 
     monkeypatch.setattr("zeroconf.Zeroconf", fail)
     with (
-        pytest.raises(ConfigError, match=r"announced by multicast: .*N"),
+        pytest.raises(ConfigError, match=r"announce this machine by multicast: .*N"),
         discovery.announced("10.0.0.1", 5555, "a"),
     ):
         pass

@@ -58,8 +58,8 @@ def test_options_without_effect_are_ignored(parser):
         ("--mmproj a.gguf", "--mmproj: only text is served"),
         ("--absent 1", "unknown option --absent"),  # it has a spelling, and the program lacks the setting
         ("--gpu-layer 1", "unknown option --gpu-layer: did you mean --gpu-layers?"),
-        ("--layers 7 foo", "'foo' is no option; to load a model: thing --model foo"),
-        ("-ngl 7 doctor", "doctor must come first: thing doctor [options]"),
+        ("--layers 7 foo", "'foo' is not an option. To load a model: thing --model foo"),
+        ("-ngl 7 doctor", "doctor must be the first word: thing doctor [options]"),
         ("-ngl", "-ngl/--layers/--gpu-layers: expected one argument"),
     ],
 )
