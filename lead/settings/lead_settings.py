@@ -188,8 +188,8 @@ class LeadSettings(FileSettings):
     images: ImageOptions = ImageOptions()
     print: Print | None = Field(
         None,
-        description="print answers and their times on this terminal: none, accepted (accepted draft tokens in "
-        "color) or all (rejected draft tokens, too). Only the times of private answers are printed. "
+        description="print answers and their times on this terminal: none, accepted (accepted draft tokens "
+        "in color) or all (rejected draft tokens, too). Only the times of private answers are printed. "
         "Default: accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
