@@ -31,7 +31,7 @@ def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
     def work() -> None:
         try:
             found.set_result(call(*arguments))
-        except Exception as error:  # noqa: BLE001 - for whoever waits
+        except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             found.set_exception(error)
 
     threading.Thread(target=work, name="child", daemon=True).start()
@@ -174,9 +174,10 @@ class Keeper(Generic[AnyChild]):
     ) -> None:
         """Call `take` with each message of a child.
 
-        Every message is a sign of life; the child is killed without any. max_silence: seconds; 0: any number.
+        Every message is a sign of life. max_silence: the seconds without a message after which the child is
+        killed; 0: never.
         """
-        self._supervisor.max_silence = max_silence  # nobody has listened to it before
+        self._supervisor.max_silence = max_silence  # its silence before does not count
         self._note()
         async with contextlib.aclosing(messages):
             async for message in messages:

@@ -82,7 +82,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             except BlockingIOError:
                 n_tries -= 1
                 time.sleep(_PAUSE_SECONDS if n_tries else 0)
-            except OSError:  # nobody will read it any more
+            except OSError:  # the reader is gone
                 return False
         return not left
 

@@ -146,10 +146,11 @@ class StepCost:
         self._forget_slower(n)
 
     def learn_sweeps(self, steps: Iterable[tuple[int, float]]) -> None:
-        """Learn from (n, seconds) of steps in which all n took turns; replaces T(n) by the median for each n.
+        """Replace T(n) by the median of steps in which all n took turns. steps: (n, seconds) of each.
 
-        Any step may have been interrupted. With few steps of each size, the times of other sizes bound the
-        plausible ones: a size that seems too slow is not used, so no later step would correct it.
+        With few steps of each size, the shortest time is taken instead, because any step may have been
+        interrupted. The times of other sizes then bound the plausible ones: a size that seems too slow is not
+        used, so no later step would correct it.
         """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:

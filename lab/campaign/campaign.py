@@ -90,7 +90,7 @@ async def run(
             watching = group.create_task(_watch(site, tally, len(requests)))
             in_time = takewhile(lambda _: injector.clock() < seconds, requests)
             await _ask_all(asker, in_time, n_clients, take)
-            # Nothing is broken, and nobody is asked, any more: what is found below stays.
+            # All requests have ended; without further faults, the state found below is final.
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:

@@ -88,7 +88,7 @@ class Findings:
 
 
 def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
-    """Yield a message for the first implausible T(n), if T(n) is implausible."""
+    """Yield a message for the first implausible T(n), if any."""
     for sample in samples:
         costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MAX_STEP_TOKENS}
         minimum, maximum = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))

@@ -113,7 +113,9 @@ def _used(settings: BenchSettings, cores: Sequence[int]) -> str:
 
 
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
-    """Return the named cores, or else a quarter of the cores, for the back."""
+    """Return the named division of the cores, or else one with about a quarter for the back; None: there is
+    none.
+    """
     if settings.cpus and settings.own_back.back_cpus:
         back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
         return CoreSplit(tuple(cores), back)

@@ -38,7 +38,7 @@ async def act_on_slot(
     id_slot: str,
     request: Request,
     services: Annotated[Services, Depends(get_ready_services)],
-    body: SlotFile = SlotFile(),  # noqa: B008 - it is frozen in effect: nobody changes it
+    body: SlotFile = SlotFile(),  # noqa: B008 - no code changes it
     action: str = "",
 ) -> dict[str, Any]:
     """Save the contents of an idle slot to a file, restore them from there, or erase them."""

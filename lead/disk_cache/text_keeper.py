@@ -161,7 +161,7 @@ class TextKeeper:
         self._finish_saving(now)
         self._finish_looking()
         if not idle:
-            if self._idle_since is not None and not self._looking:  # nobody has looked meanwhile
+            if self._idle_since is not None and not self._looking:  # no look is in progress
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
             self._idle_since, self._is_settled = None, False

@@ -59,7 +59,7 @@ class VectorLead:
         model = VectorModel(load, settings, name)
         beside = VectorModels.beside(settings.model_copy(update={"vectors": settings.vectors.located()}))
         self._models = VectorModels(beside.embedder if ranks else model, model if ranks else beside.ranker)
-        own = [Key(Principal(Role.BACK, "local"), secrets.token_urlsafe(32))]  # whom nobody knows
+        own = [Key(Principal(Role.BACK, "local"), secrets.token_urlsafe(32))]  # a key that no client knows
         keys = routed.keyring(own) if routed else settings.security.keyring()
         options = http_options(settings, keys)
         options["with_page"] = False

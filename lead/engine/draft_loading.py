@@ -117,7 +117,9 @@ def place_draft_model(load: Load) -> Load:
     The draft model is placed first, as it is smaller and read more often. Places of what is beside the engine
     get their names here, too. Raises ModelLoadError.
     """
-    load, draft = load.model_copy(update={"taken": devices.located(load.taken)}), load.draft
+    if load.taken:
+        load = load.model_copy(update={"taken": devices.located(load.taken)})
+    draft = load.draft
     if not draft or load.rpc:
         return load
     # Heads are where the last layer is, which they read.

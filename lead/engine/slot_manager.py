@@ -141,8 +141,8 @@ class SlotManager:
     def shift_contexts(self) -> None:
         """Discard the oldest tokens of each full context; the tokens that stay will be decoded again.
 
-        A shifted sequence queues behind waiting ones: decoding again takes the same time in any slot, and it
-        may never end.
+        A shifted sequence queues behind waiting sequences, because decoding again takes the same time in any
+        slot, and the sequence may never end.
         """
         for slot in self.running():
             if (sequence := slot.sequence) and sequence.is_context_full:

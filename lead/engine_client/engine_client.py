@@ -230,7 +230,7 @@ class EngineClient:
                 backs.result()
             await self._keeper.listen(process.events(), lambda event: self._take(event, backs), self._timeout)
         finally:
-            self._questions.close_all("the engine has ended")  # whoever waits for it learns that at once
+            self._questions.close_all("the engine has ended")  # waiting callers learn that at once
             self._keeper.lost(self._sequences.on_death)
 
     def _fail(self) -> NoReturn:

@@ -146,7 +146,7 @@ class ImageEncoder:
         except BaseException as error:
             if not self._ready.done():
                 self._ready.set_exception(error if isinstance(error, Exception) else ModelLoadError("ended"))
-                self._ready.exception()  # that nobody may ask for
+                self._ready.exception()  # marks it as retrieved
             raise
         finally:
             self._keeper.stop()
@@ -186,7 +186,7 @@ class ImageEncoder:
         self._n_waiting_bytes -= n_bytes
         task = self._encoding.pop(key)
         if not task.cancelled():
-            task.exception()  # whoever asked may have left
+            task.exception()  # the caller may have left; this marks it as retrieved
 
     # The process
 

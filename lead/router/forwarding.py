@@ -11,6 +11,7 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from lead.engine_client.answer_stats import current_request
 from lead.http.client_gone import ClientGoneError, cancel_on_disconnect
 from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
@@ -64,6 +65,8 @@ class Forwarder:
                 request, self._begin(request, name, body, keep_seconds, stack)
             )
             answer.held = stack.pop_all()
+            if record := current_request.get():
+                record.is_forwarded = True
             return answer
 
     @contextlib.contextmanager

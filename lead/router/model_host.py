@@ -254,7 +254,7 @@ class ModelHost:
         except ConfigError as error:
             need = error
         if self.models.get(name) is not model:
-            pass  # it is another one by now, which is measured when somebody asks, or is served no more
+            pass  # replaced by a model that is measured when needed, or no longer served
         elif isinstance(need, ConfigError):
             log.error("%s: %s", name, need)
             for refused in self.pool.cannot_measure(name, str(need)):
@@ -274,7 +274,7 @@ class ModelHost:
             try:
                 if self._is_loading(name):
                     await process.load(self.models[name])
-                if self._is_loading(name):  # nobody has unloaded it meanwhile
+                if self._is_loading(name):  # it was not unloaded meanwhile
                     log.info("%s is loaded after %.1f s", name, self._clock() - started_at)
                     self.pool.loaded(name, self._clock())
                     self.decide()
@@ -283,7 +283,7 @@ class ModelHost:
                     await asyncio.shield(process.ended)
                     if self.process(name):
                         failure = "its process has ended"
-                        self.pool.unload(name)  # nobody is sent to it until its children have ended, too
+                        self.pool.unload(name)  # it gets no requests until its children have ended, too
             finally:
                 await process.end()
                 del self._processes[name]

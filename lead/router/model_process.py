@@ -110,7 +110,7 @@ class ModelProcess(Child):
             await cancel(asking)
 
     async def end(self) -> int | None:
-        if self._is_loading:  # nobody waits for an answer, and its children end with it
+        if self._is_loading:  # no request waits for an answer, and its children end with it
             self.kill()
         return await super().end()
 

@@ -72,7 +72,9 @@ class RouterServices:
         return None
 
     def default(self, path: str) -> str | None:
-        """Return the model for requests that name none: the last used one for `path`, or the only one."""
+        """Return the model for requests that name none: the last used model for `path`, else one loaded at
+        the start, else the only model.
+        """
         task = next((task for task, ends in _PATHS_OF_TASKS.items() if path.endswith(ends)), None)
         for model in self.host.pool.awake():
             process = self.host.process(model.name)

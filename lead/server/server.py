@@ -73,6 +73,7 @@ class Lead:
         self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._writer = TerminalWriter(sys.stdout)
+        self._shows_answers = shows_answers(settings)
         self._shares = cache_shares(settings, free_memory())
         self._local_key = secrets.token_urlsafe(32)
         self._app = self._create_app()
@@ -135,7 +136,7 @@ class Lead:
     def _log_beside_answers(self) -> Iterator[None]:
         """While this context lasts, the log of all processes cuts no line of an answer on the terminal."""
         settings = self._settings
-        if not shows_answers(settings):
+        if not self._shows_answers:
             yield
             return
         try:
@@ -343,7 +344,9 @@ class Lead:
         # This timer needs neither the event loop nor the interpreter, which a thread may keep from ending.
         seconds = self._settings.drain_notice_seconds + self._settings.drain_seconds + _END_SECONDS
         with contextlib.suppress(RuntimeError):  # no more threads here: end without the limit
-            faulthandler.dump_traceback_later(seconds, exit=True)
+            # Where answers are shown, stderr goes through a thread, which may not run any more.
+            out = self._writer.out if self._shows_answers else sys.stderr
+            faulthandler.dump_traceback_later(seconds, exit=True, file=out)
 
     def _disconnect_backs(self) -> None:
         services: Services | None = self._app.state.services

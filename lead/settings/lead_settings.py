@@ -188,9 +188,9 @@ class LeadSettings(FileSettings):
     images: ImageOptions = ImageOptions()
     print: Print | None = Field(
         None,
-        description="print answers on this terminal: none, accepted (accepted draft tokens in color) or all "
-        "(rejected draft tokens, too). Private requests are never printed. Default: accepted if "
-        "stdout is a terminal, else none",
+        description="print answers and their times on this terminal: none, accepted (accepted draft tokens "
+        "in color) or all (rejected draft tokens, too). Only the times of private answers are printed. "
+        "Default: accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
         10.0, ge=0, le=3600, description="seconds that running requests may take to finish after SIGTERM"

@@ -43,7 +43,7 @@ _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 class _Expected(Enum):
     """The part that comes next, for parts that need no memory of their own."""
 
-    OUTSIDE = auto()  # content, which somebody else reads
+    OUTSIDE = auto()  # content, which the parser reads
     BETWEEN = auto()  # between calls, or before the first
     GENERIC = auto()  # a generic answer before its first value
 

@@ -165,7 +165,7 @@ def one_call_each(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def _takes(changed: list[TemplateMessage], result: TemplateMessage) -> bool:
-    """Put a result behind its call, if that is not the last message."""
+    """Put a result behind its call, unless the call is the last message; return whether it was put there."""
     for n, message in enumerate(changed[:-1]):
         calls = message.get("tool_calls", ())
         if len(calls) == 1 and calls[0].get("id") and calls[0]["id"] == result.get("tool_call_id"):

@@ -122,7 +122,7 @@ class Llama2cHeader:
             yield from self._each("ffn_norm", self.width)
             yield from self._feed_forward()
             yield final_norm
-            yield ("", self.n_ctx * self.head_width)  # tables of rotary positions, which nobody reads
+            yield ("", self.n_ctx * self.head_width)  # tables of rotary positions, which are unused
         else:
             yield from self._each("attn_norm", self.width)
             yield from self._each("ffn_norm", self.width)

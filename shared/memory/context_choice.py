@@ -21,8 +21,8 @@ _WINDOW_ROLLBACK = 64
 
 
 def refuse_several_slots(path: Path, n_slots: int) -> None:
-    """Raise if several slots are requested for a model for which llama.cpp then computes wrong logits or
-    aborts.
+    """Raise ModelLoadError if several slots are requested for a model with which llama.cpp then computes
+    wrong logits, or aborts.
     """
     architecture = read_beginning(path).get("general.architecture")
     if architecture in _ONE_SLOT_ONLY and n_slots > 1:
@@ -33,7 +33,7 @@ def refuse_several_slots(path: Path, n_slots: int) -> None:
 
 
 def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
-    """Raise if there are too many slots for each to have a second sequence (`WindowGuard`)."""
+    """Raise ModelLoadError if there are too many slots for each to have a second sequence (`WindowGuard`)."""
     n_max, n_slots = MAX_SLOTS // 2, context.n_slots
     if context.is_guarded and n_slots > n_max:
         raise ModelLoadError(

@@ -117,6 +117,8 @@ def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     Announcements are not trusted: a client that connects compares keys. Raises ConfigError.
     """
     with _listening() as listener:
+        # What it hears is another way to the answer: replies to the question alone can go to another program.
+        _zeroconf().ServiceBrowser(listener, JOIN_SERVICE, handlers=[lambda **_: None])
         info = listener.get_service_info(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", round(1000 * seconds))
         if info is None:
             return ()
@@ -233,7 +235,7 @@ def _outward_address() -> str | None:
     """Return the address of the default route; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
+            probe.connect(("192.0.2.1", 9))  # RFC 5737: an address for documentation
         except OSError:
             return None
         return str(probe.getsockname()[0])

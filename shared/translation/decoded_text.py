@@ -49,7 +49,9 @@ class DecodedText:
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
-        """Return the known nodes after n_first, n_first + 1, … n_last tokens."""
+        """Return the nodes after n_first, n_first + 1, … tokens, up to the first unknown one, or after n_last
+        tokens.
+        """
         path = []
         for n in range(n_first, n_last + 1):
             if n not in self._following:

@@ -112,7 +112,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return [tool for tool in self.tools or () if _type(tool) in {"function", "namespace"}]
 
     def _functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each function with its namespace, if any.
+        """Yield each function with its namespace, if any; raises RequestError for an invalid namespace.
 
         Other tools are skipped, because agents continue without them.
         """

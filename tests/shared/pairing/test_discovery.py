@@ -198,6 +198,7 @@ class Network:
 @pytest.fixture
 def network(monkeypatch):
     monkeypatch.setattr(zeroconf, "Zeroconf", Network)
+    monkeypatch.setattr(zeroconf, "ServiceBrowser", lambda *_, **__: None)
     monkeypatch.setattr(Network, "infos", {})
     monkeypatch.setattr(discovery, "own_addresses", lambda: ["10.0.0.1", "10.0.0.2"])
 
