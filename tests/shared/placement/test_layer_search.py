@@ -189,9 +189,9 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
 @pytest.mark.parametrize(
     ("sizes", "options", "advice"),
     [
-        (MIXTURE, {}, "lower --n-gpu-layers or raise --n-cpu-moe"),
+        (MIXTURE, {}, "Lower --n-gpu-layers or raise --n-cpu-moe"),
         (MIXTURE, {"cpu_moe": True}, "Lower --n-gpu-layers"),
-        (model(cache_mib=200), {}, "lower --ctx-size"),
+        (model(cache_mib=200), {}, "Lower --ctx-size"),
     ],
     ids=["its experts may go to the CPU", "its experts are there", "its cache does not fit"],
 )
