@@ -196,7 +196,7 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
     ids=["its experts may go to the CPU", "its experts are there", "its cache does not fit"],
 )
 def test_what_does_not_fit_is_refused_with_what_helps(sizes, options, advice):
-    assert placed(gpu("A", 1000), sizes=sizes, n_gpu_layers=99, **options).problem.endswith(f": {advice}")
+    assert placed(gpu("A", 1000), sizes=sizes, n_gpu_layers=99, **options).problem.endswith(f". {advice}")
 
 
 def test_what_was_asked_for_needs_no_margin():
