@@ -38,7 +38,7 @@ def test_the_rows_of_a_bmp_may_be_in_either_order():
         (png(3, 2)[:20], "cut off"),
         (jpeg(3, 2)[:6], "cut off"),
         (jpeg(0, 2), "no pixels"),
-        (jpeg(3, 2, marker=0xC9), "rare kind"),
+        (jpeg(3, 2, marker=0xC9), "this kind of JPEG"),
         (b"\xff\xd8\xff" + b"\xe0\0\2\xff" * 20_000, "4000"),
         (bytes(4001), "it has 4001 bytes"),
     ],
