@@ -12,7 +12,7 @@ from websockets.exceptions import InvalidStatus, InvalidURI
 
 from shared.errors import ConfigError, ProtocolError
 from shared.protocol import MAX_LEAD_MESSAGE_BYTES, Hello, Refused, Welcome, parse_lead_message
-from shared.terminal import one_line, said_by_lead
+from shared.terminal import error_reason, one_line
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, explain_distrust, is_plain
 
 log = logging.getLogger("back")
@@ -22,7 +22,7 @@ STABLE_SECONDS = 10.0
 _MAX_UNSTABLE = 3
 """After this many successive unstable connections, a connection is logged only when it is stable."""
 CLOSE_SECONDS = 1.0
-"""The time limit for the closing handshake, which may have to wait for unread messages."""
+"""The time limit for the closing handshake, before which unread messages may have to be read."""
 _FINAL_STATUSES = {401, 403}
 """Statuses for a wrong key, or a host name that the lead does not accept, which only a person can change."""
 _REDIRECTS = {301, 302, 303, 307, 308}
@@ -33,7 +33,7 @@ class RefusedError(ConfigError):
 
 
 class OtherVocabularyError(RefusedError):
-    """The lead's vocabulary differs from the one in this back's hello."""
+    """The lead's vocabulary differs from the vocabulary in this back's hello."""
 
 
 class _ConnectWithoutRedirects(connect):
@@ -99,7 +99,7 @@ def as_final(url: str, error: Exception) -> RefusedError | None:
         case InvalidStatus() if error.response.status_code in _FINAL_STATUSES:
             return RefusedError(f"the lead at {url} refuses this back: {refusal(error)}")
         case InvalidStatus() if target := _redirect_target(url, error):
-            return RefusedError(f"the lead at {url} redirects to {target}: use that as --lead")
+            return RefusedError(f"the lead at {url} redirects to {target}. Use this address for --lead")
         case InvalidURI() | ValueError():  # DNS refuses some names with a ValueError
             return _not_an_address(url, error)
         case _:
@@ -108,6 +108,8 @@ def as_final(url: str, error: Exception) -> RefusedError | None:
 
 def brief(url: str, error: Exception) -> str:
     """Return a short reason for the log: why connecting to `url` failed, or why a connection ended."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "another server answers there"
     if is_plain(error):
         return SPEAKS_PLAIN
     if isinstance(error.__cause__, EOFError) and url.startswith("ws:"):
@@ -117,14 +119,16 @@ def brief(url: str, error: Exception) -> str:
 
 def refusal(error: InvalidStatus) -> str:
     """Return the lead's reason for refusing this back; for a missing key, also how to pass a key."""
-    reason = said_by_lead(bytes(error.response.body or b""), error.response.status_code)
+    reason = error_reason(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
-        reason += " (give the lead's key for backs with BACK_KEY, --key or --key-file, or --join it again)"
+        reason += (
+            ". Set the lead's key for backs with --key-file or BACK_KEY, or join the lead again with --join"
+        )
     return reason
 
 
 def _not_an_address(url: str, error: Exception) -> RefusedError:
-    return RefusedError(f"{url} is not an address of a lead: {brief(url, error)}")
+    return RefusedError(f"{url} is not the address of a lead: {brief(url, error)}")
 
 
 def _redirect_target(url: str, error: InvalidStatus) -> str | None:
@@ -172,8 +176,8 @@ class ConnectionLog:
             self._reported = "lost"
         else:
             log.info(
-                "the connection to the lead at %s keeps breaking (%s): reconnecting; "
-                "the next message follows once it has lasted %.0f s",
+                "the connection to the lead at %s breaks repeatedly (%s). Reconnecting silently "
+                "until a connection lasts %.0f s",
                 self._url,
                 reason,
                 STABLE_SECONDS,
@@ -184,7 +188,7 @@ class ConnectionLog:
         if self._reported in {"unreachable", "unstable"}:
             log.debug("no lead at %s (%s)", self._url, reason)
         else:
-            log.info("no lead at %s (%s): trying again until there is one", self._url, reason)
+            log.info("no lead at %s (%s): trying again until a lead answers", self._url, reason)
             self._reported = "unreachable"
 
     def _report_connected(self) -> None:

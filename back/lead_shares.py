@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 _SLACK_SECONDS = 0.02
-"""How far a lead may be ahead before it must wait for others; alternating less often saves decodes."""
+"""The time that a lead may be ahead before it must wait for others; alternating less often saves decodes."""
 _MAX_AHEAD_SECONDS = 10.0
 """The most that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25
@@ -23,9 +23,10 @@ _DECAY = 0.98
 
 @dataclass(slots=True)
 class _LeadAccount:
-    """A lead's account. seconds: of decoding for it, each divided by its weight then.
+    """The account of a lead.
 
-    claim: the value of a draft token that it reports. n_right of n_drafted tokens were committed.
+    seconds: the time of decoding for the lead, each part divided by the lead's weight at that time. claim:
+    the value of a draft token, as the lead reports it. n_right of n_drafted tokens were committed.
     """
 
     seconds: float = 0.0

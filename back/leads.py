@@ -63,7 +63,7 @@ class _LeadDiscovery:
     """Searches for a lead; logs only the first of several failures in a row."""
 
     def __init__(self, settings: BackSettings, *, again: bool = False) -> None:
-        """again: a lead was found before; if several are found, search for this one."""
+        """again: the lead that was found before; if several are found, search for it."""
         self._settings = settings
         self._again = again
         self._reported = False
@@ -88,7 +88,7 @@ class _LeadDiscovery:
 
     def _report(self, error: ConfigError) -> None:
         level = logging.DEBUG if self._reported else logging.INFO
-        log.log(level, "%s (searching until there is one)", error)
+        log.log(level, "%s. Searching until a lead is found", error)
         self._reported = True
 
 
@@ -106,7 +106,7 @@ async def _follow(link: LeadLink, worker: DraftWorker, lead: int) -> RefusedErro
     try:
         await link.run(worker, lead)
     except OtherVocabularyError as error:
-        log.error("%s; to translate, a back has to have one lead only", error)  # noqa: TRY400 - for users
+        log.error("%s. A back can translate for one lead only", error)  # noqa: TRY400 - for users
         return error
     except RefusedError as error:
         log.error("%s", error)  # noqa: TRY400 - for users

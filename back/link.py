@@ -67,7 +67,7 @@ class Outbox:
 
 _HELLO_SECONDS = 10.0
 _MAX_UNREAD, _PAUSE_SECONDS = 256, 0.005
-"""The unread messages at which no more are read from the lead, for this time, to bound memory."""
+"""The number of unread messages at which reading from the lead pauses, and the pause; they bound memory."""
 _FIRST_DELAY, _MAX_DELAY = 0.25, 10.0
 _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 

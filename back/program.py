@@ -98,8 +98,8 @@ def _load(settings: BackSettings, path: Path) -> Model:
     log.debug("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if max_ahead(model, settings.n_ahead) < 1:
         raise ConfigError(
-            f"{model.vocabulary.info.name} cannot draft: its recurrent states do not fit into memory often "
-            "enough to take tokens back; try a smaller --parallel or --n-branches"
+            f"{model.vocabulary.info.name} cannot draft because its recurrent states need too much "
+            "memory. Lower --parallel or --n-branches"
         )
     return model
 
@@ -154,7 +154,7 @@ async def _follow(
             except OSError as error:
                 log.info("%s: trying again", error)
             except DuoError as error:
-                raise RefusedError(f"{refusal}; translating is not possible: {error}") from error
+                raise RefusedError(f"{refusal}. The back cannot translate: {error}") from error
             else:
                 link.set_vocabulary(new.vocabulary)
                 worker.change_drafter(functools.partial(_replace, setup, new))
@@ -185,7 +185,7 @@ def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> Dra
     """Return the setup for the lead's vocabulary. Raises OSError if a retry may succeed, else ConfigError."""
     for ring in plugged(RINGS, "vocabulary_download"):
         return setup_for(settings, model, ring.lead_vocabulary(link.lead, settings.read_key(), link.tls))
-    raise ConfigError("the part of the back that does it is not installed")
+    raise ConfigError("this back was installed without support for translation")
 
 
 def _replace(old: DraftingSetup, new: DraftingSetup) -> Drafter:

@@ -53,15 +53,15 @@ class BackComputeOptions(ComputeOptions):
         ge=0,
         le=MAX_CTX,
         description="size of the context in tokens, for all sequences together; 0: the model's training "
-        f"context times --parallel, or {DEFAULT_CTX} if that is less. Of a text that does not fit into its "
-        "share, only the end is used",
+        f"context times --parallel, at most {DEFAULT_CTX}. For a longer text, the back uses "
+        "only the end",
     )
     threads: ThreadCount = Field(
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads; 0: all physical cores of --cpus; without --cpus, one if --lead "
-        "is on this machine, else all physical cores",
+        description="number of CPU threads; 0: all physical cores of --cpus. Default without --cpus: one "
+        "if --lead is on this machine, else all physical cores",
     )
 
 
@@ -71,17 +71,17 @@ class BackSettings(FileSettings):
     On another machine, or on this one with cores or a GPU of its own:
       back --model small.gguf --join CODE         a code from `lead invite`, needed once
       back --model small.gguf                     from then on
-      back --model small.gguf --lead host:5555    a lead that is open on its network
+      back --model small.gguf --lead host:5555    a lead that listens on its network
       back                                        the draft model of the lead's demo model
 
     Commands, each with its own --help:
-      back service                  run it whenever the machine runs
-      back doctor                   say why the lead is not faster
+      back service                  run the back as a service
+      back doctor                   find out why the lead is not faster
 
-    The draft model is best a smaller one of the lead's family: drafts of another tokenizer are translated.
-    A back may be started before the lead and stopped at any time. It receives the text of the requests it
+    Use a smaller model of the lead's family. A back translates drafts of a model with another tokenizer.
+    A back can start before the lead and stop at any time. It receives the text of the requests that it
     drafts for.
-    llama-server's spellings and variables work; ours are BACK_MODEL, BACK_LEAD, …
+    llama-server's options and variables work, too. Variables of back are BACK_MODEL, BACK_LEAD, …
     """
 
     program = "back"
@@ -90,20 +90,20 @@ class BackSettings(FileSettings):
     usual: ClassVar = {
         "model": "GGUF file of the draft model",
         "hf_repo": "model of the Hugging Face hub: USER/REPO:QUANT",
-        "lead": "address of the lead, host:port or a URL",
+        "lead": "address of the lead: host:port or a URL",
         "join": "code from `lead invite`, needed once",
         "discover": "find a lead that runs with --announce",
         "key_file": "file with the lead's key for backs",
         "name": "name of this back for the lead",
-        "n_ahead": "tokens to draft ahead, at most",
-        "parallel": "texts to draft for at the same time",
-        "cpus": "CPU cores, as in 0-7,16",
+        "n_ahead": "maximum tokens to draft ahead",
+        "parallel": "parallel texts to draft for",
+        "cpus": "CPU cores, such as 0-7,16",
         "threads": "CPU threads; default: what is fastest",
         "n_gpu_layers": "layers in VRAM; default: what fits",
         "device": "GPUs to use (--list-devices)",
-        "ctx_size": "tokens of context of all texts together",
+        "ctx_size": "context of all texts together, in tokens",
         "log_level": "debug, info, warning, error",
-        "check": "say what fits and where, without loading",
+        "check": "check whether the model fits, then exit",
         "config": "TOML file with options",
     }
     headings: ClassVar = {
@@ -118,64 +118,65 @@ class BackSettings(FileSettings):
         ("http://127.0.0.1:5555",),
         min_length=1,
         max_length=_MAX_LEADS,
-        description="address of the lead, host:port or a URL. Give it several times for leads with models of "
-        "the same vocabulary, "
-        "which share this back's time: one that is away or has nothing to do costs nothing",
+        description="address of the lead: host:port or a URL. Repeat the option to draft for several "
+        "leads whose models have the same vocabulary. The leads share this back's time; an "
+        "idle lead takes none",
     )
     discover: bool = Field(
         False,
-        description="find a lead that runs with --announce on the local network, instead of using --lead. "
-        "Any machine can announce a lead and would receive the key; --ca-file makes the back verify the lead "
-        "first",
+        description="find a lead that runs with --announce on the local network, instead of --lead. Any "
+        "machine can announce a lead and would receive the key. With --ca-file the back "
+        "verifies the lead first",
     )
     discover_all: bool = Field(
         False,
-        description="as --discover, but for all leads that are announced when the back starts: they share "
-        "its time, as with several --lead",
+        description="find all leads that are announced when the back starts, and draft for all of them",
     )
     join: str | None = Field(None, description=JOIN_HELP % "lead invite")
     key: SecretStr | None = Field(
         None,
-        description="the lead's key for backs; the variable BACK_KEY or --key-file hides it from process "
-        "listings",
+        description="the lead's key for backs. The variable BACK_KEY and --key-file hide the key from "
+        "process listings",
     )
     key_file: Path | None = Field(None, description="file with the lead's key for backs")
     ca_file: Path | None = Field(
         None,
-        description="file with CA certificates (PEM) for verifying a lead at https://…, instead of the "
-        "system's; it may be the lead's own self-signed certificate",
+        description="file with CA certificates (PEM) that verify a lead at https://…, instead of the "
+        "system's certificates. It can be the lead's self-signed certificate",
     )
     pinned_certificate_file: CliSuppress[Path | None] = Field(
-        None, description="the lead's own certificate, trusted under any name: for a lead's own back"
+        None,
+        description="the lead's certificate, trusted under any name. A lead sets this option for "
+        "its own back",
     )
     ping_seconds: float = Field(
         20.0,
         gt=0,
         le=3600,
-        description="interval between pings to the lead, and the time allowed for each reply",
+        description="interval between pings to the lead, and the maximum time for a reply",
     )
     name: str | None = Field(
-        None, description="name of this back in the lead's log and metrics; without it, the host name"
+        None, description="name of this back in the lead's log and metrics. Default: the host name"
     )
     n_ahead: int = Field(
         16,
         ge=1,
         le=MAX_DRAFT_TOKENS,
-        description="maximum number of tokens to draft beyond those that the lead has generated; the lead "
-        "may ask for fewer",
+        description="maximum number of tokens to draft ahead of the lead. The lead can ask for fewer",
     )
     n_branches: int = Field(
         16,
         ge=0,
         le=64,
-        description="maximum number of side branches per sequence: alternative drafts, to continue with if "
-        "the lead rejects a token of the main branch; as many are drafted as make the most of a step",
+        description="maximum number of side branches per sequence. A side branch is an alternative draft, "
+        "used if the lead rejects a token of the main branch. The back drafts only side "
+        "branches that pay",
     )
     cpus: CpuList | None = Field(
-        None, description="CPU cores to run on, as in 0-7,16; a lead on this machine should use other cores"
+        None, description="CPU cores to run on, such as 0-7,16. A lead on this machine should use other cores"
     )
     compute: BackComputeOptions = BackComputeOptions()
-    log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
+    log_level: LogLevel = Field("info", description="log level. debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
     _is_joined: bool = PrivateAttr(default=False)
 
@@ -190,15 +191,16 @@ class BackSettings(FileSettings):
         compute, n_slots = self.compute, self.n_slots
         if self.n_parallel > MAX_SLOTS:
             raise ValueError(
-                f"--parallel {compute.parallel} for {len(self.lead)} leads: at most {MAX_SLOTS} in all"
+                f"--parallel {compute.parallel} for {len(self.lead)} leads exceeds the maximum of "
+                f"{MAX_SLOTS} in total"
             )
         if (self.discover or self.discover_all) and len(self.lead) > 1:
-            raise ValueError("leads are discovered or named with --lead, not both")
+            raise ValueError("--discover cannot be combined with --lead")
         if 0 < compute.ctx_size < n_slots:
             raise ValueError(
                 f"--ctx-size {compute.ctx_size} is too small for --parallel {compute.parallel} and "
-                f"--n-branches {self.n_branches}: at least {n_slots} tokens are needed, and some hundred per "
-                "sequence to be useful"
+                f"--n-branches {self.n_branches}. The minimum is {n_slots}, but a sequence should "
+                "have some hundred tokens"
             )
         return self
 
@@ -252,10 +254,10 @@ class BackSettings(FileSettings):
         """Return the settings with as many of these leads as the back can draft for."""
         n_max = min(_MAX_LEADS, MAX_SLOTS // self.compute.parallel)
         leads, others = found[:n_max], found[n_max:]
-        log.info("drafting for all leads that are announced: %s", ", ".join(map(str, leads)))
+        log.info("drafting for all announced leads: %s", ", ".join(map(str, leads)))
         if others:
             log.warning(
-                "not for %s: --parallel %d for %d leads is the most",
+                "not drafting for %s: with --parallel %d, %d leads are the maximum",
                 ", ".join(map(str, others)),
                 self.compute.parallel,
                 n_max,

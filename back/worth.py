@@ -15,7 +15,7 @@ _MIN_GAIN: Final = 0.05
 _MAX_STEP_TOKENS: Final = 256
 """A longer update is a part of a prompt."""
 _GOOD_SHARE: Final = 0.4
-"""Of accepted tokens; with fewer, the drafts are wrong rather than late."""
+"""Of right tokens; with fewer, the drafts are wrong rather than late."""
 
 
 @dataclass(slots=True)
@@ -65,9 +65,9 @@ class DraftWorth:
         rate, share = count.n_gained / count.seconds, _share(count.n_right, count.n_wrong)
         is_worth = count.n_gained >= _MIN_GAIN * (count.n_tokens - count.n_gained)
         if is_worth:
-            log.info("%s+%.1f tokens/s, %.0f %% accepted", self._prefix, rate, 100 * share)
+            log.info("%s+%.1f tokens/s, %.0f %% right", self._prefix, rate, 100 * share)
         elif self._was_worth:
-            log.info("%snot worth it: +%.1f tokens/s, as %s", self._prefix, rate, _reason(share))
+            log.info("%snot worth it: +%.1f tokens/s, because %s", self._prefix, rate, _reason(share))
         self._was_worth = is_worth
 
 
@@ -79,7 +79,7 @@ def _share(n_right: int, n_wrong: int) -> float:
 
 def _reason(share: float) -> str:
     if math.isnan(share):
-        return "no draft was there when the lead had its own token: `back doctor` says why"
+        return "all drafts came too late: `back doctor` shows why"
     if share < _GOOD_SHARE:
-        return f"only {100 * share:.0f} % is accepted: a model of the lead's family is right more often"
-    return f"{100 * share:.0f} % is right but comes too late: a smaller model or a shorter way would help"
+        return f"only {100 * share:.0f} % of draft tokens are right: try a model of the lead's family"
+    return f"{100 * share:.0f} % of draft tokens are right but late: try a smaller model or a faster network"

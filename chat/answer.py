@@ -177,9 +177,9 @@ class Comparison:
     @property
     def _speed(self) -> str:
         if self.without.stats.n_drafted:
-            return "The server used drafts both times: it cannot switch them off for one request."
+            return "The server used drafts both times because it cannot switch them off for one request."
         if not self.with_drafts.stats.n_drafted:
-            return "There were no drafts either time: no back is connected, or drafts were not worthwhile."
+            return "No drafts were used. No back is connected, or drafts were not worth verifying."
         if self.ratio is None:
             return "The answers are too short to measure their speed."
         return f"{self.ratio:.2f} times as fast with speculation."
@@ -191,7 +191,7 @@ class Comparison:
             return "The texts are identical."
         n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
         return (
-            f"The texts DIFFER from character {n_same + 1} on: {one[n_same:][:_N_SHOWN]!r} with speculation, "
-            f"{other[n_same:][:_N_SHOWN]!r} without. "
-            "(Does the server use the seed? If it does, see `exact` in its /props.)"
+            f"The texts DIFFER from character {n_same + 1} on: {one[n_same:][:_N_SHOWN]!r} with "
+            f"speculation, {other[n_same:][:_N_SHOWN]!r} without. Check whether the server uses "
+            "the seed, and whether it runs with --exact."
         )

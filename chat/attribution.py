@@ -11,7 +11,7 @@ _WORD_OR_PUNCTUATION = re.compile(r"\w+|[^\w\s]")
 _WORD_REACH = 400
 """Characters to search ahead for a word: more than a long URL that rendering has left out."""
 _PUNCTUATION_REACH = 8
-"""For punctuation: a bullet that rendering has added must not be found in the next sentence."""
+"""The reach for punctuation: a bullet that rendering has added must not be found in the next sentence."""
 
 Source = str | None
 

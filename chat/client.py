@@ -20,7 +20,7 @@ from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, Rejecte
 from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.answer_stream import AnswerStream
 from shared.diagnostics.lead_probe import BackReport
-from shared.tls import trusting_nobody
+from shared.tls import trusting_nothing
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
 CONNECT_TIMEOUT_S = 10.0
@@ -28,7 +28,7 @@ GET_TIMEOUT_S = 3.0
 _HOME_DOMAINS = (".local", ".lan", ".home.arpa", ".internal", ".localhost")
 
 _OTHER_TASKS = ("embedding", "rerank")
-"""Of models that do not chat."""
+"""The tasks of models that do not chat."""
 _NOT_SUPPORTED = (httpx.codes.NOT_FOUND, httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED)
 
 
@@ -57,7 +57,7 @@ class LeadClient:
             base_url=url,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
-            verify=tls or url.startswith("https:") or trusting_nobody(),
+            verify=tls or url.startswith("https:") or trusting_nothing(),
             transport=transport,
             # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),
@@ -153,7 +153,7 @@ class LeadClient:
         except LeadError:
             return False
         if len(names) > 1:
-            advice = "It has several models: choose one with :model or --model."
+            advice = "The server has several models. Choose one with :model or --model."
             raise RejectedError(f"{refusal} ({advice})", refusal.status, refusal.message)
         self._model = next(iter(names), None)
         return self._model is not None
@@ -179,7 +179,7 @@ class LeadClient:
         if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            said += " (give its key with CHAT_API_KEY, --api-key or --api-key-file, or --join it again)"
+            said += ". Set the server's key with --api-key-file or CHAT_API_KEY, or join it again with --join"
         raise RejectedError(said, response.status_code, message)
 
     @contextmanager
@@ -191,21 +191,21 @@ class LeadClient:
             if distrust := distrust_behind(error):
                 raise UnreachableError(f"{self.url} is not trusted: {explain_distrust(distrust)}.") from error
             raise UnreachableError(
-                f"There is no answer at {self.url} ({_reason(error)}). "
-                "Start lead there, or name another address with --lead."
+                f"There is no answer at {self.url} ({_reason(error)}). Start lead there, or set "
+                "another address with --lead."
             ) from error
         except (SSEError, ValueError) as error:
             raise IncompleteAnswerError(
-                f"{self.url} did not answer as an OpenAI-compatible server does: is --lead right?"
+                f"{self.url} did not answer like an OpenAI-compatible server. Check --lead."
             ) from error
         except httpx.TimeoutException as error:
             raise IncompleteAnswerError(
-                f"{self.url} has stopped sending: it hangs, or the network is down. "
-                "(--timeout sets how long to wait.)"
+                f"{self.url} stopped sending. It hangs, or the network is down. (--timeout sets "
+                "how long to wait.)"
             ) from error
         except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
             raise IncompleteAnswerError(
-                f"The answer from {self.url} broke off: the server was stopped, or the network failed."
+                f"The answer from {self.url} broke off because the server was stopped or the network failed."
             ) from error
         except httpx.HTTPError as error:
             raise IncompleteAnswerError(

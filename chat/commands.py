@@ -21,19 +21,21 @@ class Entry:
 
 COMMANDS = (
     Entry(("retry",), "", "ask the last question again"),
-    Entry(("edit",), "TEXT", "replace the last question; alone: edit it at the prompt"),
-    Entry(("compare",), "TEXT", "ask with and without speculation, and compare; alone: the last question"),
-    Entry(("new",), "", "start a new conversation; system prompt and parameters stay"),
-    Entry(("save",), "NAME", "save the conversation; alone: under the name it has"),
-    Entry(("load",), "NAME", "continue a saved conversation; alone: list them"),
-    Entry(("model",), "NAME", "use this model (none: the server's choice); alone: list them"),
-    Entry(("system",), "TEXT", "set the system prompt (none: remove it); alone: show it"),
-    Entry(("seed",), "N", "the same seed gives the same text (none: a new one each time); alone: show it"),
-    Entry(("set",), "NAME VALUE", "set a sampling parameter (none: the server's default); alone: list them"),
-    Entry(("stats",), "", "speed and accepted drafts of this session and of the last answer"),
-    Entry(("backs",), "", "the backs that draft for this server"),
+    Entry(("edit",), "TEXT", "replace the last question. Alone: edit it at the prompt"),
+    Entry(
+        ("compare",), "TEXT", "ask with and without speculation, and compare. Alone: use the last question"
+    ),
+    Entry(("new",), "", "start a new conversation with the same system prompt and parameters"),
+    Entry(("save",), "NAME", "save the conversation. Alone: use its current name"),
+    Entry(("load",), "NAME", "continue a saved conversation. Alone: list all"),
+    Entry(("model",), "NAME", "use this model (none: the server's choice). Alone: list all"),
+    Entry(("system",), "TEXT", "set the system prompt (none: remove it). Alone: show it"),
+    Entry(("seed",), "N", "set the seed, for the same text each time (none: random). Alone: show it"),
+    Entry(("set",), "NAME VALUE", "set a sampling parameter (none: the server's default). Alone: list all"),
+    Entry(("stats",), "", "show speed and accepted drafts of this session and the last answer"),
+    Entry(("backs",), "", "show the backs that draft for this server"),
     Entry(("help",), "", "this list"),
-    Entry(("quit", "q", "exit"), "", "quit; so does Ctrl-D"),
+    Entry(("quit", "q", "exit"), "", "quit (also Ctrl-D)"),
 )
 
 _BY_NAME = {name: entry for entry in COMMANDS for name in entry.names}
@@ -41,7 +43,7 @@ _BY_NAME = {name: entry for entry in COMMANDS for name in entry.names}
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A parsed command. `name` is the entry's first name, whichever alias was typed."""
+    """A parsed command. name: the first name of its entry, also if an alias was typed."""
 
     name: str
     argument: str

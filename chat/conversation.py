@@ -129,7 +129,7 @@ class SavedConversations:
         path = self.path(name)
         if path.parent == self._folder and not path.exists():
             close = difflib.get_close_matches(name, self.names(), n=1)
-            hint = f"Did you mean {close[0]}?" if close else "':load' alone lists the saved ones."
+            hint = f"Did you mean {close[0]}?" if close else "':load' alone lists the saved conversations."
             raise CommandError(f"There is no conversation {name!r}. {hint}")
         return path
 
@@ -190,5 +190,5 @@ def read_conversation(path: Path) -> ChatConversation:
         for question, answer in zip(messages[::2], messages[1::2], strict=False)
     ]
     if [message.role for message in messages] != list(_PAIR) * len(conversation.turns):
-        raise CommandError(f"{path} is not a conversation: user and assistant do not take turns in it.")
+        raise CommandError(f"{path} is not a conversation: user and assistant must take turns.")
     return conversation

@@ -1,4 +1,6 @@
-"""Input lines from a keyboard or a pipe; and a terminal without echo, for while an answer streams."""
+"""Reads input lines from a keyboard or a pipe, and switches off the terminal's echo while an answer
+streams.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -8,7 +10,7 @@ from typing import Protocol, TextIO
 
 class LineReader(Protocol):
     def read(self, draft: str = "") -> str:
-        """Return the next line, without its line end; at a prompt it starts out as `draft`, for editing.
+        """Return the next line, without its line end. draft: text that a prompt shows for editing.
 
         Raises EOFError at the end of the input, KeyboardInterrupt on Ctrl-C.
         """

@@ -125,7 +125,7 @@ def _question(words: list[str], stdin: TextIO) -> str:
     """
     question = " ".join(stdin.read() if word == _STDIN else word for word in words or [_STDIN]).strip()
     if not question:
-        raise ConfigError("there is no question, neither as an argument nor on stdin")
+        raise ConfigError("there is no question. Write it as an argument or to stdin")
     return question
 
 

@@ -104,7 +104,7 @@ class Repl:
         elif self._interactive:
             self._draft = question
         else:
-            raise CommandError(":edit needs the new question after it.")
+            raise CommandError(":edit needs the new question, as in ':edit Why?'.")
 
     def _new(self, _: str) -> None:
         self._session.begin(self._session.conversation.emptied())
@@ -117,7 +117,7 @@ class Repl:
             raise CommandError("There is nothing to save yet.")
         path = self._store.path(name) if name else self._file or self._store.new_path(conversation)
         if path != self._file and path.exists():
-            raise CommandError(f"{path} exists already: choose another name.")
+            raise CommandError(f"{path} already exists. Choose another name.")
         write_conversation(path, conversation)
         self._file = path
         self._screen.show(f"Saved to {path}. ':load {self._store.name_of(path)}' loads it.")
@@ -150,7 +150,7 @@ class Repl:
         with suppress(LeadError):
             names = self._client.models() if name else []
         if names and name not in names:
-            self._screen.note("The server does not list this model: it may refuse it or use another.")
+            self._screen.note("The server does not list this model. It may refuse it or use another model.")
 
     def _system(self, argument: str) -> None:
         conversation = self._session.conversation

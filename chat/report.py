@@ -20,10 +20,10 @@ _MAX_HANGING = 0.6
 """The largest indentation as a share of the width: text indented further is hard to read."""
 
 _GUIDE = (
-    "Anything else is sent to the model. Alt-Enter, or a backslash at the end of a line, starts a new line "
-    "in it; Ctrl-X Ctrl-E opens it in $EDITOR. Up brings back what you typed, Ctrl-R searches it, Tab "
-    "completes commands, Ctrl-C stops an answer. Colored words were drafted and accepted, with one color "
-    "for each source."
+    "All other text is sent to the model. Alt-Enter or a backslash at the end of a line starts a "
+    "new line. Ctrl-X Ctrl-E opens the text in $EDITOR. Up shows earlier input, and Ctrl-R "
+    "searches it. Tab completes commands. Ctrl-C stops an answer. Colored words are accepted "
+    "drafts, with one color for each source."
 )
 
 

@@ -12,10 +12,10 @@ from pydantic.fields import FieldInfo
 
 from chat.errors import CommandError
 from shared.sampling.asked_fields import with_sampling_fields
-from shared.sampling.parameters import Asked
+from shared.sampling.parameters import ApiNames
 
 
-def _optional(_: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
+def _optional(_: str, field: FieldInfo, asked: ApiNames) -> FieldInfo | None:
     """Return the parameter with its range, or None."""
     if not asked.in_chat:
         return None

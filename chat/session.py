@@ -72,7 +72,9 @@ class Session:
         question = self.last_question
         seed, last = self.conversation.sampling.chosen.get("seed"), self.stats.last
         if not self._unanswered and last and seed is not None and seed == last.seed:
-            self._screen.note("The same seed gives the same answer (:seed none: a new seed each time).")
+            self._screen.note(
+                "The same seed gives the same answer. Use ':seed none' for a new seed each time."
+            )
         self.ask(question, instead=True)
 
     def compare(self, question: str) -> None:
@@ -83,7 +85,7 @@ class Session:
         result = Comparison(self._streamer.new_answer(), self._streamer.new_answer())
         try:
             self._streamer.stream(seeded, result.with_drafts)
-            self._screen.note("The same again without speculation ...")
+            self._screen.note("Asking again without speculation ...")
             self._streamer.stream(seeded | WITHOUT_SPECULATION, result.without, shown=False)
         except KeyboardInterrupt:
             if not self._interactive:

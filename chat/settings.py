@@ -30,40 +30,40 @@ _Text = Annotated[str, AfterValidator(_encodable)]
 class ChatSettings(ProgramSettings):
     r"""Chat with a lead, or with any other OpenAI-compatible server, in the terminal.
 
-    Answers are streamed; words that a back drafted and the lead accepted are in color. Ctrl-C stops an
-    answer, Ctrl-D exits, :help lists the commands.
-    A question on the command line or in a pipe is answered on stdout, and then chat exits:
+    Answers are streamed. Colored words are accepted drafts. Ctrl-C stops an answer, Ctrl-D exits, and :help
+    lists the commands.
+    With a question on the command line or in a pipe, chat prints the answer to stdout and exits:
 
         chat "Why is the sky blue?"
         git diff | chat "What does this change?" -
         chat --image photo.jpg "What is this?"
         printf 'Tell me a story.\nAnd then?\n' | chat --lines --seed 1
 
-    Each option can also be set by an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, …
-    Sampling options that are not set are left to the server.
+    Each option has an environment variable: CHAT_LEAD, CHAT_MAX_TOKENS, …
+    The server chooses sampling options that are not set.
     """
 
     program = "chat"
     prefix = "CHAT_"
     usual: ClassVar = {
-        "question": "question to answer, then exit; - stands for the text from stdin",
-        "lead": "address of the server, host:port or a URL",
+        "question": "question to answer, then exit; -: read stdin",
+        "lead": "address of the server: host:port or a URL",
         "join": "code from `lead invite --chat`, needed once",
-        "model": "name of the model, if there are several",
+        "model": "name of the model, if the server has several",
         "api_key_file": "file with the server's key",
-        "image": "image file for a model that sees",
+        "image": "image file, for models that read images",
         "system": "system prompt",
         "output": "text or json; --json is the same as json",
         "lines": "each line of stdin is a question",
         "markdown": "--no-markdown shows the text as it is",
-        "temperature": "0: always the likeliest token",
-        "max_tokens": "length of an answer, at most",
+        "temperature": "0: always the most likely token",
+        "max_tokens": "maximum tokens of an answer",
         "seed": "the same seed gives the same answer",
     }
     dialect: ClassVar = Dialect(spellings={"output": Spelling(constants={"--json": "json"})})
 
     question: CliPositionalArg[list[_Text]] = Field(
-        default=[], description="question to answer, then exit; - is replaced with the text from stdin"
+        default=[], description="question to answer, then exit. - is replaced with the text from stdin"
     )
     lead: Annotated[str, AfterValidator(server_url)] = Field(
         "http://127.0.0.1:5555", description="address of the server: host:port or a URL"
@@ -72,33 +72,32 @@ class ChatSettings(ProgramSettings):
     model: _Text | None = Field(None, description="name of the model to use, if the server has several")
     api_key: SecretStr | None = Field(
         None,
-        description="the server's API key; the variable CHAT_API_KEY or --api-key-file hides it from process "
-        "listings",
+        description="the server's API key. The variable CHAT_API_KEY and --api-key-file hide the key from "
+        "process listings",
     )
     api_key_file: Path | None = Field(None, description="file with the server's API key")
     ca_file: Path | None = Field(
         None,
-        description="file with CA certificates (PEM) for verifying a server at https://…, instead of the "
-        "system's; it may be the server's own self-signed certificate",
+        description="file with CA certificates (PEM) that verify a server at https://…, instead of the "
+        "system's certificates. It can be the server's self-signed certificate",
     )
     pinned_certificate_file: CliSuppress[Path | None] = Field(
-        None, description="the server's own certificate, trusted under any name"
+        None, description="the server's certificate, trusted under any name"
     )
     image: PathList = Field(
-        (), description="image file to show with the first question, to a model that sees; may be repeated"
+        (), description="image file for the first question, for models that read images. May be repeated"
     )
     system: _Text | None = Field(None, description="system prompt")
     history: bool = Field(True, description="keep the input history for later sessions")
     markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
     output: Literal["text", "json"] = Field(
         "text",
-        description="output format; json (or just --json): one line of JSON per answer, with statistics",
+        description="output format: text or json. json (or --json) prints one line of JSON with "
+        "statistics per answer",
     )
-    lines: bool = Field(
-        False, description="if stdin is a pipe, treat each of its lines as a question or a command"
-    )
+    lines: bool = Field(False, description="if stdin is a pipe, read each line as a question or a command")
     timeout: float = Field(
-        600, gt=0, description="fail a request if the server has sent nothing for this many seconds"
+        600, gt=0, description="seconds without data from the server after which a request fails"
     )
     sampling: Sampling = Sampling()
 
@@ -107,7 +106,7 @@ class ChatSettings(ProgramSettings):
     def _check_images(cls, paths: tuple[Path, ...]) -> tuple[Path, ...]:
         for path in paths:
             if not path.is_file():
-                raise ValueError(f"{path} is no file")
+                raise ValueError(f"{path} is not a file")
         return paths
 
     def joined(self) -> Self:

@@ -64,7 +64,7 @@ class AnswerStreamer:
                     if delay is None:
                         raise
                     message = "Not yet" if n_before else str(error).rstrip(".")
-                    self._screen.note(f"{message}; trying again in {delay:.0f} s, Ctrl-C gives up.")
+                    self._screen.note(f"{message}. Trying again in {delay:.0f} s. Ctrl-C gives up.")
                     self._sleep(delay)
                 else:
                     return

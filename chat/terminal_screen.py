@@ -64,7 +64,7 @@ class LiveRegion:
         self._write(SHOW_CURSOR)
 
     def _first_difference(self, lines: Sequence[TerminalLine]) -> int:
-        """Return the first line that has to be drawn again, of those that can be reached."""
+        """Return the first line that must be drawn again, among the lines that can be reached."""
         first = self._first_reachable()
         while first < min(len(lines), len(self._drawn)) and lines[first] == self._drawn[first]:
             first += 1

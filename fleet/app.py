@@ -20,7 +20,7 @@ from fleet.lead_router import LeadRouter
 from fleet.messages import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.prefixes import blocks_of
 from fleet.settings import FleetSettings
-from shared.next_hop import passed_on, target_of
+from shared.next_hop import end_to_end_headers, target_of
 
 _BUSY = 0.75
 """The share of busy slots above which another lead is started."""
@@ -95,7 +95,7 @@ class Ingress:
             if len(body) > self._max_body_bytes:
                 message = f"the body has more than {self._max_body_bytes} bytes"
                 return _error(413, message, "invalid_request_error")
-        target, headers = target_of(request.scope), passed_on(request.headers.raw, b"content-length")
+        target, headers = target_of(request.scope), end_to_end_headers(request.headers.raw, b"content-length")
         content = bytes(body)
         blocks = await asyncio.to_thread(blocks_of, content)
         return await self._answer(ForwardedRequest(request.method, target, headers, content, blocks))

@@ -18,7 +18,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from fleet.messages import AnswerHead, ForwardedRequest, LeadGoneError
 from fleet.settings import FleetSettings
 from shared.errors import NotServingError
-from shared.next_hop import NextHop, passed_on
+from shared.next_hop import NextHop, end_to_end_headers
 from shared.python_child import ChildProcess, child_command
 
 log = logging.getLogger("ray.serve")
@@ -78,7 +78,7 @@ class LeadReplica:
         try:
             async with sent as answer:
                 has_begun = True
-                headers = passed_on(answer.headers.raw, b"content-length")
+                headers = end_to_end_headers(answer.headers.raw, b"content-length")
                 yield AnswerHead(answer.status, headers, answer.first)
                 if answer.rest:
                     async for chunk in answer.rest:
@@ -149,7 +149,7 @@ class LeadReplica:
         deadline = time.monotonic() + _START_SECONDS
         while not _is_healthy(self._url):
             if self._lead.poll() is not None:
-                raise RuntimeError("the lead has ended: its log has the reason")
+                raise RuntimeError("the lead ended. Read its log")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the lead is not ready after {_START_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)

@@ -15,7 +15,7 @@ def main_as_llama_server() -> None:
 
 def _run(program: str) -> None:
     if sys.platform == "win32":
-        sys.exit("lead needs Linux or macOS: on Windows, WSL 2")
+        sys.exit("lead runs on Linux and macOS. On Windows, use WSL 2")
     way_in.run(program)
 
 

@@ -112,4 +112,4 @@ def run(settings: LeadSettings, program: Callable[[LeadSettings], Serving] = ser
 
 def _raise_limit() -> None:
     if (n := descriptors.raise_limit()) < _FEW_FILES:
-        log.warning("this process may have only %d files open, too few for many connections: ulimit -n", n)
+        log.warning("the limit on open files is %d, too low for many connections. Raise it with ulimit -n", n)

@@ -18,14 +18,14 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What the word stands for."""
 _RUNS_ELSEWHERE: Final[Mapping[str, str]] = {
-    "run": "`lead {model}` serves a model; then open http://127.0.0.1:5555/ or ask with `chat`",
-    "ps": "http://127.0.0.1:5555/ shows what a running lead has loaded, and `lead doctor` examines it",
-    "stop": "Ctrl-C ends a lead, `lead service remove` a service; --sleep-idle-seconds frees its memory",
-    "cp": "a model has as many names as you like: `lead {model} --alias NAME,NAME`",
-    "create": "there are no Modelfiles: give their parameters as options (`lead --help sampling`)",
-    "push": "upload models with `hf upload`, of huggingface_hub",
-    "signin": "set HF_TOKEN for models of the hub that need an account",
-    "launch": "docs/recipes.md says what to set in other programs",
+    "run": "`lead {model}` serves a model. Then open http://127.0.0.1:5555/ or run `chat`",
+    "ps": "http://127.0.0.1:5555/ shows the models in memory. `lead doctor` examines a running lead",
+    "stop": "Ctrl-C stops a lead. `lead service remove` removes a service. --sleep-idle-seconds frees memory",
+    "cp": "`lead {model} --alias NAME,NAME` gives a model more names",
+    "create": "Modelfiles are not supported. Set their parameters as options (`lead --help sampling`)",
+    "push": "`hf upload` of huggingface_hub uploads models",
+    "signin": "set HF_TOKEN for models that need an account of the Hugging Face hub",
+    "launch": "docs/recipes.md shows the settings of other programs",
 }
 """What does it."""
 _SERVE: Final = "serve"

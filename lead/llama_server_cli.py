@@ -27,8 +27,8 @@ _BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
 class LlamaServerSettings(LeadSettings):
     """Serve a GGUF model with llama-server's command line.
 
-    Options for features that the lead does not have are ignored with a warning, but those that name the
-    model, or ask for something else than a server.
+    Unsupported options are ignored with a warning. Unsupported options that name a model, or ask for another
+    action than serving, are errors.
     """
 
     program = PROGRAM
@@ -51,14 +51,14 @@ class LlamaServerSettings(LeadSettings):
         for option in ignored:
             say(f"{PROGRAM}: {option} is ignored: {refused[option.partition('=')[0]]}")
         for variable in _unread_variables(cls.dialect):
-            say(f"{PROGRAM}: {variable} is ignored: there is no such option here")
+            say(f"{PROGRAM}: {variable} is ignored: unknown option")
         return super().from_command_line(kept + _context_of_slots(kept))
 
 
 def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Split `arguments` into (what remains, the options in `refused`).
+    """Return `arguments` without the options in `refused`, and these options.
 
-    What follows such an option and does not look like an option are its values.
+    Arguments after such an option that do not look like an option are its values.
     """
     kept: list[str] = []
     ignored: list[str] = []

@@ -33,7 +33,7 @@ def parse_cpus(text: str) -> frozenset[int]:
         try:
             low, high = int(first), int(last if dash else first)
         except ValueError:
-            raise ConfigError(f"{text!r} is not a list of cores, as in 0-3,8") from None
+            raise ConfigError(f"{text!r} is not a list of cores such as 0-3,8") from None
         if low < 0 or high < low or high > 1 << 16:
             raise ConfigError(f"{text!r} is not a list of cores: {part.strip()!r} is not a range")
         cpus.update(range(low, high + 1))
@@ -75,7 +75,7 @@ def pin(cpus: frozenset[int]) -> None:
     granted = usable()
     if granted != cpus:
         os.sched_setaffinity(0, before)
-        raise ConfigError(f"--cpus contains cores that this process may not use: {sorted(cpus - granted)}")
+        raise ConfigError(f"this process may not use these cores of --cpus: {sorted(cpus - granted)}")
 
 
 def usable() -> frozenset[int]:
@@ -120,7 +120,7 @@ def n_physical() -> int:
 def _quota() -> float:
     """Return the CPU limit of this process in cores, as set for a container; infinite if there is none.
 
-    More threads than that would all be stopped for most of each tenth of a second.
+    More threads than the limit would all be stopped for most of each tenth of a second.
     """
     return min((_quota_of(*group) for group in own_groups("cpu")), default=math.inf)
 

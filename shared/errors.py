@@ -27,13 +27,12 @@ class MissingFunctionError(LibraryError, ModelLoadError, AttributeError):
 
     def __init__(self, name: str, library: str) -> None:
         super().__init__(
-            f"{library} has no {name}, which is needed for this: it is another version of llama.cpp than "
-            "that of the installed llama-cpp-python"
+            f"{library} has no {name}. Its version of llama.cpp does not match the installed llama-cpp-python"
         )
 
 
 class ProtocolError(DuoError):
-    """A peer sent what the protocol does not allow."""
+    """A peer sent a message that the protocol does not allow."""
 
 
 class VocabularyError(ProtocolError):

@@ -15,7 +15,9 @@ _FILES = {
     True: ("memory.max", "memory.current", "file"),
     False: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
 }
-"""Of groups of version 2, or not: the limit, what is used, and the key in memory.stat of cached files."""
+"""For groups of version 2, or 1: the files of the limit and the usage, and the key of cached files in
+memory.stat.
+"""
 MEMORY_SHARE = 0.25
 """The most of the free memory that states to return to may take; and stored texts, of what is left."""
 

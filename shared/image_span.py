@@ -15,7 +15,7 @@ from pydantic import BaseModel
 _FIRST_IDENTITY = 1 << 30
 """No vocabulary has so many tokens. Identities fit into 31 bits."""
 _BEGINS = 1
-"""The bit of an identity that says whether an image begins there."""
+"""The bit of an identity that is set if an image begins there."""
 
 
 class ImageSpan(BaseModel, frozen=True):

@@ -31,7 +31,7 @@ def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
     def work() -> None:
         try:
             found.set_result(call(*arguments))
-        except Exception as error:  # noqa: BLE001 - for whoever waits
+        except Exception as error:  # noqa: BLE001 - reported to the waiting caller
             found.set_exception(error)
 
     threading.Thread(target=work, name="child", daemon=True).start()
@@ -61,7 +61,7 @@ class Child(ChildProcess):
         self.tell_to_end()
         await asyncio.wait({self.ended}, timeout=self._stop_seconds)
         if not self.ended.done():
-            log.warning("the process %d does not end: killed", self.pid)
+            log.warning("killed the process %d because it did not end", self.pid)
             self.kill()
             await asyncio.wait({self.ended}, timeout=KILL_SECONDS)
         return self.returncode
@@ -72,10 +72,10 @@ class Child(ChildProcess):
 
     @property
     def outcome(self) -> str:
-        """How it ended, as a phrase: status or signal."""
+        """The way in which the process ended, as a phrase: its status or signal."""
         status = self.returncode
         if status is None:
-            return "nothing: it cannot be killed, and may hang in a driver"
+            return "no status: it cannot be killed and probably hangs in a driver"
         if status >= 0:
             return f"status {status}"
         names = {int(each): each.name for each in signal.Signals}  # real-time signals have none
@@ -174,9 +174,10 @@ class Keeper(Generic[AnyChild]):
     ) -> None:
         """Call `take` with each message of a child.
 
-        Every message is a sign of life; the child is killed without any. max_silence: seconds; 0: any number.
+        Every message is a sign of life. max_silence: the seconds without a message after which the child is
+        killed; 0: never.
         """
-        self._supervisor.max_silence = max_silence  # nobody has listened to it before
+        self._supervisor.max_silence = max_silence  # its silence before does not count
         self._note()
         async with contextlib.aclosing(messages):
             async for message in messages:
@@ -196,7 +197,7 @@ class Keeper(Generic[AnyChild]):
         """Report that the child is needed; a sleeping child is started."""
         if self._supervisor.used(self._clock()):
             if self._supervisor.has_been_ready:
-                log.info("somebody asks: %s is started again", self._name)
+                log.info("a request arrived: starting %s again", self._name)
             self._note()
 
     def lost(self, had_work: Callable[[], bool]) -> None:
@@ -253,7 +254,7 @@ class Keeper(Generic[AnyChild]):
             self._note()
         if self.state is ChildState.SLEEPING:
             seconds = self._supervisor.sleep_seconds
-            log.info("%s was idle for %g s (--sleep-idle-seconds): the model is freed", self._name, seconds)
+            log.info("%s was idle for %g s (--sleep-idle-seconds). The model is freed", self._name, seconds)
             if self._on_sleep:
                 await self._on_sleep()
 
@@ -263,7 +264,7 @@ class Keeper(Generic[AnyChild]):
         if action is ChildAction.KILL:
             seconds = self._supervisor.max_silence
             log.error(
-                "%s (pid %d) has shown no sign of life for %g s (--engine-timeout): it is killed",
+                "killing %s (pid %d) because it made no progress for %g s (--engine-timeout)",
                 self._name,
                 child.pid,
                 seconds,

@@ -24,7 +24,7 @@ def read_key(given: SecretStr | None, file: Path | None) -> str | None:
     else:
         return None
     if not is_key(key):
-        raise ConfigError(f"{place} is empty or has characters that a key cannot have")
+        raise ConfigError(f"{place} is empty or has characters that are not allowed in a key")
     return key
 
 
@@ -34,4 +34,4 @@ def _first_line(file: Path) -> str:
     except OSError as error:
         raise ConfigError(f"cannot read the key in {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"cannot read the key in {file}: it is not text") from error
+        raise ConfigError(f"cannot read the key in {file}: the file is not text") from error

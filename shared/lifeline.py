@@ -12,7 +12,7 @@ import signal
 import threading
 
 _F_SETSIG = 10
-"""Of Linux's fcntl: which signal says that something has happened on a descriptor."""
+"""Linux's fcntl command that sets the signal for events on a descriptor."""
 
 _inherited: list[int] = []
 

@@ -14,7 +14,7 @@ from shared.terminal import sanitize
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _N_TRIES, _PAUSE_SECONDS = 10, 0.01
-"""How long a line waits for a reader that is behind."""
+"""The number and length of waits of a line for a slow reader."""
 
 
 class TextFormatter(logging.Formatter):
@@ -73,7 +73,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             self._n_lost += 1
 
     def _put(self, descriptor: int, line: str) -> bool:
-        """Return whether all of it was written."""
+        """Write the text; return whether all of it was written."""
         left = f"{line}{self.terminator}".encode(errors="backslashreplace")
         n_tries = 1 if self._n_lost else _N_TRIES
         while left and n_tries:
@@ -82,7 +82,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
             except BlockingIOError:
                 n_tries -= 1
                 time.sleep(_PAUSE_SECONDS if n_tries else 0)
-            except OSError:  # nobody will read it any more
+            except OSError:  # the reader is gone
                 return False
         return not left
 
@@ -94,7 +94,7 @@ class UnblockedHandler(logging.StreamHandler[TextIO]):
 
 
 def _lost(n: int) -> logging.LogRecord:
-    said = "lines lost here, as nobody read them: %d"
+    said = "%d log lines are missing here because their reader was too slow"
     return logging.makeLogRecord({"name": "log", "levelname": "WARNING", "msg": said, "args": (n,)})
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 
 from shared.errors import NotServingError
-from shared.tls import trusting_nobody
+from shared.tls import trusting_nothing
 
 RawHeaders = list[tuple[bytes, bytes]]
-"""In any encoding."""
+"""Headers in any encoding."""
 
 _HOP_BY_HOP = {
     *(b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization"),
@@ -20,7 +20,7 @@ _HOP_BY_HOP = {
 """RFC 9110, 7.6.1, and 10.1.1 for Expect."""
 
 
-def passed_on(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
+def end_to_end_headers(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
     """Return the end-to-end headers, except the names in `replaced`, which this hop sets itself.
 
     Serve's proxy leaves white space at the end of a value, which h11 refuses to send.
@@ -58,14 +58,14 @@ class LocalTransport(httpx.AsyncHTTPTransport):
 
     def __init__(self, **options: Any) -> None:
         """options: those of httpx's transport."""
-        super().__init__(verify=trusting_nobody(), **options)
+        super().__init__(verify=trusting_nothing(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request; raises TransportError in that case, too."""
+        """Send a request; raises TransportError also for anyio's error."""
         try:
             return await super().handle_async_request(request)
         except AttributeError as error:
-            raise httpx.ConnectError("the connection was closed as soon as it was made") from error
+            raise httpx.ConnectError("the connection was closed immediately") from error
 
 
 class NextHop:
@@ -94,7 +94,7 @@ class NextHop:
         sent = self._http.stream(method, url, headers=headers, content=body or None, extensions=extensions)
         async with sent as response:
             if NotServingError.HEADER in response.headers:
-                raise NotServingError("it serves nobody")
+                raise NotServingError("no program serves it")
             parts = response.aiter_raw()
             is_whole = "content-length" in response.headers
             first = b"".join([part async for part in parts]) if is_whole else await anext(parts, b"")

@@ -16,7 +16,7 @@ from shared.lifeline import end_with, lifeline
 from shared.search_paths import without_working_directory
 
 KILL_SECONDS = 10.0
-"""How long a killed process may take to end: it releases its memory."""
+"""The time that a killed process may take to end, because it must release its memory."""
 _PROGRAM = "--"
 
 

@@ -23,7 +23,7 @@ class Bucket:
         return True
 
     def drain(self, now: float, amount: float) -> None:
-        """Count `amount` whether it is allowed or not, but at most what is left."""
+        """Take `amount`, allowed or not, but at most the rest."""
         self._fill(now)
         self._left = max(0.0, self._left - amount)
 

@@ -18,4 +18,4 @@ def adapters() -> ModuleType:
     """Return the module for `--lora`; raises ModelLoadError if its ring is not installed."""
     for ring in plugged(RINGS, "adapters"):
         return ring
-    raise ModelLoadError("--lora: the part that applies adapters is not installed")
+    raise ModelLoadError("--lora: llama-duo was installed without support for adapters")

@@ -189,7 +189,7 @@ class Sandbox:
                 try:
                     socket.send_fds(self._control, [kind], [theirs.fileno(), supervised.fileno()])
                 except (BrokenPipeError, ConnectionResetError):
-                    log.error("the fork server of %s has ended: starting it again", self._name)  # noqa: TRY400 - expected
+                    log.error("the fork server of %s ended. Starting it again", self._name)  # noqa: TRY400 - expected
                     self.close()
                 else:
                     unused.pop_all()

@@ -1,8 +1,8 @@
-"""Search paths of programs, modules and libraries: never the working directory.
+"""Search paths of programs, modules and libraries, without the working directory.
 
-That may be a downloaded folder with a `queue.py` in it. An empty entry in a list of folders means it, too, as
-in `PYTHONPATH=$PYTHONPATH:/opt/tools` where that variable was not set. Imports nothing that Python has not
-imported before, because it is used before all else.
+The working directory may be a downloaded folder with a `queue.py` in it. An empty entry in a list of folders
+means the working directory, too, as in `PYTHONPATH=$PYTHONPATH:/opt/tools` with that variable unset. Imports
+only modules that Python has imported before, because it is used before all else.
 """
 
 import os

@@ -74,7 +74,7 @@ class StoredText:
 
     @property
     def is_saved(self) -> bool:
-        """True if all of it is on disk."""
+        """True if the whole text is on disk."""
         if self.saved is None or self.saved.owner != self.owner:
             return False
         return len(self.saved.tokens) >= len(self.tokens)
@@ -87,7 +87,7 @@ class StoredText:
         return text
 
     def describe_saved(self, keys: Iterable[int]) -> None:
-        """Replace the snapshots by those on disk, with these `keys`."""
+        """Replace the snapshots by the snapshots on disk, with these `keys`."""
         assert self.saved
         snapshots = [part.snapshot(key) for part, key in zip(self.saved.parts, keys, strict=False)]
         self.parts = [each for each in snapshots if each.kind == "text"]
@@ -107,8 +107,8 @@ class StoredText:
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
-        """Return the number of cells that loading the first `n_keep` tokens takes; parts are cut after
-        loading.
+        """Return the number of cells that loading the first `n_keep` tokens occupies, before the last part is
+        cut.
         """
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
 
@@ -171,7 +171,7 @@ class SlotCache:
     def reachable(self, n_keep: int, held: Sequence[int] | None = None) -> int:
         """Return the largest number of tokens, up to `n_keep`, to which the cache can be cut back.
 
-        held: the tokens in the native cache, if it has more than the valid ones.
+        held: the tokens in the native cache, if it has more tokens than the valid ones.
         """
         tokens = self.tokens if held is None else held
         n = cut_length(tokens, min(n_keep, self.n_physical))
@@ -191,9 +191,9 @@ class SlotCache:
         self.tokens = tokens
 
     def add(self, tokens: Sequence[int], *, can_roll_back: bool = True) -> None:
-        """Append `tokens` to the valid ones; the edits must have been applied before.
+        """Append `tokens` to the valid tokens; the edits must have been applied before.
 
-        can_roll_back: they were decoded, and no pass over other slots followed in the same decode.
+        can_roll_back: the tokens were decoded, and no pass over other slots followed in the same decode.
         """
         assert self.n_physical == len(self.tokens), f"slot {self.index} was not trimmed before it grows"
         self.tokens.extend(tokens)
@@ -262,7 +262,7 @@ class SlotCache:
         """Record that another decode follows, after which the last one cannot be rolled back."""
         self._n_last = 0
 
-    def lose(self) -> None:
+    def mark_lost(self) -> None:
         """Record that the native cache was emptied."""
         self.tokens, self.n_physical, self.saved = [], 0, {}
         self._edits += [Forget(kept.key) for kept in self.hand_over(0).values()]
@@ -304,7 +304,7 @@ def cut_length(tokens: Sequence[int], n_max: int, stops: Iterable[int] | None = 
 
 
 def least_useful(lengths: Collection[int], cuts: Iterable[int]) -> int:
-    """Return the checkpoint length to drop first: the oldest one that none of `cuts` would use.
+    """Return the checkpoint length to drop first: the oldest length that none of `cuts` would use.
 
     The first checkpoint is dropped last, because it is probably a system prompt.
     """

@@ -22,9 +22,9 @@ H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _MIN_KNOWN = 1.0
 """The weight of a ratio's comparisons when all are old, so that a new one counts more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
-"""How far the first times of a size may lie below or above what its neighbors suggest."""
+"""The most that the first times of a size may lie below or above the times suggested by its neighbors."""
 _ENOUGH_SWEEPS = 3
-"""With this many steps of each size, their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
+"""The steps of each size from which on their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
 _MAX_SURPRISE = math.log(4)
 """The largest deviation from the expected time that counts, as a logarithm: the machine may have slept."""
 _MAX_EXCESS = 3.0
@@ -146,10 +146,11 @@ class StepCost:
         self._forget_slower(n)
 
     def learn_sweeps(self, steps: Iterable[tuple[int, float]]) -> None:
-        """Learn from (n, seconds) of steps in which all n took turns; replaces T(n) by the median for each n.
+        """Replace T(n) by the median of steps in which all n took turns. steps: (n, seconds) of each.
 
-        Any step may have been interrupted. With few steps of each size, the times of other sizes bound the
-        plausible ones: a size that seems too slow is not used, so no later step would correct it.
+        With few steps of each size, the shortest time is taken instead, because any step may have been
+        interrupted. The times of other sizes then bound the plausible ones: a size that seems too slow is not
+        used, so no later step would correct it.
         """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:
@@ -205,7 +206,7 @@ class StepCost:
     def _forget_slower(self, n: int) -> None:
         """Forget sizes that seem slower than `n` although they are narrower, unless measured lately or often.
 
-        A size that seems slow is seldom used, so no step would correct it. Its next step measures it anew.
+        A size that seems slow is seldom used, so no step would correct it. Its next step measures it again.
         """
         for narrower in self._known[: bisect_left(self._known, n)]:
             if self._ratios[narrower] > self._ratios[n]:
@@ -293,7 +294,7 @@ class StepCost:
 
 
 def _uninterrupted(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the times by n, shortened to what wider and narrower steps allow."""
+    """Return the times by n, shortened to the times that wider and narrower steps allow."""
     longest, bounded = math.inf, dict[int, float]()
     for n in sorted(seconds, reverse=True):
         bounded[n] = min(seconds[n], longest)

@@ -49,7 +49,7 @@ def size_text(n_bytes: float) -> str:
     return f"{n_bytes / 1e6:.3g} MB" if abs(n_bytes) < 999.5e6 else f"{n_bytes / 1e9:.2f} GB"  # noqa: PLR2004
 
 
-def said_by_lead(body: bytes, status: int) -> str:
+def error_reason(body: bytes, status: int) -> str:
     """Return the reason in an error response of a lead or another server; its status if there is no
     reason.
     """

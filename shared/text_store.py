@@ -27,7 +27,9 @@ MIN_TOKENS = 32
 _MAX_TEXTS = 8192
 """The most texts. A large memory could hold more, but their lists of tokens take memory, too."""
 _MAX_NEIGHBORS = 16
-"""How many neighbors of a text, in the order of texts, are searched on each side for a usable prefix."""
+"""The number of a text's neighbors, in the order of texts, that are searched on each side for a usable
+prefix.
+"""
 UNLIMITED = 1 << 62
 
 
@@ -292,7 +294,7 @@ class TextStore:
         """Return (length, text) of the text with the longest usable prefix of `tokens`; (0, None) if there is
         none.
 
-        serves: returns the usable length of a text, at most that of the common prefix.
+        serves: returns the usable length of a text, at most the length of the common prefix.
         """
         at = self._find(tokens)
         before, after = (
@@ -387,7 +389,7 @@ class TextStore:
 
     # What is on disk
 
-    def adopt(self, *found: SavedText) -> None:
+    def add_saved(self, *found: SavedText) -> None:
         """Add texts found on disk, least recently used first; each replaces an earlier state of the same
         text.
         """
@@ -423,7 +425,7 @@ class TextStore:
             if saved and each.saved and each.saved.name == saved.name:
                 each.saved = saved
 
-    def lose(self, names: Collection[str]) -> list[StoredText]:
+    def mark_deleted(self, names: Collection[str]) -> list[StoredText]:
         """Record that texts were deleted from disk, by name; texts that were only there are dropped.
 
         Returns the other texts that were completely on disk, which are `unsaved` again.
@@ -469,7 +471,7 @@ class TextStore:
         """
         self._remove(text)
         if text.saved and text.is_saved:
-            self.adopt(text.saved)
+            self.add_saved(text.saved)
 
     def _drop(self, text: StoredText) -> None:
         self._remove(text)

@@ -23,7 +23,7 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
         raise ConfigError(f"cannot read certificates from {authorities}: {_reason(error)}") from error
 
 
-def trusting_nobody() -> ssl.SSLContext:
+def trusting_nothing() -> ssl.SSLContext:
     """Return a TLS context for clients of plain HTTP, which trusts no certificate: reading the system's takes
     20 ms.
     """
@@ -68,7 +68,7 @@ def check_certificate(certificate: Path, key: Path) -> None:
 
 def _no_password() -> str:
     """Raise ConfigError. Called by ssl, which would otherwise ask for a password on the terminal."""
-    raise ConfigError("the private key of the certificate is encrypted: use one without a password")
+    raise ConfigError("the private key of the certificate is encrypted. Use a key without a password")
 
 
 def _reason(error: OSError | UnicodeError) -> str:

@@ -8,19 +8,19 @@ _OUT_OF_DATE: Final = {9, 10}
 _NAME_MISMATCHES: Final = {62, 64}
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 
-HANGS_UP: Final = "it closed the connection: if it serves HTTPS, its address begins with https://"
+HANGS_UP: Final = "it closed the connection. If it serves HTTPS, write https:// in its address"
 """The message for a server that closes a plain HTTP connection without an answer."""
-SPEAKS_PLAIN: Final = "it does not speak HTTPS: does its address begin with http://?"
+SPEAKS_PLAIN: Final = "it does not use HTTPS. Write http:// in its address"
 
 
 def explain_distrust(error: ssl.SSLCertVerificationError) -> str:
     """Explain why a server's certificate was rejected, with a remedy."""
     reason = error.verify_message.rstrip(".")
     if error.verify_code in _NAME_MISMATCHES:
-        return f"{reason}: set --lead to a name that the certificate contains"
+        return f"{reason}. Set --lead to a name in the certificate"
     if error.verify_code in _OUT_OF_DATE:
-        return f"{reason}: renew the certificate, or correct the clock of this machine"
-    return f"{reason}: set --ca-file to its certificate or that of its CA, or join it again with --join"
+        return f"{reason}. Renew the certificate, or correct the clock of this machine"
+    return f"{reason}. Set --ca-file to its certificate or its CA's certificate, or join it again with --join"
 
 
 def distrust_behind(error: BaseException) -> ssl.SSLCertVerificationError | None:

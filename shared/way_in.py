@@ -1,5 +1,5 @@
-"""The entry point of each program: what must be set up before its modules are imported, which takes
-a second.
+"""The entry point of each program: prepares the process before its modules are imported, which takes a
+second.
 """
 
 import os

@@ -10,7 +10,6 @@ PACKAGES = (
 )
 COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/test_ways_in.py": ("shared/way_in.py",),
-    "tests/lead/pairing/test_companions.py": ("lead/server/site.py",),
     "tests/lead/metrics/test_model_routes.py": ("lead/metrics/opened.py",),
     "tests/lead/translation/test_model_routes.py": ("lead/translation/opened.py",),
     "tests/real/test_models.py": (

@@ -13,15 +13,15 @@ _MAX_FILES = 1024
 
 
 class BackServiceSettings(BackSettings):
-    """Run a back as a service: now, after failures and after the machine has started.
+    """Run a back as a service. It starts now, after failures and after each start of the machine.
 
         back service install --model 1B.gguf --join CODE
         sudo /opt/llama-duo/bin/back service install --system --model /srv/1B.gguf --lead http://host:5555
         back service status
         back service remove
 
-    All options of `back` apply, and so do its variables and --config: they are written to a file that only
-    its owner can read. `install` again replaces them all.
+    The service uses the options, variables and --config of `back`. They are written to a file that only its
+    owner can read. A second `install` replaces all of them.
     """
 
     program = "back service"

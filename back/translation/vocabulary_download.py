@@ -50,7 +50,7 @@ def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Pat
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         raise ConnectionError("the lead is loading its model")
     if response.status_code != httpx.codes.OK or not digest.isalnum():
-        raise ConfigError(f"the lead does not hand out its vocabulary: HTTP {response.status_code}")
+        raise ConfigError(f"the lead refuses to send its vocabulary: HTTP {response.status_code}")
     path = folder / f"{digest}.gguf"
     with written_whole(path) as part:
         with part.open("wb") as file:

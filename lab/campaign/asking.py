@@ -148,12 +148,12 @@ class Failure:
 class Tally:
     """Compares outcomes with the answers of a run without faults, by index of the request.
 
-    A request without such an answer only counts as answered, and ended, or not.
+    Without such an answer, only the numbers of answered and ended requests are counted.
     """
 
     expected: Mapping[int, ReceivedAnswer]
     exact: bool = False
-    """True if log-probabilities have to be the same, too."""
+    """True if log-probabilities must be the same, too."""
     n_requests: int = 0
     n_tokens: int = 0
     n_left: int = 0
@@ -208,7 +208,7 @@ def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:
 
 
 def _parameters(request: MixedRequest, name: str) -> Mapping[str, Any] | bool:
-    """Return the schema of a tool's arguments; one that nothing is valid against if there is no such tool."""
+    """Return the schema of a tool's arguments; without such a tool, a schema that allows no value."""
     tools = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.body["tools"]}
     schema: Mapping[str, Any] | bool = tools.get(name, False)
     return schema

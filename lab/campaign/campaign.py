@@ -90,7 +90,7 @@ async def run(
             watching = group.create_task(_watch(site, tally, len(requests)))
             in_time = takewhile(lambda _: injector.clock() < seconds, requests)
             await _ask_all(asker, in_time, n_clients, take)
-            # Nothing is broken, and nobody is asked, any more: what is found below stays.
+            # All requests have ended; without further faults, the state found below is final.
             following.cancel()
             watching.cancel()
     except* ConfigError as errors:
@@ -157,5 +157,5 @@ async def _settle(site: Site) -> int:
                 n_busy = sum(slot["is_processing"] for slot in slots.json()) if slots.is_success else None
             await asyncio.sleep(_POLL_SECONDS)
     if n_busy is None:
-        raise ConfigError(f"the lead does not serve any more:\n{site.lead.log[-3000:]}")
+        raise ConfigError(f"the lead no longer serves:\n{site.lead.log[-3000:]}")
     return n_busy

@@ -243,7 +243,7 @@ async def _stay(connection: ClientConnection, messages: HostileMessages, attack:
 
 
 def main() -> None:
-    """Attack until killed."""
+    """Attack the lead until this process is killed."""
     parser = argparse.ArgumentParser(prog="lab.campaign.hostile_back", description=__doc__)
     parser.add_argument("--lead", required=True)
     parser.add_argument("--seed", type=int, default=0)

@@ -17,7 +17,7 @@ from shared.sampling.parameters import MAX_TEXT_TOKENS, SamplingParameters
 
 _PAUSE_SECONDS = 0.002
 _N_VOCAB = 4096
-"""Of the models that this project ships."""
+"""The vocabulary size of the models that this project ships."""
 _N_TEXTS, _MAX_TOKENS = 6, 3000
 _BROKEN = 0.03
 """The share of broken frames: most of them end the connection."""

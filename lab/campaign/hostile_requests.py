@@ -30,7 +30,7 @@ _EXAMPLES: Mapping[str, Json] = {
 _SHORT = {"max_tokens", "max_output_tokens"}
 """Fields that make an answer short, where one is made."""
 _FITTING = 0.5
-"""The share of values of the right type: errors lie behind those that validation lets through."""
+"""The share of values of the right type, which pass validation and so reach errors behind it."""
 _TYPES = ("application/json",) * 20 + ("", "text/plain", "multipart/form-data", "application/jsonp")
 _METHODS = ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "POST")
 _SIZES = (2_000, 20_000, 60_000)
@@ -179,7 +179,7 @@ class _Reader:
         return [schema]
 
     def _example(self, schema: Mapping[str, Any], name: str = "") -> Json:
-        """Return a value of `schema`, with only what is required."""
+        """Return a value of `schema` with only its required parts."""
         if name in _EXAMPLES:
             return _EXAMPLES[name]
         member = self._members(schema)[0]
@@ -204,10 +204,10 @@ def _member(put: Callable[[Json], Json], others: Json, field: str) -> Callable[[
 
 
 async def attack(http: httpx.AsyncClient, request: HostileRequest) -> str | None:
-    """Send the request; returns what the lead did wrong (no answer in time, or an internal error), None if
-    nothing.
+    """Send the request; return the lead's fault (no answer in time, or an internal error), None if there is
+    none.
 
-    None also if there was no connection: other faults may happen at the same time.
+    None also if there was no connection, because other faults may happen at the same time.
     """
     headers = {"Content-Type": request.content_type} if request.content_type else {}
     content = _pieces(request.body) if request.is_slow else request.body

@@ -26,16 +26,16 @@ from shared.errors import ConfigError
 
 _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
-"""Each way."""
+"""The delay in each direction."""
 _THROTTLED = 2000.0
 """Bytes per second."""
 _MAX_PIECE_BYTES, _MAX_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
-"""What the kernel ends processes with, and what their native code makes them end with."""
+"""The signals with which the kernel, or native code itself, ends processes."""
 _N_HOSTILE_CLIENTS, _HOSTILE_PAUSE_SECONDS = 4, 0.02
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
-"""Address space that is left to a process: the engine soon fails to allocate, the front has to make do."""
+"""The free address space of a process. The engine soon fails to allocate; the front must make do."""
 
 _PAUSES = {
     "engine": (5.0, 15.0),

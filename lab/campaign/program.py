@@ -30,7 +30,7 @@ from shared.convert.gguf_file import Quantization
 from shared.model_files.builtin import builtin_draft
 
 _ENGINE_SECONDS = 2.0
-"""A step takes milliseconds: an engine that says nothing for so long hangs."""
+"""An engine without a reply for this long hangs, because a step takes milliseconds."""
 
 _RESTARTS = 3
 """The lead's default of --max-restarts."""

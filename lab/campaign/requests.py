@@ -10,7 +10,7 @@ from lab.measuring.builtin_questions import KINDS as PROMPTS
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 
 NEXT_TURN = 1_000_000
-"""Added to the index of a request, that of the next turn of its conversation."""
+"""Added to the index of a request, gives the index of the conversation's next turn."""
 
 Body = dict[str, Any]
 Draw = Callable[[random.Random], Body]
@@ -91,7 +91,7 @@ def with_logprobs(request: MixedRequest) -> MixedRequest:
 
 
 def next_turn(request: MixedRequest, answer: str) -> MixedRequest:
-    """Return the next turn of a chat: its prompt repeats what was generated."""
+    """Return the next turn of a chat, whose prompt repeats the generated text."""
     turns = [
         {"role": "assistant", "content": answer},
         {"role": "user", "content": "Tell me more about that."},

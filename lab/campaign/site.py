@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
 _BACK_CACHE_MIB = 32
-"""Of ended texts: soon full, so that memory that grows later is a fault."""
+"""The MiB of texts that a back keeps: soon full, so that memory that grows later is a fault."""
 _READY = re.compile(" ready: ")
 _CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 """Processes of the lead by the module that they run."""
@@ -46,9 +46,9 @@ class Site:
         self.is_starved = False
         """True if the lead's front is kept from memory or descriptors."""
         self.failures: list[str] = []
-        """What hostility has done that it must not do."""
+        """The damage done by hostile peers, which must not occur."""
         self.restarting = [asyncio.Lock() for _ in drafts]
-        """Held by whoever ends a back, until it has started the next one in its place."""
+        """Held by the task that ends a back, until it has started the next back in its place."""
 
     async def __aenter__(self) -> Self:
         self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
@@ -72,9 +72,10 @@ class Site:
         return self.lead_processes().get("engine")
 
     def take_ready_engine(self) -> psutil.Process | None:
-        """Return the engine process; None if it is not ready yet and replaces one that was taken before.
+        """Return the engine process, to be killed; None if it replaces a process returned before and is not
+        ready yet.
 
-        Faults then spare it: a lead whose engines all die before they are ready gives up, as it should.
+        A lead whose engines all die before they are ready gives up, as it should.
         """
         engine, n_ready = self.engine, len(_READY.findall(self.lead.log))
         if engine is None or (n_ready == self._n_ready_engines and engine != self._taken):

@@ -47,7 +47,7 @@ _SLEEPS_AFTER = 0.7
 _LONG_TEXT = 1100
 """Tokens of a prompt that is the last one of its conversation: of `_N_CTX`, and an answer follows."""
 _CHARACTERS = 2.5
-"""Of a token."""
+"""The average number of characters of a token."""
 _N_CTX, _N_SLOTS = 2048, 4
 _GROWING = {"chat", "second turn", "logprobs", "penalties", "stop strings", "prediction", "private"}
 _FAULTS = ("back-stopped", "back-stopped", "back-stopped", "back-killed")
@@ -177,7 +177,7 @@ class Soak:
             watching = group.create_task(self._watch())
             clients = [group.create_task(self._hold_talks(asker, number)) for number in range(_MAX_CLIENTS)]
             for phase in phases(self._seed, self._seconds, os.cpu_count() or 1):
-                await self._live_through(phase)
+                await self._run_phase(phase)
             for task in (*clients, faults, watching):
                 task.cancel()
         await self._sample()
@@ -195,7 +195,7 @@ class Soak:
     def _clock(self) -> float:
         return time.monotonic() - self._begun
 
-    async def _live_through(self, phase: Phase) -> None:
+    async def _run_phase(self, phase: Phase) -> None:
         self._phase = phase
         end = self._clock() + phase.seconds
         busy = f"ulimit -t {math.ceil(phase.seconds)}; while :; do :; done"

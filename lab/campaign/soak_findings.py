@@ -17,12 +17,15 @@ _MAX_GROWTH: Mapping[str, tuple[float, Callable[[Usage], float]]] = {
     "descriptors of a process": (4.0, lambda usage: usage.n_descriptors / usage.n_processes),
     "processes": (1.0, lambda usage: usage.n_processes),
 }
-"""Besides `_GROWTH_SHARE`; some programs have processes that come and go with what is asked."""
+"""The growth allowed besides `_GROWTH_SHARE`, because some programs have processes that come and go with
+requests.
+"""
 _GROWTH_SHARE = 0.05
 _MAX_STEP_TOKENS, _MAX_RATIO = 32, 100.0
 """Between T(n) of any two n that a step of drafts may have. About 10 is true; some sizes wait to be timed."""
 _MAX_LONGER = 4.0
-"""How many times as long as a wider step one may seem: 1.5 may be true, and T(n) be wrong by 3 meanwhile."""
+"""The largest plausible T(n) over T(m) for m > n: 1.5 may be true, and T(n) wrong by a factor of 3 meanwhile.
+"""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back .*ended|will be restarted"
@@ -52,9 +55,9 @@ class Findings:
     warnings: Counter[str] = field(default_factory=Counter)
     samples: list[Sample] = field(default_factory=list)
     totals: Counter[str] = field(default_factory=Counter)
-    """Of all engines: `_SUMS`."""
+    """The sums (`_SUMS`) over all engines."""
     latest: dict[str, float] = field(default_factory=dict)
-    """Of the present engine."""
+    """The latest values of the present engine."""
     n_tokens: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     """By kind of phase."""
@@ -85,7 +88,7 @@ class Findings:
 
 
 def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
-    """Yield a message for the first implausible T(n), if T(n) is implausible."""
+    """Yield a message for the first implausible T(n), if any."""
     for sample in samples:
         costs = {n: each for n, each in sample.step_ms.items() if int(n) <= _MAX_STEP_TOKENS}
         minimum, maximum = (choose(costs, key=costs.__getitem__, default="") for choose in (min, max))

@@ -48,7 +48,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
     """
     report = DoctorReport()
     if len(settings.lead) > 1:
-        report.add([problem("doctor looks at one lead at a time: name it alone with --lead")])
+        report.add([problem("doctor examines one lead at a time. Set --lead once")])
         return report
     try:
         key = settings.read_key()
@@ -101,7 +101,7 @@ def _join(
         yield problem(str(error))
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
         yield problem(
-            f"no WebSocket connection to {settings.websocket_url} ({error}): is there a proxy in between?"
+            f"no WebSocket connection to {settings.websocket_url} ({error}). Check for a proxy in between"
         )
     else:
         yield good(
@@ -118,27 +118,27 @@ def _translate(
         target = lead_vocabulary(settings.url, key, tls)
         projection = stored_pair(model.vocabulary, target)
     except (DuoError, OSError) as error:
-        yield problem(f"the lead has another vocabulary, and this back cannot translate: {error}")
+        yield problem(f"the lead has another vocabulary, but this back cannot translate: {error}")
         return
     try:
         kept = measure_retention(model, projection, prefix_of(model.vocabulary, target))
     except DuoError as error:
-        yield problem(f"this back cannot translate: the draft model failed: {error}")
+        yield problem(f"this back cannot translate because the draft model failed: {error}")
         return
     yield hint(
-        "this back translates: its model has another tokenizer than the lead's. "
-        f"{100 * projection.share_exact:.0f} % of its tokens have an exact counterpart there, the others are "
-        f"split or joined; {_expectation(kept)}"
+        "this back translates because its tokenizer differs from the lead's. "
+        f"{100 * projection.share_exact:.0f} % of its tokens have an exact counterpart, and the "
+        f"others are split or joined. {_expectation(kept)}"
     )
 
 
 def _expectation(kept: Retention | None) -> str:
     if kept is None:
-        return "a model with the same tokenizer drafts without that"
+        return "A model with the same tokenizer needs no translation"
     percent = f"{100 * kept.share:.0f} %"
     return (
-        f"expect about {percent} of the acceptance that it would have with the lead's tokenizer (measured: "
-        f"of {kept.n_tokens} tokens of a text of its own, it drafts {percent} when it translates)"
+        f"Expect about {percent} of the acceptance with the lead's tokenizer, as measured on "
+        f"{kept.n_tokens} tokens of its own text"
     )
 
 
@@ -147,7 +147,7 @@ async def measure_round_trip(
 ) -> float:
     """Return the median round-trip time of a ping on an accepted connection, in seconds.
 
-    Raises what `greet` raises, OSError, and websockets' exceptions.
+    Raises the errors of `greet`, OSError, and websockets' exceptions.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     async with (
@@ -171,7 +171,7 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
     if at_work is None:
         yield from check_draft_speed(1000 * seconds, planner, f" with --threads {settings.n_threads}")
     else:
-        yield from check_draft_speed(at_work, planner, " at work, as the lead has measured")
+        yield from check_draft_speed(at_work, planner, " (measured by the lead during requests)")
     if report:
         is_local = is_own_address(settings.url)
         yield from check_contention(report, settings.own_name, 1000 * seconds, is_local=is_local)

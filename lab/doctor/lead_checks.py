@@ -15,9 +15,9 @@ from shared.diagnostics.prospects import (
 )
 from shared.protocol import PROTOCOL_VERSION
 
-_START_IT = "start it with the same options, without `doctor`, and run `back doctor` beside it"
+_START_IT = "start it with the same options without `doctor`, and then run `back doctor` again"
 MIN_STEPS = 50
-"""With fewer steps, acceptance rates and times are not meaningful."""
+"""The steps from which on acceptance rates and times are meaningful."""
 _MIN_SCORED = 50
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
@@ -26,7 +26,10 @@ _LATE_SHARE = 0.5
 alone cost nothing: a back that sends a draft after each token is often overtaken by the lead.
 """
 _CONTENDED = 2.0
-"""How many times slower drafting may be while the lead computes: shared caches and clocks explain less."""
+"""A larger slowdown of drafting while the lead computes means shared cores.
+
+Shared caches and clocks explain less.
+"""
 _TOO_SLOW = 0.8
 """Time of a drafted token in plain steps. In simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
 
@@ -35,11 +38,13 @@ def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
     lead = report.lead
     if lead.protocol not in {None, PROTOCOL_VERSION}:
         yield problem(
-            f"the lead speaks protocol {lead.protocol}, this installation {PROTOCOL_VERSION}: install "
-            "the same version of llama-duo on both"
+            f"the lead uses protocol {lead.protocol}, but this installation uses "
+            f"{PROTOCOL_VERSION}. Install the same version of llama-duo on both"
         )
     elif lead.version not in {None, version}:
-        yield hint(f"the lead is llama-duo {lead.version} and this is {version}, with the same protocol")
+        yield hint(
+            f"the lead runs llama-duo {lead.version} and this machine {version}, with the same protocol"
+        )
     else:
         yield good(f"llama-duo {version} with protocol {PROTOCOL_VERSION}, like the lead")
 
@@ -53,13 +58,13 @@ def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
         yield good(f"texts: {report.lead.promise}")
     if report.lead.speculates is False:
         yield problem(
-            "the lead's recurrent model is served without speculation, because its states are not kept: "
-            "start the lead without --no-kv-unified and with a smaller --parallel"
+            "speculation is off because the states of the lead's recurrent model are not kept. "
+            "Start the lead without --no-kv-unified and with a smaller --parallel"
         )
         return
     planner = report.planner
     if planner is None:
-        yield hint("the engine does not answer: it is loading, busy or restarting; try again later")
+        yield hint("the engine does not answer. It is loading, busy or restarting. Try again later")
     else:
         yield from _check_policy(planner)
         yield from _check_step_times(planner)
@@ -73,24 +78,29 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
     """Yield findings about a back's drafts. own: see `check_lead`."""
     if back.n_invalid_drafts:
         yield problem(
-            f"{back.name} has sent {back.n_invalid_drafts} invalid drafts: install the same "
+            f"{back.name} has sent {back.n_invalid_drafts} invalid drafts. Install the same "
             "version of llama-duo on both machines"
         )
     if not back.n_drafts:
         if planner.n_steps >= MIN_STEPS:
             yield problem(
-                f"{back.name} has sent no drafts since it connected. If there were requests since then that "
-                "are not private, read its log and run `back doctor` on its machine"
+                f"{back.name} has sent no drafts since it connected. If other requests than "
+                "private requests ran since then, read its log and run `back doctor` on its "
+                "machine"
             )
         else:
             yield good(f"{back.name} ({back.model}) is connected and idle")
         return
     if planner.n_steps < MIN_STEPS:
-        yield good(f"{back.name} ({back.model}) has sent drafts; {_too_few(planner)}")
+        yield good(f"{back.name} ({back.model}) has sent drafts, but {_too_few(planner)}")
         return
     found = [*_check_back_acceptance(back, planner), *_check_back_speed(back, planner, own)]
     known = back.n_drafts >= _MIN_SCORED and _token_ms(back, planner) and planner.plain_step_ms
-    well = f"drafts well{_share_right(back, planner)}" if known else "drafts; too few drafts to tell how well"
+    well = (
+        f"drafts well{_share_right(back, planner)}"
+        if known
+        else ("drafts, but too few drafts were sent to say how well")
+    )
     yield from found or [good(f"{back.name} ({back.model}) {well}")]
 
 
@@ -109,17 +119,19 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str
     step_ms = planner.plain_step_ms if planner else None
     if step_ms is None:
         yield hint(
-            f"drafting a token takes {draft_ms:.1f} ms{where}; the time of the lead's steps is not known yet"
+            f"drafting a token takes {draft_ms:.1f} ms{where}. The time of the lead's steps is not known yet"
         )
         return
     share = draft_ms / step_ms
     words = f"drafting a token takes {draft_ms:.1f} ms{where}, a step of the lead {step_ms:.1f} ms"
     if planner and planner.n_steps < MIN_STEPS and share > SLOW_BACK:
-        yield hint(f"{words}; {_too_few(planner)}")
+        yield hint(f"{words}, but {_too_few(planner)}")
     elif share > _TOO_SLOW:
-        yield problem(f"{words}: the draft model is too slow; use a smaller one, more --threads or a GPU")
+        yield problem(
+            f"{words}. The draft model is too slow. Use a smaller draft model, more --threads or a GPU"
+        )
     elif share > SLOW_BACK:
-        yield hint(f"{words}: a smaller draft model, more --threads or a GPU would help. {SLOWER_BACK}")
+        yield hint(f"{words}. A smaller draft model, more --threads or a GPU would help. {SLOWER_BACK}")
     else:
         yield good(f"{words} (ratio {share:.2f})")
 
@@ -135,9 +147,9 @@ def check_contention(report: LeadReport, own: str, draft_ms: float, *, is_local:
         yield hint(
             f"drafting a token takes {words}: "
             + (
-                "they share cores or memory bandwidth; give each its own cores with --cpus"
+                "they share cores or memory bandwidth. Give each its own cores with --cpus"
                 if is_local
-                else "other programs use its cores or memory, or it drafts for several requests at once"
+                else "other programs use its cores or memory, or it drafts for several requests"
             )
         )
 
@@ -148,8 +160,9 @@ def check_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Ite
     words = f"a round trip to the lead takes {round_trip_ms:.1f} ms"
     if step_ms is not None and round_trip_ms > step_ms:
         yield hint(
-            f"{words}, longer than a step ({step_ms:.1f} ms): after each rejected draft the lead gets no new "
-            "one for that long. A wired network, a nearer machine or more --n-branches help"
+            f"{words}, longer than a step ({step_ms:.1f} ms). After each rejected draft the lead "
+            "waits this long for a new draft. A wired network, a nearer machine or more "
+            "--n-branches help"
         )
     else:
         yield good(words)
@@ -160,12 +173,12 @@ def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int
     lead = report.lead
     shared = cores & lead.cores
     if not lead.cores:
-        yield hint("the lead is on this machine but does not report its cores: set --cpus for both")
+        yield hint("the lead on this machine does not report its cores. Set --cpus for both")
     elif shared and lead.n_threads + n_threads > len(cores | lead.cores):
         yield problem(
-            f"lead ({count(lead.n_threads, 'thread')}) and back ({count(n_threads, 'thread')}) share "
-            f"{count(len(shared), 'core')} of this machine, and both busy-wait, so they slow each other "
-            "down: set different --cpus for them"
+            f"lead ({count(lead.n_threads, 'thread')}) and back ({count(n_threads, 'thread')}) "
+            f"share {count(len(shared), 'core')} of this machine. Both busy-wait and slow each "
+            "other down. Set different --cpus for them"
         )
     else:
         yield good("lead and back are on one machine and have enough cores")
@@ -175,17 +188,18 @@ def _check_connected(report: LeadReport, own: str | None) -> Iterator[Finding]:
     backs = report.backs
     if own is None:
         if not backs and report.planner and _prospect(report.planner) in {Prospect.SHORT, Prospect.STEEP}:
-            yield good("no back is connected, and none would help much")
+            yield good("no back is connected, and a back would not help much")
         elif not backs:
-            yield problem("no back is connected: start one with `back --model SMALL.gguf --lead ADDRESS`")
+            yield problem("no back is connected. Start a back with `back --model SMALL.gguf --lead ADDRESS`")
     elif not backs:
-        yield problem(f"this back ({own}) is not connected, nor is any other: {_START_IT}")
+        yield problem(f"this back ({own}) is not connected, and neither is another back: {_START_IT}")
     elif not _named(report, own):
         names = ", ".join(back.name for back in backs)
-        yield hint(f"this back ({own}) is not connected, only {names}: {_START_IT}")
+        yield hint(f"this back ({own}) is not connected. Connected: {names}. To compare, {_START_IT}")
     else:
         yield good(
-            f"this back ({own}) is connected: it runs beside this check, and what the lead measures counts"
+            f"this back ({own}) is connected. It runs beside this check, so trust the lead's "
+            "measurements more"
         )
 
 
@@ -201,11 +215,11 @@ def _is_named(back: BackReport, own: str) -> bool:
 def _check_policy(planner: PlannerReport) -> Iterator[Finding]:
     if planner.policy == "off":
         yield problem(
-            "speculation is switched off: switch it on in the web UI or with PUT /v1/speculation, or start "
+            "speculation is off. Switch it on in the web UI or with PUT /v1/speculation, or start "
             "the lead without --policy off"
         )
     elif planner.policy != "adaptive":
-        yield hint(f"--policy {planner.policy} is meant for comparison; adaptive chooses what is fastest")
+        yield hint(f"--policy {planner.policy} is for comparison only. --policy adaptive is the fastest")
 
 
 def _prospect(planner: PlannerReport) -> Prospect:
@@ -216,16 +230,16 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
     """Yield findings about the highest gain from drafts, and whether backs can reach it."""
     found = _prospect(planner)
     if found is Prospect.UNKNOWN:
-        yield hint("the time of a step is not known yet: send a request first")
+        yield hint("the time of a step is not known yet. Send a request first")
         return
     gain, n = best_gain(planner.step_ms)
     words = (
         f"a step with one token takes {planner.step_ms[1]:.1f} ms, one with {n} tokens "
-        f"{planner.step_ms[n]:.1f} ms: with drafts that are in time and right in {TYPICAL_ACCEPTANCE:.0%}, "
-        f"{gain:.1f} times as fast. {found.value}"
+        f"{planner.step_ms[n]:.1f} ms. Drafts in time with an acceptance of "
+        f"{TYPICAL_ACCEPTANCE:.0%} give a speed-up of {gain:.1f}. {found.value}"
     )
     if found is Prospect.STEEP:
-        yield problem(f"{words} A smaller model helps, or a GPU where the lead has none")
+        yield problem(f"{words} Use a smaller draft model, or a GPU for it")
     else:
         yield (hint if found is Prospect.SHORT else good)(words)
 
@@ -234,7 +248,7 @@ def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
     n_choices = sum(planner.depths.values())
     if planner.n_steps < MIN_STEPS or not n_choices:
         yield hint(
-            f"the lead has run only {planner.n_steps} steps: request a long answer, then run doctor again"
+            f"the lead has run only {planner.n_steps} steps. Request a long answer, then run doctor again"
         )
         return
     per_step = planner.n_committed / n_choices
@@ -243,7 +257,7 @@ def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
     if n_drafted:
         words += f"; {planner.n_accepted_tokens / n_drafted:.0%} of the verified draft tokens were accepted"
     if planner.idle_share > _IDLE_SHARE:
-        yield hint(f"{words}; in {planner.idle_share:.0%} of the steps there was no draft worth verifying")
+        yield hint(f"{words}. In {planner.idle_share:.0%} of the steps no draft was worth verifying")
     else:
         yield good(words)
 
@@ -252,9 +266,9 @@ def _check_back_acceptance(back: BackReport, planner: PlannerReport) -> Iterator
     source = planner.sources.get(back.name)
     if source and source.n_scored >= _MIN_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
         yield problem(
-            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens after right ones are "
-            f"right: its model ({back.model}) predicts the lead's text poorly; use one of the same family "
-            "and training (base or chat), or a larger one"
+            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens after correct "
+            f"tokens are correct. Its model ({back.model}) predicts the lead's text poorly. Use a "
+            "model of the same family and training (base or chat), or a larger model"
         )
 
 
@@ -270,8 +284,8 @@ def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None)
     )
     if share > _TOO_SLOW:
         yield problem(
-            f"{words}: use a smaller draft model, more --threads or a GPU there; "
-            "`back doctor` there says more"
+            f"{words}. Use a smaller draft model, more --threads or a GPU there. `back doctor` "
+            "there shows more"
         )
     elif share > SLOW_BACK:
         yield hint(f"{words}. {SLOWER_BACK}")
@@ -288,7 +302,7 @@ def _share_right(back: BackReport, planner: PlannerReport) -> str:
     if not source or source.n_scored < _MIN_SCORED:
         return ""
     # Not the share of the verified tokens: there, every token after a wrong one counts as wrong.
-    return f": {source.n_right / source.n_scored:.0%} of its tokens that follow correct ones are correct"
+    return f": {source.n_right / source.n_scored:.0%} of its tokens after correct tokens are correct"
 
 
 def _token_ms(back: BackReport, planner: PlannerReport) -> float | None:

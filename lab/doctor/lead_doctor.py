@@ -9,7 +9,7 @@ from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.security import SecurityOptions
 from shared import cpus
-from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
+from shared.diagnostics.findings import DoctorReport, Finding, count, good, hint, problem
 from shared.diagnostics.lead_probe import LeadProbe
 from shared.errors import ConfigError
 from shared.llama import devices, library
@@ -20,7 +20,7 @@ _KEY_ADVICE = "use the options of the running lead, such as --api-key-file"
 
 
 def diagnose(settings: LeadSettings) -> DoctorReport:
-    """Check a running lead: with its options, on its machine, after it has served a long answer."""
+    """Check a running lead; call this with its options, on its machine, after it has served a long answer."""
     report = DoctorReport()
     certificate = settings.security.ssl_cert_file
     try:
@@ -38,7 +38,13 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
             if not probe.report.backs:
                 report.add(check_address(settings))
     report.add([good(f"CPU kernel: {library.describe_kernel()}")])
-    report.add(check_threads(settings, cpus.usable(), cpus.load_average()))
+    usable = cpus.usable()
+    try:
+        if settings.cpus:  # as the lead does, whose number of threads depends on it
+            cpus.pin(cpus.parse_cpus(settings.cpus))
+        report.add(check_threads(settings, usable, cpus.load_average()))
+    except ConfigError as error:
+        report.add([problem(str(error))])
     return report
 
 
@@ -46,11 +52,11 @@ def check_address(settings: LeadSettings) -> Iterator[Finding]:
     security = settings.security
     if is_loopback(settings.host):
         yield hint(
-            f"the lead listens on {settings.host}, which other machines cannot reach: for backs there set "
-            "--host 0.0.0.0 and keys (--api-key-file, --back-key-file)"
+            f"the lead listens on {settings.host}, which other machines cannot reach. For backs on "
+            "other machines, set --host 0.0.0.0 and keys (--api-key-file, --back-key-file)"
         )
     elif security.has_keys and not (security.back_key or security.back_key_file or security.keys_file):
-        yield hint("no key for backs is set: set --back-key-file")
+        yield hint("no key for backs is set. Set --back-key-file")
 
 
 def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | None) -> Iterator[Finding]:
@@ -58,7 +64,8 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
     cores = cpus.parse_cpus(settings.cpus) if settings.cpus else usable
     if settings.n_threads > len(cores):
         yield problem(
-            f"{settings.n_threads} threads on {len(cores)} cores slow each other down: use fewer --threads"
+            f"{settings.n_threads} threads on {count(len(cores), 'core')} slow each other down. Lower "
+            "--threads"
         )
     back = settings.own_back
     back_cores = cpus.parse_cpus(back.back_cpus) if back.back_cpus else cores
@@ -66,13 +73,14 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
     n_threads = settings.n_threads + back.n_threads if back.is_wanted and computes else 0
     if n_threads > len(cores | back_cores):
         yield problem(
-            f"the lead and its own back have {n_threads} threads on {len(cores | back_cores)} cores, and "
-            "both busy-wait, so they slow each other down: use fewer --threads, or separate cores with "
-            "--cpus and --back-cpus"
+            f"the lead and its own back have {n_threads} threads on {count(len(cores | back_cores), 'core')}"
+            ". Both busy-wait and slow each other down. Lower --threads, or separate cores with --cpus and "
+            "--back-cpus"
         )
     if load is not None and load > len(usable) + 1:
         yield hint(
-            f"{load:.1f} threads are busy on {len(usable)} cores: other programs compete with the lead"
+            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Other programs compete "
+            "with the lead"
         )
 
 

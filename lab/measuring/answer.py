@@ -18,7 +18,7 @@ class ReceivedChoice:
     tool_calls: dict[int, list[str]] = field(default_factory=dict)
     """By index: name and arguments."""
     tokens: list[str] = field(default_factory=list)
-    """Those that came with log-probabilities."""
+    """The tokens that came with log-probabilities."""
     logprobs: list[float] = field(default_factory=list)
     finish_reason: str | None = None
 
@@ -62,7 +62,7 @@ class ReceivedAnswer:
     n_generated: int | None = None
     error: str | None = None
     done: bool = False
-    """It ended as answers do: with [DONE], or as a whole body."""
+    """True if the answer ended properly: with [DONE], or as a whole body."""
     asked_at: float = 0.0
     arrivals: list[float] = field(default_factory=list)
     timings: Mapping[str, Any] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class ReceivedAnswer:
 
 
 def _logprobs(logprobs: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield tokens and their log-probabilities, of the shape of chats, or that of text completions."""
+    """Yield tokens and their log-probabilities, from the form of chats or of text completions."""
     for entry in logprobs.get("content") or []:
         yield entry["token"], entry["logprob"]
     yield from zip(logprobs.get("tokens") or [], logprobs.get("token_logprobs") or [], strict=False)

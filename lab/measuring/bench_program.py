@@ -26,11 +26,13 @@ from lead.engine.draft_loading import has_draft_model
 from lead.engine.inline_sources import planned_source
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
+from shared.diagnostics.findings import count
 from shared.errors import ConfigError, DuoError
 from shared.exits import exiting_in_words, print_text, say
 from shared.key_file import read_key
 from shared.llama import devices
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name
 from shared.tls import trusting
 
 NO_DRAFTS = "no drafts"
@@ -84,15 +86,14 @@ def _model_stages(settings: BenchSettings, report: BenchReport) -> list[ContestS
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     chosen = _arrangements(settings, cores)
     path = settings.source.model
-    report.title = f"{path.name if path else settings.source.hf_repo or 'the demo model'}, {len(cores)} cores"
+    name = (short_name(path) or path.name) if path else settings.source.hf_repo or "the demo model"
+    report.title = f"{name}, {_used(settings, cores)}"
     report.commands |= {describe(each): commands(each, variant, cores) for each, variant in chosen}
     return [partial(_arranged, *each, cores, report) for each in chosen]
 
 
 def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[Arrangement, BenchSettings]]:
-    """Return the arrangements, those with the fewest parts first, each with the settings that name its draft
-    model.
-    """
+    """Return the arrangements, fewest parts first, each with the settings that name its draft model."""
     variants = settings.with_each_draft()
     chosen = [(Arrangement("none"), variants[0])]
     for number, (name, variant) in enumerate(zip(draft_model_names(variants), variants, strict=True)):
@@ -106,8 +107,15 @@ def _arrangements(settings: BenchSettings, cores: Sequence[int]) -> list[tuple[A
     return sorted(chosen, key=lambda each: KINDS.index(each[0].kind))
 
 
+def _used(settings: BenchSettings, cores: Sequence[int]) -> str:
+    n_threads = settings.compute.threads
+    return count(n_threads, "thread") if n_threads else count(len(cores), "core")
+
+
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
-    """Return a quarter of the cores for the back, or those that were named."""
+    """Return the named division of the cores, or else one with about a quarter for the back; None: there is
+    none.
+    """
     if settings.cpus and settings.own_back.back_cpus:
         back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
         return CoreSplit(tuple(cores), back)
@@ -185,7 +193,7 @@ def _model_name(http: httpx.Client) -> str:
         return str(answer.raise_for_status().json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"{http.base_url} does not list its models ({error}): name one with --alias"
+            f"{http.base_url} does not list its models ({error}). Name a model with --alias"
         ) from error
 
 

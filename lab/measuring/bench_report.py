@@ -28,8 +28,8 @@ _COLUMNS = {
     "same_text": ("same text", ""),
 }
 _DIFFERENT = (
-    "Texts that differ are equally good samples: the last bits of a step depend on its size. With --exact "
-    "they do not."
+    "Different texts are equally good samples, because the last bits of a step depend on its "
+    "size. With --exact the texts are identical."
 )
 
 
@@ -104,9 +104,9 @@ class BenchReport:
 def check_plot(path: Path) -> None:
     """Raise ConfigError if no plot can be written to `path`."""
     if not path.parent.is_dir():
-        raise ConfigError(f"--plot: there is no folder {path.parent}")
+        raise ConfigError(f"--plot: the folder {path.parent} does not exist")
     if importlib.util.find_spec("matplotlib") is None:
-        raise ConfigError("--plot needs the package matplotlib: pip install 'llama-duo[bench]'")
+        raise ConfigError("--plot needs matplotlib. Install it: pip install 'llama-duo[bench]'")
 
 
 def draw_plot(report: BenchReport, path: Path) -> None:

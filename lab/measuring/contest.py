@@ -1,7 +1,7 @@
 """Measures several ways of answering in turns on the same questions, so that slow moments affect all of them.
 
-A stage sets up what some of the ways need, such as a lead with a back; each repeat runs all stages, in
-alternating order. The order of the ways within a stage is drawn anew for every question.
+A stage sets up the lead, or other programs, for some of the ways. Each repeat runs all stages, in alternating
+order. The order of the ways within a stage is drawn for every question.
 """
 
 import random

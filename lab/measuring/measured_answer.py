@@ -55,7 +55,7 @@ class MeasuredAnswer:
     n_drafted: int = 0
     n_accepted: int = 0
     wait_seconds: float | None = None
-    """How long the lead waited for drafts; None if it does not report it."""
+    """The seconds that the lead waited for drafts; None if it does not report them."""
     n_counted: int | None = None
     """Forward passes as counted by the server, including the prompt's; None if it does not report them."""
     n_first: int = 1
@@ -116,7 +116,7 @@ def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
     first = arrivals[0] - answer.asked_at if arrivals else None
     if not timings:
         if answer.text and not answer.n_generated:
-            raise ConfigError("the server does not say how many tokens its answers have (usage)")
+            raise ConfigError("the server does not report the number of tokens of its answers (usage)")
         seconds = arrivals[-1] - arrivals[0] if arrivals else 0.0
         return MeasuredAnswer(answer.text, answer.n_generated or 0, seconds, first_seconds=first)
     return MeasuredAnswer(

@@ -112,7 +112,7 @@ def _data(package: str, name: str) -> Traversable:
         return files(package.replace("-", "_"))
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"--prompts {name} needs the package {package}: pip install 'llama-duo[bench]'"
+            f"--prompts {name} needs the package {package}. Install it: pip install 'llama-duo[bench]'"
         ) from error
 
 
@@ -121,7 +121,7 @@ def _read_file(path: Path) -> Iterator[ChatQuestion]:
         lines = [(n, line) for n, line in enumerate(path.read_text("utf-8").split("\n")) if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         known = ", ".join([BUILT_IN, *PUBLIC_SETS])
-        raise ConfigError(f"--prompts {path}: neither one of {known}, nor a text file ({error})") from error
+        raise ConfigError(f"--prompts {path}: not one of {known}, and not a text file ({error})") from error
     for number, line in lines:
         if path.suffix != ".jsonl":
             yield ChatQuestion(path.stem, line, number)
@@ -131,7 +131,9 @@ def _read_file(path: Path) -> Iterator[ChatQuestion]:
             messages = entry.get("messages") or [{"role": "user", "content": entry["prompt"]}]
             yield _question(str(entry.get("kind", path.stem)), messages, number)
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise ConfigError(f"--prompts {path}: line {number + 1} has no prompt and no messages") from error
+            raise ConfigError(
+                f"--prompts {path}: line {number + 1} has neither prompt nor messages"
+            ) from error
 
 
 def _question(kind: str, messages: Sequence[Mapping[str, Any]], seed: int) -> ChatQuestion:

@@ -65,7 +65,7 @@ def _wait_until_ready(http: httpx.Client, serving: "Future[None]") -> None:
                 return
         time.sleep(_LOOK_SECONDS)
     serving.result()
-    raise ConfigError("the lead has ended before it was ready")
+    raise ConfigError("the lead ended before it was ready")
 
 
 def _wait_for_back(http: httpx.Client) -> None:
@@ -74,7 +74,9 @@ def _wait_for_back(http: httpx.Client) -> None:
         if (report := report_of(http)) and report.backs:
             return
         time.sleep(_LOOK_SECONDS)
-    raise ConfigError(f"its back has not joined within {_JOIN_SECONDS:.0f} s: can this model draft for it?")
+    raise ConfigError(
+        f"its back has not joined within {_JOIN_SECONDS:.0f}s. Check that its model can draft for the lead"
+    )
 
 
 def _free_port() -> int:

@@ -28,8 +28,8 @@ from shared.progress import Progress, progress_bar
 from shared.python_child import child_command
 
 _GROWN = (
-    "The model is {small}, grown to 0.4G parameters: it knows as little\n"
-    "as the small one and costs as much as a big one. What is real is the speed-up.\n"
+    "The model is {small}, grown to 0.4G parameters. Its answers are those of the small\nmodel, "
+    "but it costs as much as a big model. The speed-up is real.\n"
 )
 
 
@@ -64,7 +64,7 @@ _PAIRS = {
     ),
 }
 _FORGETFUL = ("--suffix-memory", "0")
-"""The same questions are asked twice: the second time is to show what a back is worth."""
+"""The same questions are asked twice, so the lead must not draft from its memory of the first time."""
 _TIMEOUT_S = 300.0
 _MAX_TOKENS = 160
 

@@ -11,7 +11,7 @@ from typing import Self
 
 _ANY_SIZE = 1 << 16
 _QUEUED = 1024
-"""Maximum number of chunks in flight; then the sender has to wait, as with a full socket."""
+"""The maximal number of chunks in flight; then the sender must wait, as with a full socket."""
 
 
 def _none() -> float:
@@ -33,10 +33,10 @@ class Link:
         self._flows = asyncio.Event()
         self._flows.set()
         self.delay: Callable[[], float] = _none
-        """Seconds, asked for each chunk."""
+        """Returns the delay of a chunk in seconds."""
         self.bytes_per_second = math.inf
         self.max_bytes = _ANY_SIZE
-        """How many bytes arrive together."""
+        """The number of bytes that arrive together."""
 
     def restore(self) -> None:
         """Restore a perfect network; bytes held back by `stop_flow` arrive late, as TCP sends them again."""
@@ -49,7 +49,7 @@ class Link:
         bytes_per_second: float = math.inf,
         max_bytes: int = _ANY_SIZE,
     ) -> None:
-        """See the attributes; what is not given is perfect."""
+        """Set the attributes; attributes that are not given get values of a perfect connection."""
         self.delay, self.bytes_per_second, self.max_bytes = delay, bytes_per_second, max_bytes
 
     async def __aenter__(self) -> Self:
@@ -77,7 +77,7 @@ class Link:
             writer.transport.abort()
 
     def stop_flow(self) -> None:
-        """Stop delivering bytes until `restore`, without closing connections: a black hole."""
+        """Stop delivering bytes until `restore`, without closing connections."""
         self._flows.clear()
 
     async def pace(self, n_bytes: int) -> None:

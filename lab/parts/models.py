@@ -36,7 +36,7 @@ _DEMO = "0.4G:f16"
 SHIPPED = "shipped"
 _SHIPPED_SHAPE = Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768)
 _SMOLLM2_SHAPE = Shape(width=1024, n_layers=30, n_heads=15, n_feed_forward=2816)
-"""Of 0.78 GB in f16, as the demo's target; it has as many layers as there are."""
+"""A shape of 0.78 GB in f16, as large as the demo's target, with the layers of SmolLM2-135M."""
 
 _DRAFT_LAYERS, _DRAFT_WIDTH_STEP = 4, 64
 _DRAFT_TYPE: Quantization = "q8_0"
@@ -67,7 +67,7 @@ def target(name: str) -> Path:
     if size not in TARGET_SHAPES or quantization not in get_args(Quantization):
         sizes, types = ", ".join(TARGET_SHAPES), ", ".join(get_args(Quantization))
         raise ConfigError(
-            f"target {name!r}: name a file, or write size:type, with a size of {sizes} and a type of {types}"
+            f"target {name!r}: write a file name or size:type, with a size of {sizes} and a type of {types}"
         )
     if name == _DEMO:
         return grown_target()
@@ -121,8 +121,9 @@ def draft_shape(n_parameters: float) -> Shape:
 
 
 def n_draft_parameters(shape: Shape) -> int:
-    """Return the number of parameters of the matrices, with half as many key/value heads as heads and tied
-    embeddings.
+    """Return the number of parameters of the matrices.
+
+    The model has half as many key/value heads as query heads, and tied embeddings.
     """
     heads = shape.n_heads * _HEAD_WIDTH
     attention = 3 * shape.width * heads  # q and output whole, k and v half each

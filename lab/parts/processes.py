@@ -21,7 +21,7 @@ from shared.python_child import ChildProcess, child_command, program_command
 _MEGABYTE = 1e6
 _STOP_SECONDS = 60.0
 _PATIENCE_SECONDS = 240.0
-"""Longer than anything takes on a machine that is busy with other things."""
+"""Longer than any call takes on a busy machine."""
 
 
 class ProgramError(ConfigError):
@@ -34,7 +34,7 @@ class Program:
     def __init__(self, name: str, *arguments: str, command: Sequence[str] = ()) -> None:
         """Start `python -m name arguments`; its log (stderr) is kept and can be waited for.
 
-        `command` starts another program instead; `name` is then only what messages call it.
+        command: starts another program instead; `name` is then only used in messages.
         """
         self.name = name
         self._lines: list[str] = []
@@ -160,7 +160,7 @@ class Usage:
     """The resources of one or more processes."""
 
     megabytes: float = 0.0
-    """Resident."""
+    """The resident memory."""
     n_descriptors: int = 0
     n_processes: int = 0
 

@@ -61,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
+    parser.add_argument("--devices", action="store_true", help=argparse.SUPPRESS)  # all that there is now
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
@@ -84,7 +85,7 @@ def changed(settings: Sequence[str]) -> SpeculationConstants:
 
 
 def _rate(cell: Cell) -> float:
-    return simulate(cell, "adaptive").tokens_per_second
+    return simulate(cell, "adaptive")
 
 
 # The rows of a device: what they are, and cells by column

@@ -65,7 +65,7 @@ class Configuration:
 
     target: str
     cost: str
-    """Of a draft step, relative to a step of the target; or the draft model (`models.draft`)."""
+    """The cost of a draft step, relative to a step of the target; or the draft model (`models.draft`)."""
     temperature: float
     n_backs: int
     n_clients: int = 1

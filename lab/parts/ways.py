@@ -22,7 +22,7 @@ _PATH = "/v1/speculation"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy of the lead for drafts. depth: that of sync and fixed, and the maximum of adaptive."""
+    """A policy of the lead for drafts. depth: the depth of sync and fixed, and the maximum of adaptive."""
 
     name: str
     depth: int | None = None

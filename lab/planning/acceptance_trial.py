@@ -15,7 +15,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
 _N_MIN = 16
-"""Positions that are tried whatever time that takes."""
+"""The number of positions that are tried at least, however long that takes."""
 _WHOLE_PROMPT = 1 << 30
 
 
@@ -29,7 +29,7 @@ class DraftTrial:
 
     @property
     def token_s(self) -> float:
-        """Mean seconds of a round; 0 if there was none."""
+        """The mean seconds of a round; 0 if there was none."""
         return median(self.seconds) if self.seconds else 0.0
 
 
@@ -46,7 +46,10 @@ class AcceptanceTrial:
         *,
         n_batch: int,
     ) -> None:
-        """Slot 0 of the target, which decodes `n_batch` tokens at once, is empty, and is left empty."""
+        """n_batch: the number of tokens that the target decodes at once.
+
+        Slot 0 of the target is empty, and is left empty.
+        """
         self._target = target
         self._n_batch = n_batch
         self._drafters = drafters
@@ -59,7 +62,7 @@ class AcceptanceTrial:
 
     @property
     def choose_s(self) -> float:
-        """Mean seconds to sample a token from the target's logits; 0 if there was none."""
+        """The mean seconds to sample a token from the target's logits; 0 if there was none."""
         return median(self._choosing) if self._choosing else 0.0
 
     def run(
@@ -101,7 +104,7 @@ class AcceptanceTrial:
         self._target.trim(0, 0)
 
     def _read(self, prompt: Sequence[int]) -> int:
-        """Decode the prompt until the rest fits into a batch; returns how many tokens were decoded."""
+        """Decode the prompt until the rest fits into a batch; return the number of decoded tokens."""
         n_decoded = 0
         while len(prompt) - n_decoded > self._n_batch:
             self._target.decode([Span(0, n_decoded, prompt[n_decoded : n_decoded + self._n_batch], 0)])

@@ -1,5 +1,6 @@
 """Possible places of the draft model, and the speed of each arrangement, simulated from measurements."""
 
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,12 +24,12 @@ from shared.diagnostics.prospects import SLOW_BACK
 
 Kind = Literal["none", "mtp", "engine", "split", "remote"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-"""Those with the fewest parts first."""
+"""Kinds of arrangements, fewest parts first."""
 
 _N_TOKENS = 512
 _N_SEEDS = 3
 _MAX, _MIN = 0.995, 0.005
-"""What the simulated texts can have as acceptance."""
+"""The highest and lowest acceptance that simulated texts can have."""
 _LOCAL_TRIP_S = 0.0002
 """Between two processes of one machine."""
 _MARGIN = 0.02
@@ -113,14 +114,14 @@ def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | 
 
 
 def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
-    """Return the fastest arrangement on this machine, or an earlier one that is nearly as fast."""
+    """Return the fastest arrangement on this machine, or an earlier arrangement that is nearly as fast."""
     return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
 
 
 def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """Return the smallest arrangement with backs on other machines that beats the best on this machine.
+    """Return the best arrangement with backs on other machines; None if none clearly beats the best one here.
 
-    None: there is none.
+    The best is the fastest, or a smaller one that is nearly as fast.
     """
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
     remote = [each for each in remote if not each.arrangement.differs]
@@ -130,7 +131,7 @@ def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None
 
 
 def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
-    """Return the best draft model for each place: the fastest, or an earlier one that is nearly as fast."""
+    """Return the best draft model for each place: the fastest, or an earlier model that is nearly as fast."""
     places = defaultdict[Any, list[SpeedForecast]](list)
     for each in forecasts:
         if each.arrangement.draft_model and not each.arrangement.differs:
@@ -184,7 +185,7 @@ def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | N
 
 
 def other_models_pay(forecasts: Sequence[SpeedForecast]) -> bool:
-    """Return whether further backs gain more with different draft models than with the same one."""
+    """Return whether further backs gain more with different draft models than with the same model."""
     gains = {False: 1.0, True: 1.0}
     for fewer, more in gains_of_more(forecasts):
         gain, differs = more.tokens_per_second / fewer.tokens_per_second, more.arrangement.differs
@@ -198,13 +199,13 @@ def n_machines(forecast: SpeedForecast) -> int:
 
 
 def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
-    """Return the fastest, or an earlier one that is nearly as fast."""
+    """Return the fastest arrangement, or an earlier arrangement that is nearly as fast."""
     maximum = max(each.tokens_per_second for each in rivals)
     return next(each for each in rivals if each.tokens_per_second >= maximum * (1 - _MARGIN))
 
 
 def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
-    """Return the likeliest, the least and the most. A drafter that was never asked counts as useless."""
+    """Return the likeliest, the least and the highest acceptance; 0 for a drafter that was never asked."""
     if given is not None or measured is None:
         low = middle = high = given or 0.0
     else:
@@ -239,5 +240,4 @@ def _steps(measured: Mapping[int, float], engine: EngineTimes) -> StepTable:
 
 def tokens_per_second(cell: Cell, policy: PolicyName) -> float:
     """Return tokens per second: the mean of some simulated texts."""
-    outcomes = [simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS)]
-    return sum(outcome.tokens_per_second for outcome in outcomes) / len(outcomes)
+    return statistics.fmean(simulate(replace(cell, seed=seed), policy) for seed in range(_N_SEEDS))

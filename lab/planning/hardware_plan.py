@@ -21,11 +21,11 @@ _N_TOKENS = 512
 _WORTH = 0.02
 """A gain that is more than the luck of a simulation."""
 _WARNING = (
-    "Simulated, not measured: steps take as long as others have published, and draft tokens as long as is "
-    "usual for such models. How often a draft model is right is assumed (--acceptance). Backs are {} ms away "
+    "Simulated, not measured. Step times are published figures of others, and draft times are "
+    "usual values. Acceptance is assumed (--acceptance). The round trip to a back takes {} ms "
     "(--round-trip)."
 )
-_COLUMNS = "Tokens/s (over those without drafts), by draft model and the time it takes for a token:"
+_COLUMNS = "Tokens/s (and speed-up), by draft model and its time per token:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PlaceForecast:
 
     @property
     def middle(self) -> float:
-        """Tokens per second at an acceptance that is usual for such a draft model."""
+        """The tokens per second at an acceptance that is usual for such a draft model."""
         return list(self.rates)[len(self.rates) // 2]
 
 
@@ -114,12 +114,12 @@ class HardwarePlan:
         if {"1B", "8B"} <= on_cpu.keys():
             (small, words), (large, others) = (self._usual(on_cpu[model]) for model in ("1B", "8B"))
             if small > large * (1 + _WORTH):
-                yield f"A back has to be fast first: on the same CPU {words}, {others}."
+                yield f"A back must be fast above all. On the same CPU {words}, {others}."
         if self.second:
             same, other = 100 * (self.second.same - 1), 100 * (self.second.other - 1)
             words = (
-                f"A second one beside the {_describe(self.second.place)}, adds {round(same)} % with the same "
-                f"draft model, {round(other)} % with another."
+                f"A second one beside the {_describe(self.second.place)}, adds {round(same)} % "
+                f"with the same draft model and {round(other)} % with another model."
             )
             yield f"{words} {SECOND_BACK}" if other > same + 100 * _WORTH else words
 
@@ -127,7 +127,7 @@ class HardwarePlan:
         """Return the speed-up with the middle share of right drafts, and a sentence with it."""
         gain = each.rates[each.middle] / self.alone
         model = f"an {each.place.model}" if each.place.model == "8B" else f"a {each.place.model}"
-        return gain, f"{model} that is right in {each.middle:.0%} gives {gain:.2f}"
+        return gain, f"{model} with an acceptance of {each.middle:.0%} gives a speed-up of {gain:.2f}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
         yield executor
     except BrokenProcessPool as error:
         pid = None
-        raise ConfigError(
-            "the process that measures has died: is there enough memory for both models?"
-        ) from error
+        raise ConfigError("the measuring process died. Check that memory suffices for both models") from error
     finally:
         if pid is not None:
             os.kill(pid, signal.SIGTERM)

@@ -25,6 +25,7 @@ from shared.exits import exiting_in_words, print_text, say
 from shared.limited_call import LimitError, call_limited
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name, shown_path
 from shared.sampling.parameters import SamplingParameters
 from shared.settings.model_options import ModelOptions
 
@@ -143,8 +144,8 @@ def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
     if len(variants) == 1:
         return [""]
     paths = [Path(str(each.drafting.draft_model or each.drafting.hf_repo_draft)) for each in variants]
-    n_names = len({path.name for path in paths})
-    return [path.name if n_names == len(paths) else str(path) for path in paths]
+    names = [short_name(path) or path.name for path in paths]
+    return names if len(set(names)) == len(paths) else list(map(shown_path, paths))
 
 
 def load_command(settings: LeadSettings, n_cores: int) -> Load:
@@ -222,24 +223,25 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
 
 
 def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
-    """Return sentences about what could not be measured, may be wrong, or is not included.
+    """Return sentences about facts that could not be measured, may be wrong, or are not included.
 
-    `busy`: `cpus.load_average`.
+    busy: see `cpus.load_average`.
     """
     found = []
     if not engine.speculates:
-        found.append("This model's recurrent states cannot be kept, so nothing can be drafted for it.")
+        found.append("Drafts are not possible because this model's recurrent states cannot be kept.")
     elif not engine.drafters:
-        found.append("There is nothing that could draft: name a draft model with --draft-model.")
+        found.append("No draft model was found. Name a draft model with --draft-model.")
     elif load.draft and len(cores) == 1:
-        found.append("This machine has one core for the lead, so that a back would need another machine.")
+        found.append("This machine has only one core for the lead, so a back needs another machine.")
     if busy is not None and busy > _LOADED:
         found.append(
-            f"These figures may be far off: other programs kept {busy:.1f} cores busy before this began. "
-            "Measure again without them."
+            f"These figures may be far off, because other programs kept {busy:.1f} cores busy at "
+            "the start. Measure again without these programs."
         )
     found.append(
-        "One client is assumed, and that drafts are right as often as on the measured texts: try your own "
-        "with --prompt. N-grams and texts seen before, which cost nothing, come in addition."
+        "The plan assumes one client, and the same acceptance as on the measured texts. Try your "
+        "own text with --prompt. Drafts from n-grams and earlier texts cost nothing and come in "
+        "addition."
     )
     return found

@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
@@ -25,6 +26,7 @@ from lead.settings.lead_settings import LeadSettings
 from shared import cpus
 from shared.diagnostics.findings import count
 from shared.diagnostics.prospects import SECOND_BACK, Prospect, prospect
+from shared.model_files.builtin import shown_path
 
 _ARRANGEMENTS = {
     "none": "no draft model",
@@ -67,7 +69,7 @@ class PlanReport:
         parts += [self._faster(each) for each in self.faster]
         if gains := gains_of_more(self.forecasts):
             advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
-            parts.append("\n".join(["What more backs add:", *(_gain(*pair) for pair in gains), *advice]))
+            parts.append("\n".join(["Gain from more backs:", *(_gain(*pair) for pair in gains), *advice]))
         if by_place := best_by_place(self.forecasts):
             parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
         return "\n\n".join(parts)
@@ -97,9 +99,10 @@ class PlanReport:
         plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
         now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
         return (
-            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model there that "
-            f"takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
-            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} times."
+            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model "
+            f"there that takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
+            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} "
+            "times."
         )
 
     def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
@@ -135,10 +138,10 @@ class PlanReport:
             f"{cost:.3f} of that; "
         )
         if self.acceptance is not None:
-            return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are right."
+            return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are accepted."
         rate = drafter.acceptance
         if rate is None:
-            return f"{begin}how often it is right is not known."
+            return f"{begin}its acceptance is not known."
         low, high = rate.interval()
         return (
             f"{begin}{rate.n_right} of {rate.n_positions} were right: {rate.value:.0%}, and with a "
@@ -228,7 +231,9 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
     model = draft_model_words(settings)
     if arrangement.split:
         back = _renamed(model, "--back", "--back-hf-repo")
-        return [shlex.join([*lead, *back, *_core_words(arrangement.split)])]
+        n_threads = settings.compute.threads
+        fewer = ["--threads", str(n_threads)] if 0 < n_threads <= len(arrangement.split.lead_cpus) else []
+        return [shlex.join([*lead, *back, *_core_words(arrangement.split, fewer)])]
     if arrangement.kind == "remote":
         address = ["--host", "0.0.0.0", "--keys-file", "keys"]
         backs = [model, _ANOTHER_MODEL] if arrangement.differs else [model]
@@ -243,7 +248,7 @@ def draft_model_words(settings: LeadSettings) -> list[str]:
     if repository := drafting.hf_repo_draft or own_back.back_hf_repo:
         return ["--hf-repo", repository]
     path = drafting.draft_model or own_back.back
-    return ["--model", str(path)] if path and str(path) != "builtin" else []
+    return ["--model", shown_path(path)] if path and str(path) != "builtin" else []
 
 
 def _drafting_words(arrangement: Arrangement, model: Sequence[str], settings: LeadSettings) -> list[str]:
@@ -262,12 +267,13 @@ def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> 
     return [{"--model": path_option, "--hf-repo": repository_option}[model[0]], model[1]]
 
 
-def _core_words(split: CoreSplit) -> list[str]:
+def _core_words(split: CoreSplit, threads: Sequence[str]) -> list[str]:
+    """`threads`: the option of the lead, if a number was chosen."""
     lead, back = split.lead_cpus, split.back_cpus
     on_cpu = ["--back-gpu-layers", "0"] if split.back_on_cpu else []
     if not cpus.can_pin():
-        return ["--threads", str(len(lead)), "--back-threads", str(len(back)), *on_cpu]
-    return ["--cpus", cpus.as_ranges(lead), "--back-cpus", cpus.as_ranges(back), *on_cpu]
+        return [*(threads or ("--threads", str(len(lead)))), "--back-threads", str(len(back)), *on_cpu]
+    return ["--cpus", cpus.as_ranges(lead), *threads, "--back-cpus", cpus.as_ranges(back), *on_cpu]
 
 
 def _changed(group: BaseModel) -> Iterator[str]:
@@ -282,4 +288,8 @@ def _words(name: str, value: object) -> list[str]:
     option = name.replace("_", "-")
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]
-    return [f"--{option}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
+    values = value if isinstance(value, tuple) else (value,)
+    return [
+        f"--{option}",
+        ",".join(shown_path(each) if isinstance(each, Path) else str(each) for each in values),
+    ]

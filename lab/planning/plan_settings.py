@@ -40,7 +40,7 @@ def _read_durations(text: str) -> tuple[float, ...]:
 def _seconds(text: str) -> float:
     match = _DURATION.fullmatch(text.strip())
     if match is None or float(match[1]) * _SECONDS[match[2]] > _LONGEST:
-        raise ValueError(f"{text!r} is not a time up to {_LONGEST:g} s: write 5ms or 0.1s")
+        raise ValueError(f"{text!r} is not a time up to {_LONGEST:g} s. Write 5ms or 0.1s")
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -48,13 +48,13 @@ def _read_numbers(text: str, low: float, high: float) -> list[float]:
     """Parse numbers from `low` to `high`, in ascending order: `1,2` gives [1.0, 2.0]."""
     values = sorted({float(each) for each in text.split(",")})
     if len(values) > _MAX_NUMBERS or not all(low <= each <= high for each in values):
-        raise ValueError(f"{text!r} is not up to {_MAX_NUMBERS} numbers from {low:g} to {high:g}")
+        raise ValueError(f"{text!r} must be up to {_MAX_NUMBERS} numbers from {low:g} to {high:g}")
     return values
 
 
 def _read_counts(text: str) -> list[int]:
     if not re.fullmatch(r"[\d, ]+", text):
-        raise ValueError(f"{text!r} is not whole numbers, as in 1,2,4")
+        raise ValueError(f"{text!r} must be whole numbers such as 1,2,4")
     return [int(each) for each in _read_numbers(text, 1, _MAX_BACKS)]
 
 
@@ -84,7 +84,7 @@ class ComparisonSettings(LeadSettings):
 
     @classmethod
     def options(cls) -> dict[str, FieldInfo]:
-        """Return the options of the lead, except that `draft_model` may be given several times."""
+        """Return the lead's options, but `draft_model` may be given several times."""
         found = super().options()
         several = found.pop("draft_models")
         several.description = (
@@ -103,7 +103,7 @@ class ComparisonSettings(LeadSettings):
     @model_validator(mode="after")
     def _check_workers(self) -> Self:
         if self.workers.rpc:
-            raise OptionError("rpc", "layers on other machines cannot be measured: this is for one machine")
+            raise OptionError("rpc", "layers on other machines cannot be measured")
         return self
 
     def with_each_draft(self) -> Sequence[Self]:
@@ -124,24 +124,24 @@ class ComparisonSettings(LeadSettings):
 
 
 class PlanSettings(ComparisonSettings):
-    """Measure the model and the draft model on this machine, and say which arrangement will be fastest.
+    """Measure the model and the draft model on this machine, and predict the fastest arrangement.
 
         lead plan --model 70B.gguf --draft-model 1B.gguf
         lead plan --model 70B.gguf --draft-model 1B.gguf --round-trip 0.3ms,20ms
         lead plan --model 70B.gguf --draft-model 1B.gguf --backs 1,2,4 --back-speed 0.5
         lead plan --model 70B.gguf --draft-model 1B.gguf --draft-model 3B.gguf
         lead plan --model 8B.gguf --prompt "$(cat typical.txt)" --temp 0 --json
-        lead plan --device rtx4090                    hardware that is not here, simulated
+        lead plan --device rtx4090                    simulated hardware
         lead plan                                     the built-in demo models
 
-    It takes some seconds and computes on all cores meanwhile; nothing else should run. It compares: no draft
-    model; the draft model inside the engine; a back on other cores of this machine; a back on another
-    machine; the model's own heads (MTP). With several draft models it says which one pays best where: one
-    that drafts elsewhere costs no step, so a bigger one may be better there. All options of `lead`
-    apply that say how models are loaded and tokens sampled.
+    The plan takes some seconds on all cores. No other program should compute meanwhile. It compares no draft
+    model, the draft model inside the engine, a back on other cores, a back on another machine, and the
+    model's own heads (MTP). With several draft models, it names the best one for each place. A larger draft
+    model can be better on another machine, where drafting takes no time from steps. Options of `lead` for
+    loading and sampling apply.
 
-    With --device and the name of hardware that is not here it measures nothing and needs no model: it
-    simulates what others have published of that hardware, which takes up to some minutes on few cores.
+    With --device and a name of hardware, the plan needs no model and measures nothing. It simulates that
+    hardware from published figures, which takes up to some minutes on few cores.
     """
 
     program = "lead plan"
@@ -152,24 +152,25 @@ class PlanSettings(ComparisonSettings):
     headings: ClassVar = {"round_trip": "planning", **LeadSettings.headings}
 
     round_trip: Annotated[str, _checked(_read_durations)] = Field(
-        "1ms", description="round-trip times of backs on other machines, as in 0.3ms,20ms"
+        "1ms", description="round-trip times of backs on other machines, such as 0.3ms,20ms"
     )
     backs: Annotated[str, _checked(_read_counts)] = Field(
-        "1,2", description="numbers of backs on other machines, as in 1,2,4"
+        "1,2", description="numbers of backs on other machines, such as 1,2,4"
     )
     back_speed: Annotated[str, _checked(_read_speeds)] = Field(
         "1",
-        description="how fast the other machines draft, relative to this one on all its cores, as in 0.5,4",
+        description="draft speeds of the other machines, relative to this machine on all its cores, such "
+        "as 0.5,4",
     )
     acceptance: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="how often the next token of the draft model is right, instead of measuring that",
+        description="acceptance of the draft model's tokens, instead of measuring it",
     )
     prompt: str | None = Field(
         None,
-        description="beginning of the text on which drafts are tried; without it, those of some short texts",
+        description="beginning of the text on which drafts are tried. Default: some short texts",
     )
 
     @classmethod
@@ -179,7 +180,9 @@ class PlanSettings(ComparisonSettings):
         found["device"] = copy(found["device"])
         found[
             "device"
-        ].description = f"{found['device'].description}. Or hardware that is not here: {', '.join(NAMES)}"
+        ].description = (
+            f"{found['device'].description}. Or the name of simulated hardware: {', '.join(NAMES)}"
+        )
         return found
 
     @model_validator(mode="after")
@@ -190,7 +193,7 @@ class PlanSettings(ComparisonSettings):
         if unknown := [name for name in names if name not in NAMES]:
             raise OptionError("device", f"{', '.join(unknown)} is not one of {', '.join(NAMES)}")
         if self.source.model or self.source.hf_repo or self.drafting.is_wanted or self.own_back.is_wanted:
-            raise OptionError("device", f"{names[0]} is simulated, not measured: name no models with it")
+            raise OptionError("device", f"{names[0]} is simulated, not measured. Do not set models with it")
         return self
 
     @property

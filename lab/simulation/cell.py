@@ -1,4 +1,4 @@
-"""One cell of a table: a lead with its backs and clients, simulated for a while."""
+"""One cell of a table: a lead with its backs and a client, simulated for a while."""
 
 import functools
 from dataclasses import dataclass, field
@@ -16,13 +16,12 @@ from shared.drafting.drafter import DrafterMessage
 from shared.protocol import BranchPart, Close, Extend, Open, Tune
 
 _N_WARM_UP = 64
-"""Tokens per client before the clock starts: what speculation learns in them it keeps."""
+"""Tokens before the clock starts: what speculation learns in them it keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """`n_clients` that request texts of `n_text` tokens, one after the other, until each has `n_tokens`
-    tokens.
+    """A client requests texts of `n_text` tokens, one after the other, until it has `n_tokens`.
 
     `inline`: a draft model in the lead's engine. `seed`: of the texts and of the times of steps.
     `contention`: the backs run on the lead's machine.
@@ -30,7 +29,6 @@ class Cell:
 
     steps: StepTable
     backs: tuple[BackSpec, ...] = ()
-    n_clients: int = 1
     n_tokens: int = 1024
     n_text: int = 256
     inline: BackSpec | None = None
@@ -40,28 +38,12 @@ class Cell:
     host: HostTime = HOST
 
 
-@dataclass(frozen=True, slots=True)
-class CellOutcome:
-    """Totals over all clients, after the warm-up."""
-
-    tokens_per_second: float
-    tokens_per_step: float
-    mean_depth: float
-
-
-def simulate(cell: Cell, policy: PolicyName, depth: int = 0) -> CellOutcome:
-    simulation = _Simulation(cell, policy, depth)
-    simulation.run(_N_WARM_UP * cell.n_clients)
-    before = simulation.totals()
-    simulation.run((_N_WARM_UP + cell.n_tokens) * cell.n_clients)
-    seconds, n_tokens, n_steps, n_drafted = (
-        after - then for after, then in zip(simulation.totals(), before, strict=True)
-    )
-    return CellOutcome(
-        tokens_per_second=n_tokens / seconds,
-        tokens_per_step=n_tokens / max(1, n_steps),
-        mean_depth=n_drafted / max(1, n_steps),
-    )
+def simulate(cell: Cell, policy: PolicyName) -> float:
+    """Tokens per second, after the warm-up."""
+    simulation = _Simulation(cell, policy)
+    began, n_before = simulation.run(_N_WARM_UP)
+    ended, n_tokens = simulation.run(_N_WARM_UP + cell.n_tokens)
+    return (n_tokens - n_before) / (ended - began)
 
 
 @functools.lru_cache(maxsize=64)
@@ -74,7 +56,6 @@ def _text(n_tokens: int, seed: int, number: int) -> Text:
 class _Simulation:
     cell: Cell
     policy: PolicyName
-    depth: int
     clock: VirtualClock = field(default_factory=VirtualClock)
     texts: dict[int, Text] = field(default_factory=dict)
 
@@ -87,9 +68,7 @@ class _Simulation:
             self._on_event,
             self.texts,
             policy=self.policy,
-            depth=self.depth,
             constants=self.cell.constants,
-            n_slots=self.cell.n_clients,
             seed=self.cell.seed,
             inline=self.cell.inline,
             compute=functools.partial(self._machine.run, LEAD) if self._machine else None,
@@ -101,16 +80,12 @@ class _Simulation:
             for i, (spec, part) in enumerate(zip(self.cell.backs, parts, strict=True))
         ]
         self._lead.connect([f"back-{i}" for i in range(len(self.cell.backs))])
-        for client in range(self.cell.n_clients):
-            self.clock.after(0.0, functools.partial(self._ask, client))
+        self.clock.after(0.0, self._ask)
 
-    def run(self, n_tokens: int) -> None:
+    def run(self, n_tokens: int) -> tuple[float, int]:
+        """Until so many tokens are committed, or some more: when that was, and how many."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
-
-    def totals(self) -> tuple[float, ...]:
-        """Since the beginning: seconds, tokens, steps, tokens drafted."""
-        stats = self._lead.stats
-        return self.clock.now, stats.n_committed, stats.n_steps, stats.n_draft_tokens
+        return self.clock.now, self._lead.stats.n_committed
 
     def _connect(self, name: str, spec: BackSpec) -> Link[DrafterMessage]:
         drafts = Link(self.clock, spec.rtt_s / 2, spec.message_s, self._lead.post)
@@ -120,18 +95,17 @@ class _Simulation:
             self.clock,
             drafts.send,
             self.texts,
-            n_slots=self.cell.n_clients,
+            n_slots=1,
             compute=functools.partial(self._machine.run, name) if self._machine else None,
         )
         return Link(self.clock, spec.rtt_s / 2, spec.message_s, back.receive)
 
-    def _ask(self, client: int) -> None:
+    def _ask(self) -> None:
         key = len(self.texts)
         self.texts[key] = _text(self.cell.n_text, self.cell.seed, key)
-        sequence = f"{client}.{key}"
-        self._lead.submit(sequence, key)
+        self._lead.submit(str(key), key)
         for link, part in self._links:
-            link.send(Open(sequence=sequence, sampling=GREEDY, tokens=[key], part=part))
+            link.send(Open(sequence=str(key), sampling=GREEDY, tokens=[key], part=part))
 
     def _on_event(self, event: LeadEvent) -> None:
         match event:
@@ -142,7 +116,7 @@ class _Simulation:
                     )
             case Finished():
                 self._send(Close(sequence=event.sequence, reason="ended"))
-                self._ask(int(event.sequence.split(".")[0]))
+                self._ask()
             case Tune():
                 self._send(event)
 

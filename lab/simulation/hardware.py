@@ -1,7 +1,7 @@
-"""T(n) of real devices, measured or published, to simulate hardware that is not here.
+"""T(n) of real devices, measured or published, to simulate hardware that is not available.
 
-From published results: n tokens in a step over the tokens per second of llama-bench or llama-batched-bench.
-Unpublished values are assumed, and marked as such.
+T(n) is n divided by the tokens per second that llama-bench or llama-batched-bench reached with n tokens per
+step. Values that were not published are assumed, and marked as such.
 """
 
 from collections.abc import Mapping
@@ -77,7 +77,7 @@ _SPARK = {1: 1, 2: 1.01, 3: 1.02, 4: 1.05, 5: 1.08, 6: 1.12, 7: 1.16, 8: 1.2, 9:
 _OFFLOADED = {1: 1, 2: 1.03, 3: 1.06, 4: 1.1, 5: 1.15, 6: 1.2, 8: 1.3, 16: 1.7, 32: 2.4}
 
 _H200_HOST = HostTime(step_s=280e-6, planning_s=200e-6)
-"""What a token that was served took over T(1), and by how much more beside a back that was of no use."""
+"""A served token's time over T(1), and its further time beside a back that was of no use."""
 
 # fmt: off
 H200_8B = _hardware("h200", "H200", "8B Q4_0 (4.1 GB)", 2.9, _H200_4, _HERE,

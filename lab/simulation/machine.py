@@ -14,9 +14,7 @@ class Steps(Protocol):
 
     @property
     def settling(self) -> tuple[float, ...]:
-        """Seconds by which the first step after a change of the batch size takes longer, then the
-        second, ….
-        """
+        """The seconds that the first, second, … step after a change of the batch size takes longer."""
 
     def seconds(self, n: int) -> float:
         """Return the seconds of a step with n tokens, in a series of equal steps."""

@@ -12,9 +12,9 @@ DraftSize = Literal["0.5B", "1B", "8B"]
 _ROUND_TRIP_S = 0.0004
 _CPU_SLOPE, _GPU_SLOPE = 0.15, 0.02
 _SLOWEST = 4.0
-"""Steps that a back's token may take, of those that are simulated."""
+"""The longest simulated time of a back's token, in steps."""
 SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
-"""How often such draft models are right."""
+"""The shares of right guesses of such draft models."""
 
 
 @dataclass(frozen=True, slots=True)

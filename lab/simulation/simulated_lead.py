@@ -59,8 +59,6 @@ class SimulatedLead:
         texts: Mapping[int, Text],
         *,
         policy: PolicyName,
-        depth: int = 0,
-        n_slots: int = 16,
         seed: int = 0,
         constants: SpeculationConstants = DEFAULTS,
         inline: BackSpec | None = None,
@@ -85,15 +83,15 @@ class SimulatedLead:
         cost = StepCost(constants, settles=bool(steps.settling))
         self._speculation = SpeculationManager(
             policy,
-            depth,
+            0,
             _NO_TOKEN_ENDS,
             lambda _: {},
             batching=LikeliestFirst(cost, Widths(cost, constants, pads=True)),
             constants=constants,
-            inline=simulated_draft_model(inline, texts, n_slots) if inline else None,
+            inline=simulated_draft_model(inline, texts, n_slots=1) if inline else None,
         )
         self._calibrate()
-        limits = EngineLimits(n_slots=n_slots, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
+        limits = EngineLimits(n_slots=1, n_ctx=_N_CTX, n_ctx_sequence=_N_CTX, n_batch=512)
         self._engine = Engine(limits, self._speculation, self._sampler_for, _NO_TOKEN_ENDS)
 
     def _sampler_for(self, request: Submit) -> TextSampler:

@@ -23,10 +23,10 @@ _RECALL = (0.28, 0.09)
 CHAT_RECALL = (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8)
 """The same for SmolLM2 and its draft model in chats at temperature 0.8, by `models/smollm2/acceptance.py`."""
 _ALIKE = 0.8
-"""How much draft models agree on which positions are hard."""
+"""The correlation between draft models of the hardness of positions."""
 _STRIDE = 1024
 _ASTRAY = 512
-"""Tokens per position, and the first one of those that are drafted after a wrong token."""
+"""The number of tokens per position, and the first token drafted after a wrong token."""
 _MAX_CHOICES = 24
 """Tokens per position that are one draft model's own; there are at most 21 models."""
 
@@ -69,8 +69,9 @@ class Text:
         return self._guesses[skill][position]
 
     def astray(self, skill: DraftSkill, position: int) -> tuple[RankedToken, ...]:
-        """Return a draft model's candidates if some token before the position is wrong: all wrong, with the
-        same confidence as ever.
+        """Return a draft model's candidates if some token before the position is wrong.
+
+        All are wrong, with the same confidences as right ones.
         """
         guesses = self.guesses(skill, (position * 7 + 3) % self.n_tokens)
         astray = position * _STRIDE + _ASTRAY

@@ -1,11 +1,11 @@
-"""Measures whether flash attention makes steps on this CPU faster, with a model of nothing but attention.
+"""Measures whether flash attention makes steps on this CPU faster, with a model that has only attention.
 
 llama.cpp fixes the choice when it creates a context. On a CPU flash attention saves operations, and skips the
-cells of other texts; but it computes each token of a step separately, so draft tokens after a long text cost
+cells of other texts. But it computes each token of a step separately, so draft tokens after a long text cost
 more. Which effect is larger depends on the heads, the threads and the CPU.
 
-The stand-in has the model's heads in two layers, and next to nothing else: filling its cache takes some
-hundredths of a second, however large the model is.
+The stand-in model has the real model's heads in two layers, and almost nothing else. So filling its cache
+takes some hundredths of a second, however large the real model is.
 """
 
 import ctypes
@@ -58,7 +58,7 @@ _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """The shape of a layer's attention; lengths are those of one head's keys and values."""
+    """The shape of a layer's attention; the lengths are those of one head's keys and values."""
 
     n_heads: int
     n_kv_heads: int
@@ -118,7 +118,7 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
             return options
         stored.keep(times)
     log.debug(
-        "flash attention: %s, as attention takes %.0f µs a token in %d layers with it, %.0f µs without",
+        "flash attention %s: %.0f µs per token in %d layers with it, %.0f µs without it",
         "on" if times.prefer_flash else "off",
         1e6 * times.with_flash,
         _N_LAYERS,
@@ -144,7 +144,9 @@ def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> Atte
     except (MissingFunctionError, ModelLoadError):
         return None
     except _BusyError:
-        log.info("flash attention was not measured, as other programs compute: the next start tries again")
+        log.info(
+            "flash attention was not measured because other programs use the CPU. The next start measures it"
+        )
         return None
     without, with_flash = (sum(each) / len(each) for each in zip(*times, strict=True))
     return AttentionTimes(without_flash=without, with_flash=with_flash)
@@ -195,7 +197,7 @@ class _Trial:
         with library.captured_log():
             native = llama_cpp.llama_init_from_model(model, parameters)
         if not native:
-            raise ModelLoadError("no context to measure attention in")
+            raise ModelLoadError("cannot create a context to measure attention")
         try:
             yield cls(native, end)
         finally:
@@ -255,7 +257,7 @@ def _stand_in(shape: AttentionShape, n_ctx: int) -> Iterator[Any]:
         model = llama_cpp.llama_model_init_from_user(metadata, fill, None, parameters)
     function("gguf_free")(metadata)
     if not model:
-        raise ModelLoadError("no model to measure attention with")
+        raise ModelLoadError("cannot load a model to measure attention")
     try:
         yield model
     finally:

@@ -18,7 +18,7 @@ MAX_ASKED = 4
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update and the draft in reply (`bench backs`)."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
-"""The share of a step's time for updates to chosen backs, and of all time for updates to those on trial."""
+"""The share of a step's time for updates to chosen backs, and of all time for updates to backs on trial."""
 _MIN_GAIN = 0.02
 """Right tokens per update below which a back is not chosen."""
 _PROMOTING = 3
@@ -60,8 +60,8 @@ def division(n: int) -> list[BranchPart | None]:
     """Return the parts of the side branches for `n` backs, the best back first; None: all branches.
 
     The best back drafts all side branches. If it left some to others, four backs would be slower than one
-    where T(n) rises: the back that has drafted the committed side branch is not always the one furthest
-    ahead.
+    back on hardware where T(n) rises. The reason: the back that has drafted the committed side branch is not
+    always the back that is furthest ahead.
     """
     return [BranchPart(index=i, of=n) if i else None for i in range(n)]
 
@@ -118,8 +118,8 @@ class Assignment:
     def part(self, sequence: str, back: Back) -> BranchPart | None:
         """Return the side branches of a sequence that `back` drafts first; None: all.
 
-        Backs that are about as good as the best back divide the side branches, except for one, which drafts
-        all.
+        One back drafts all side branches. The other backs that are about as good as the best back divide
+        them.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:

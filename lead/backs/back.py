@@ -26,15 +26,15 @@ _N_TRUSTED = 8.0
 _LATENESS_DECAY = 0.99
 """The weight of past tokens in time and late, per right token: about the last 100 count."""
 _MIN_VALUE_CHANGE = 0.15
-"""Smaller changes of `Back.value` are not sent, because a back would divide its time anew."""
+"""Smaller changes of `Back.value` are not sent, because a back would divide its time again."""
 
 
 @dataclass(slots=True)
 class Following:
     """The part of a sequence that a back has received.
 
-    n_sent: the number of tokens sent to the back; 0: the sequence is not open for it. n_arrived: the value of
-    n_sent at the last acknowledged reply.
+    n_sent: the number of tokens sent to the back; 0: the sequence is not open on the back. n_arrived: the
+    value of n_sent at the last acknowledged reply.
     """
 
     n_sent: int = 0

@@ -77,8 +77,8 @@ class DraftLimits:
         """Return whether to read a message of `n_bytes`; raises ProtocolError to disconnect the back."""
         if self._is_stale:
             raise ProtocolError(
-                f"more than {self._stale_rate:g} stale drafts per second: this back is too slow or too far "
-                f"away to be of use (1/{STALE_PART} of --max-drafts-per-second)"
+                f"more than {self._stale_rate:g} stale drafts per second: this back or its network "
+                f"is too slow (1/{STALE_PART} of --max-drafts-per-second)"
             )
         if not (self._drafts.allow(1, now) and self._bytes.allow(n_bytes, now)):
             self.stats.n_drafts += 1
@@ -135,7 +135,7 @@ class DraftLimits:
     def _count_invalid(self) -> None:
         self.stats.n_invalid_drafts += 1
         if self.stats.n_invalid_drafts > MAX_INVALID_DRAFTS:
-            raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} drafts were not valid")
+            raise ProtocolError(f"more than {MAX_INVALID_DRAFTS} invalid drafts")
 
 
 class _Allowance:

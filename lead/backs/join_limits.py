@@ -17,10 +17,11 @@ _JOINS_PER_SECOND = 1.0
 _JOIN_BURST = 64
 """The joins in a burst: all backs of a site connect when its lead is restarted."""
 _IMPATIENCE = 8
-"""The attempts that one under a locked name counts for, so that its peer soon has to wait."""
+"""The attempts for which an attempt under a locked name counts, so that its peer must wait soon."""
 REFUSAL_SECONDS, MAX_HELD_REFUSALS = 1.0, 64
-"""The delay of a refusal, which slows down peers that try again at once, and the most refusals delayed at the
-same time, as each takes a descriptor."""
+"""The delay of a refusal in seconds, which slows down peers that try again at once; and the most delayed
+refusals, as each takes a descriptor.
+"""
 _MAX_RECORDS = 2048
 """The most peers and names to remember; the least recently used is forgotten."""
 
@@ -48,7 +49,9 @@ class _JoinRecord:
 
     def check(self, now: float) -> None:
         if (seconds := self.offended_at + self.lockout_seconds - now) > 0:
-            raise UnavailableError(f"disconnected for what it has sent: try again in {seconds:.0f} s")
+            raise UnavailableError(
+                f"this back was disconnected because it broke a limit: try again in {seconds:.0f} s"
+            )
 
     @property
     def lockout_seconds(self) -> float:
@@ -75,7 +78,7 @@ class JoinLimits:
         record = self._find((peer,), now)
         record.check(now)
         if not record.joins.take(now):
-            raise UnavailableError("too many connections in a short time: try again in some seconds")
+            raise UnavailableError("too many connections in a short time. Try again in some seconds")
 
     def admit_name(self, peer: str, name: str, now: float) -> None:
         """Check the name of an admitted peer; raises UnavailableError if a back of this name must wait."""

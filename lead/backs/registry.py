@@ -88,8 +88,8 @@ class Backs:
         self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
             raise ProtocolError(
-                f"the lead speaks protocol {PROTOCOL_VERSION}, this back {hello.protocol}: "
-                "install the same version of llama-duo on both"
+                f"the lead uses protocol {PROTOCOL_VERSION} and this back uses {hello.protocol}. "
+                "Install the same version of llama-duo on both machines"
             )
         if hello.vocabulary.fingerprint != ours.fingerprint:
             raise VocabularyError(_vocabularies_differ(ours, hello.vocabulary))
@@ -97,7 +97,7 @@ class Backs:
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
-                f"the lead already has {len(self._backs)} backs, its maximum (--max-backs)"
+                f"the lead already has its maximum of {len(self._backs)} backs (--max-backs)"
             )
         back = self._register(hello, transport, peer, is_local=is_local)
         welcome = Welcome(
@@ -143,7 +143,7 @@ class Backs:
             self._assignment.leave(back, self._clock())
             back.changed.notify()
             log.info(
-                "back %s left after %.0f s: %d drafts, %d of their tokens verified, %d accepted",
+                "back %s left after %.0f s: %d drafts, %d draft tokens verified, %d accepted",
                 back,
                 self._clock() - back.connected_at,
                 back.stats.n_drafts,
@@ -156,7 +156,7 @@ class Backs:
         """Remove a back because of its messages; it may not join again for a while."""
         if self.is_connected(back):
             seconds = self.join_limits.punish(back.peer, back.hello.name, self._clock())
-            log.warning("back %s is disconnected, for at least %.0f s: %s", back, seconds, reason)
+            log.warning("back %s is disconnected for at least %.0f s: %s", back, seconds, reason)
             self.leave(back)
 
     def disconnect_http(self) -> None:
@@ -175,7 +175,7 @@ class Backs:
         self._wake(self._backs.values())
 
     def may_send(self, back: Back, n_bytes: float) -> bool:
-        """Return whether to read a message of `n_bytes`; raises ProtocolError after too many messages."""
+        """Return whether to read a message of `n_bytes`; raises ProtocolError after too many stale drafts."""
         return back.draft_limits.admit(n_bytes, self._clock())
 
     def pause(self, back: Back) -> float:
@@ -263,7 +263,7 @@ class Backs:
 
 def _vocabularies_differ(ours: VocabularyId, theirs: VocabularyId) -> str:
     return (
-        f"the vocabularies differ: the lead runs {ours.model!r} with {ours.n_tokens} tokens, this back "
-        f"{theirs.model!r} with {theirs.n_tokens}. A back of this version translates its drafts; update an "
-        f"older one, or give it a smaller model with the tokenizer of {ours.model!r}"
+        f"the vocabularies differ. The lead runs {ours.model!r} with {ours.n_tokens} tokens. This "
+        f"back runs {theirs.model!r} with {theirs.n_tokens} tokens. Update llama-duo on the back "
+        f"so that it translates drafts, or use a draft model with the tokenizer of {ours.model!r}"
     )

@@ -13,7 +13,7 @@ from lead.chat_format.request_parts import ChatMessage
 
 _DIGEST_BYTES = 16
 _OBJECT_TOKENS = 100
-"""What a turn or an answer takes besides its tokens, as so many of them."""
+"""The memory of a turn or an answer besides its tokens, in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Turn:
 
     @property
     def n_tokens(self) -> int:
-        """An upper bound of the tokens it holds: answers may be shared with other turns.
+        """An upper bound of the tokens that the turn holds, as other turns may share answers.
 
         Objects count as tokens, too.
         """

@@ -62,7 +62,7 @@ def derive_answer_format(render: Render, source: str) -> AnswerFormat:
 
 
 class _AnswerProbes:
-    """Texts of answers, each from where the question ends. header: what all of them begin with."""
+    """Texts of answers, each from the end of the question on. header: the beginning of all answers."""
 
     def __init__(self, render: Render) -> None:
         self._render = render

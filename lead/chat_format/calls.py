@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lead.settings.limits import RequestLimits
 
 Tools = Sequence[Mapping[str, Any]]
-"""In OpenAI's format."""
+"""Descriptions of tools in OpenAI's format."""
 
 
 class AnyCallFormat(Protocol):
@@ -70,7 +70,7 @@ class AnyCallReader(Protocol):
         """Read some of the window's text; None if more text is needed."""
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """Return the remaining deltas at the end of the text. is_cut: the model would have gone on."""
+        """Return the remaining deltas at the end of the text. is_cut: the model would have continued."""
 
 
 class CallSupport(Protocol):
@@ -90,7 +90,7 @@ class CallSupport(Protocol):
         """Return a description of the tools for templates that do not list them; else empty."""
 
     def steps(self, calls: AnyCallFormat) -> list[Step]:
-        """Conversions that bring messages with calls into a form that a template accepts."""
+        """Return the conversions that bring messages with calls into a form that a template accepts."""
 
     def simple_tools(self, tools: Tools) -> Tools:
         """Return the tools with argument types reduced to those that all templates know."""
@@ -125,5 +125,5 @@ class CallSupport(Protocol):
 
 @functools.cache
 def call_support() -> CallSupport | None:
-    """Return the plugged-in support for tool calls; None without that ring: then no tools are called."""
+    """Return the plugged-in support for tool calls; None without that ring, and then no tools are called."""
     return cast("CallSupport | None", next(plugged(RINGS, "call_support"), None))

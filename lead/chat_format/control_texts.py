@@ -53,8 +53,8 @@ class ControlTexts:
         self._longest = max(map(len, texts), default=0)
 
     def breaks(self, text: str) -> list[int]:
-        """Return ascending positions in `text` such that every control token that could arise from it
-        contains one.
+        """Return ascending positions in `text`, so that every control token that could arise from it contains
+        one of them.
 
         A token may also begin or end outside `text`.
         """

@@ -71,7 +71,7 @@ class RequestFields(BaseModel):
 
     unused: ClassVar[Mapping[str, Unused]] = {}
     inside: ClassVar[str] = ""
-    """What the names of these fields begin with in messages."""
+    """The prefix of these fields in messages."""
 
     @model_validator(mode="before")
     @classmethod

@@ -20,7 +20,7 @@ class Lost(Exception):  # noqa: N818 - what happened to a message
     """No step helps: the template refuses the messages, or leaves out one of their texts."""
 
     def __init__(self, index: int | None, reason: str = "") -> None:
-        """index: of the message whose text is left out, if that is what happens."""
+        """index: the index of the message whose text is left out; None: the template refuses the messages."""
         super().__init__(reason)
         self.index = index
 
@@ -69,9 +69,9 @@ def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateM
 
 
 def _with_words(messages: TemplateMessages) -> tuple[list[TemplateMessage], list[tuple[int, str]]]:
-    """Return the messages with a word for each text, and the words that have to be in the prompt, by message.
+    """Return the messages with a word for each text, and the words that must be in the prompt, by message.
 
-    Reasoning may be left out: templates drop that of earlier turns on purpose.
+    Reasoning may be left out, because templates drop the reasoning of earlier turns on purpose.
     """
     words: list[tuple[int, str]] = []
 
@@ -182,4 +182,4 @@ STEPS = (
     begins_with_user,
     joined_roles,
 )
-"""All steps that have nothing to do with calls, those first that change least."""
+"""All steps that do not concern calls, least change first."""

@@ -25,7 +25,7 @@ CHATML = (
     "{{'<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n'}}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
-"""What llama-server uses for a model without a template."""
+"""The template that llama-server uses for a model without a template."""
 
 MAX_CHARACTERS = 1 << 26
 """The longest prompt, more than any context holds: a template may repeat a message any number of times."""
@@ -40,7 +40,7 @@ class JinjaTemplate:
     """A Jinja template with the functions that Hugging Face's transformers provides."""
 
     def __init__(self, source: str, now: Callable[[], datetime] = datetime.now) -> None:
-        """Raises ConfigError if `source` is not Jinja."""
+        """Compile the template; raises ConfigError if `source` is not Jinja."""
         self.source = source
         environment = SandboxedEnvironment(
             trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
@@ -52,15 +52,15 @@ class JinjaTemplate:
             self.variables = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
             self._template = environment.from_string(source)
         except Exception as error:  # it is compiled, and what is constant computed
-            reason = "it takes too much memory" if isinstance(error, MemoryError) else error
-            raise ConfigError(f"the chat template is not Jinja: {reason}") from error
+            reason = "it needs too much memory" if isinstance(error, MemoryError) else error
+            raise ConfigError(f"the chat template is not valid Jinja: {reason}") from error
 
     def run(self, variables: Mapping[str, Any]) -> str:
         """Render the text; raises TemplateError."""
         try:
             return _join_within_limits(self._template.generate(variables))
         except MemoryError as error:
-            raise TemplateError("it takes too much memory") from error
+            raise TemplateError("it needs too much memory") from error
         except Exception as error:  # an untrusted template may fail in any way
             raise TemplateError(str(error)) from error
 

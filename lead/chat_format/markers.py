@@ -5,7 +5,8 @@ from collections import deque
 from collections.abc import Collection
 
 MARKER = re.compile(r"<[^<>\s\ue000-\ue002]+>|\[/?[A-Z_]{3,}\]|```\w*")
-"""As templates write them; most are control tokens. None contains a place of `lead.tools.call_format`."""
+"""A marker as templates write it; most are control tokens. None contains a place of `lead.tools.call_format`.
+"""
 MAX_SPACE_CHARACTERS = 256
 """White space that waits for a marker; what comes before is certain."""
 _WINDOW_CHARACTERS = 512

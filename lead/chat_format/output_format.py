@@ -39,8 +39,9 @@ class ReasoningMarkers:
         return prompt.rstrip().endswith(self.start)
 
     def split_own(self, content: str) -> tuple[str, str, str] | None:
-        """Split content that begins with reasoning in markers: the reasoning, its end marker if present, and
-        the rest; None if it does not.
+        """Split content into its reasoning, the end marker if present, and the rest.
+
+        None: the content does not begin with reasoning in markers.
         """
         text, start = content.lstrip(), self.start.lstrip()
         return text.removeprefix(start).partition(self.end) if text.startswith(start) else None

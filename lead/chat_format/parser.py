@@ -144,7 +144,7 @@ class OutputParser:
         return [Reasoning(kept)]
 
     def _leave_draft(self, pieces: list[str]) -> list[Delta]:
-        """Return the reasoning never ended: what began like a call is one."""
+        """Return to the content: the reasoning never ended, so the text that began like a call is a call."""
         self._mode, self._window.text = self._without_reasoning(), "".join([*pieces, self._window.text])
         return self._read()
 
@@ -224,6 +224,6 @@ class OutputParser:
 
 
 def _split_space(text: str) -> tuple[str, str]:
-    """Return `text` without the white space at its end, or with all but the last of it; and that space."""
+    """Return `text` without white space at its end, and this white space, of at most MAX_SPACE_CHARACTERS."""
     kept = max(len(text.rstrip()), len(text) - MAX_SPACE_CHARACTERS)
     return text[:kept], text[kept:]

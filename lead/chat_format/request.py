@@ -48,9 +48,9 @@ class ConversationFields(BaseModel, strict=True):
             name = self.tool_choice.function.name
             tools = [tool for tool in tools if tool.function.name == name]
             if not tools:
-                raise RequestError(f"tool_choice: there is no tool {name!r}", "tool_choice")
+                raise RequestError(f"tool_choice: the request has no tool {name!r}", "tool_choice")
         if self.tool_choice == "required" and not tools:
-            raise RequestError("tool_choice: there are no tools to call", "tool_choice")
+            raise RequestError("tool_choice: the request has no tools", "tool_choice")
         return [] if self.tool_choice == "none" else tools
 
     @property
@@ -112,7 +112,9 @@ class ConversationFields(BaseModel, strict=True):
         """Return the tools in words, where the template does not list them."""
         support = call_support()
         if support is None and (tools or any(message.tool_calls for message in self.messages)):
-            raise RequestError("tools: this lead is without the part that calls them (lead.tools)", "tools")
+            raise RequestError(
+                "tools: this lead was installed without support for tool calls (lead.tools)", "tools"
+            )
         if support is None or tool_format is None or not tools:
             return ""
         return support.instructions(tool_format, tools, must_call=self.must_call)
@@ -141,14 +143,14 @@ class ConversationFields(BaseModel, strict=True):
     def _check_continuable(self) -> bool:
         name = "continue_final_message" if self.continue_final_message else "messages"
         if self.continue_final_message and self.add_generation_prompt:
-            raise RequestError("continue_final_message and add_generation_prompt exclude each other", name)
+            raise RequestError("continue_final_message and add_generation_prompt cannot be combined", name)
         *before, last = self.messages
         if last.role != "assistant":
             raise RequestError(f"{name}: only an assistant message can be continued", name)
         if last.tool_calls:
             raise RequestError(f"{name}: a message with tool calls cannot be continued", name)
         if before and before[-1].role == "assistant":
-            raise RequestError(f"{name}: not if the conversation ends with two assistant messages", name)
+            raise RequestError(f"{name}: the conversation must not end with two assistant messages", name)
         return True
 
 

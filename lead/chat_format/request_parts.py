@@ -13,9 +13,11 @@ from lead.chat_format.output_format import ReasoningMarkers
 from lead.grammar.json_schema import JSON_OBJECT
 
 UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
-"""In the place of an image that a tool returned: an agent whose request is refused for it cannot go on."""
+"""Replaces an image that a tool returned, because an agent cannot continue if its request is refused."""
 NO_TOOLS = "No tools are available here: say so where you are asked to use one."
-"""What the model is told if all that a client offers are left out: it would make up what they find."""
+"""Tells the model that no tools are available if all that a client offers are left out; it would invent
+results otherwise.
+"""
 _IMAGE_PARTS = {"image", "image_url", "input_image"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
 
@@ -114,7 +116,9 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     def _check_not_empty(self) -> "ChatMessage":
         if "content" not in self.model_fields_set:
             if self.role != "assistant":
-                raise PydanticCustomError("content", "every message except an assistant's must have content")
+                raise PydanticCustomError(
+                    "content", "a message must have content, unless it is an assistant message"
+                )
             if not self.tool_calls and not self.reasoning_content:
                 raise PydanticCustomError("content", "an assistant message must have content or tool_calls")
         return self
@@ -148,7 +152,7 @@ def _image_part(part: object) -> dict[str, Any] | None:
 
 
 def image_url(part: Mapping[str, Any]) -> str:
-    """Return the URL of an image part in the format of OpenAI, Anthropic or MCP; empty if there is none."""
+    """Return the URL of an image part in the format of OpenAI, Anthropic or MCP; empty for other parts."""
     given = part.get("image_url", part.get("source"))
     if isinstance(given, dict) and given.get("type") != "base64":
         given = given.get("url")

@@ -6,8 +6,8 @@ from pydantic.fields import FieldInfo
 
 from lead.chat_format.fields import AtMost, RequestFields
 from lead.chat_format.unused_fields import SAMPLING
-from shared.sampling.asked_fields import asked_for, with_sampling_fields
-from shared.sampling.parameters import Asked
+from shared.sampling.asked_fields import settable_parameters, with_sampling_fields
+from shared.sampling.parameters import ApiNames
 
 LogitBias = float | Literal[False]
 _MAX_BIASES = 1 << 16
@@ -16,7 +16,7 @@ _MAX_SAMPLERS = 64
 _MAX_BREAKERS = 64
 
 
-def _optional(_name: str, field: FieldInfo, _asked: Asked) -> FieldInfo:
+def _optional(_name: str, field: FieldInfo, _asked: ApiNames) -> FieldInfo:
     """Return the type alone: the parameter's range is checked once the defaults are known."""
     optional: Any = field.annotation
     return FieldInfo(annotation=optional | None, default=None, description=field.description)
@@ -44,4 +44,4 @@ class SamplingFields(RequestFields, strict=True):
 
     def sampling(self) -> dict[str, Any]:
         """Return the sampling fields present in the request, by name, with their original values."""
-        return {name: value for name in asked_for() if (value := getattr(self, name)) is not None}
+        return {name: value for name in settable_parameters() if (value := getattr(self, name)) is not None}

@@ -1,7 +1,7 @@
 """The chat template of a model: renders a conversation as the text of a prompt.
 
-Templates differ in what they support. What a template does not support (a system message, tools, tool
-results) is written as text of ordinary messages, as in llama-server.
+Templates differ in their support for system messages, tools and tool results. Unsupported ones are written as
+text of ordinary messages, as in llama-server.
 """
 
 import copy
@@ -60,14 +60,16 @@ class ChatTemplate:
         self._steps = support.steps(self.tool_format) if support and self.tool_format else STEPS
 
     @classmethod
-    def of_stranger(
+    def from_untrusted(
         cls, source: str | None, bos: str, eos: str, tool_use: str | None, seconds: float = TEMPLATE_SECONDS
     ) -> Self:
         """Load an untrusted template; raises ConfigError also if compiling or running it takes too long."""
         try:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:
-            raise ConfigError(f"the chat template cannot be used: for a few words {error}") from error
+            raise ConfigError(
+                f"the chat template cannot be used. With a short test message {error}"
+            ) from error
         with WorkerLimits().memory(TEMPLATE_BYTES):  # what has failed there fails here
             return cls(source, bos, eos, tool_use, known)
 
@@ -187,7 +189,7 @@ class ChatTemplate:
             except TemplateError as error:
                 reason = str(error)
         if lost is not None:
-            raise RequestError(f"messages.{lost}: the model's chat template leaves this text out", "messages")
+            raise RequestError(f"messages.{lost}: the model's chat template omits this text", "messages")
         raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
     def _with_answer(self, prompt: str, message: ChatMessage, mark: Callable[[str], str]) -> str:
@@ -256,10 +258,10 @@ def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemp
     """
     bos, eos = vocabulary.bos_text, vocabulary.eos_text
     if chosen is not None:
-        return ChatTemplate.of_stranger(chosen, bos, eos, None), None
+        return ChatTemplate.from_untrusted(chosen, bos, eos, None), None
     info = vocabulary.info
     try:
         own = info.chat_template or info.tool_template
-        return ChatTemplate.of_stranger(own, bos, eos, info.tool_template), None
+        return ChatTemplate.from_untrusted(own, bos, eos, info.tool_template), None
     except ConfigError as error:
         return ChatTemplate(None, bos, eos), str(error)

@@ -67,21 +67,20 @@ _NO_SAMPLER = "this sampler is not supported"
 SAMPLING: Final = (
     {
         "mirostat": Unused(
-            "it draws random numbers of its own, which cannot be shared with backs; "
-            "min_p and top_n_sigma serve the same purpose",
+            "its random numbers cannot be shared with backs. Use min_p or top_n_sigma",
             (0,),
         ),
         "adaptive_target": Unused(
-            "it depends on the probabilities of all tokens before, which drafts cannot follow", below=0
+            "it depends on all earlier probabilities, which drafts do not know", below=0
         ),
         "min_keep": Unused("filters keep one token, or as many as they let pass", (0, 1)),
         "tfs_z": Unused(_NO_SAMPLER, (1,)),
     }
-    | _hints("a setting of a sampler that is refused", "mirostat_tau mirostat_eta adaptive_decay")
+    | _hints("its sampler is not supported", "mirostat_tau mirostat_eta adaptive_decay")
     | _hints("where tokens are chosen does not change them", "backend_sampling")
     | _hints("llama.cpp penalizes newlines like all tokens", "penalize_nl penalize_newline")
 )
-"""In every API, beside `shared.sampling.parameters`."""
+"""Unused sampling fields of every API, in addition to `shared.sampling.parameters`."""
 
 OPENAI_LIKE: Final = _hints(
     "for a provider's own records and queues",
@@ -94,26 +93,27 @@ OPENAI_LIKE: Final = _hints(
     "include_stop_str_in_output": Unused("stop strings are never shown", (False,)),
     "separate_reasoning": Unused("use reasoning_format", (True,)),
     "stream_reasoning": Unused("reasoning is always streamed", (True,)),
-    "return_hidden_states": Unused("they are not returned", (False,)),
+    "return_hidden_states": Unused("the lead does not return them", (False,)),
     "priority": Unused("requests are served in turn", (0,)),
     "repetition_penalty": Unused("use repeat_penalty", (1,), same_as="repeat_penalty"),
-    "min_tokens": Unused("there is no least length but with ignore_eos", (0,), beside="ignore_eos"),
-    "stop_token_ids": Unused("use stop, with their text", ([],)),
-    "length_penalty": Unused("there is no search for beams", (1,)),
-    "use_beam_search": Unused("there is no search for beams", (False,)),
-    "early_stopping": Unused("there is no search for beams", (False,)),
+    "min_tokens": Unused("a minimum length is not supported, only ignore_eos", (0,), beside="ignore_eos"),
+    "stop_token_ids": Unused("use stop with the text of these tokens", ([],)),
+    "length_penalty": Unused("beam search is not supported", (1,)),
+    "use_beam_search": Unused("beam search is not supported", (False,)),
+    "early_stopping": Unused("beam search is not supported", (False,)),
 }
-"""In OpenAI's APIs and those like them; routers and clients of vLLM and SGLang add such with the default."""
+"""Fields of OpenAI's and similar APIs; routers and clients of vLLM and SGLang add some with their defaults.
+"""
 
 LLAMA_SERVER: Final = (
     SAMPLING
     | OPENAI_LIKE
-    | _hints("always half of what is not kept is discarded", "n_discard")
+    | _hints("--context-shift always discards half of the tokens after n_keep", "n_discard")
     | _hints("only common prefixes of prompts are reused", "n_cache_reuse")
     | _hints("llama-server does not do it either", "t_max_prompt_ms")
     | _hints("an answer may go on at a smaller indentation", "n_indent")
     | _hints(
-        "the lead decides itself what to draft, up to speculative.n_max",
+        "the lead chooses the number of draft tokens, up to speculative.n_max",
         "speculative.n_min speculative.p_min speculative.type speculative.ngram_size_n "
         "speculative.ngram_size_m speculative.ngram_m_hits",
     )
@@ -125,7 +125,7 @@ LLAMA_SERVER: Final = (
     | {
         "grammar_lazy": Unused("a grammar applies from the first token", (False,)),
         "grammar_triggers": Unused("a grammar applies from the first token", ([],)),
-        "image_data": Unused("only text is understood", ([],)),
+        "image_data": Unused("only text is supported", ([],)),
     }
 )
 
@@ -147,19 +147,19 @@ NATIVE: Final = (
         "skew": Unused(_NO_SAMPLER, (0,)),
         "smoothing_factor": Unused(_NO_SAMPLER, (0,)),
         "rep_pen_slope": Unused(_NO_SAMPLER, (0, 1)),
-        "guidance_scale": Unused("there is no guidance", (1,)),
-        "negative_prompt": Unused("there is no guidance", ("",)),
-        "banned_strings": Unused("only tokens are banned, by logit_bias", ([],)),
+        "guidance_scale": Unused("guidance is not supported", (1,)),
+        "negative_prompt": Unused("guidance is not supported", ("",)),
+        "banned_strings": Unused("only tokens can be banned. Use logit_bias", ([],)),
         "max_tokens_second": Unused("answers are not slowed down", (0,)),
         "add_bos_token": Unused("the model decides", (True,)),
     }
-    | _hints("a setting of a sampler that is refused", "smoothing_curve")
+    | _hints("its sampler is not supported", "smoothing_curve")
     | _hints(
         "about the client, or about loading a model",
         "api_type api_server num_ctx truncation_length include_reasoning",
     )
 )
-"""Of `/completion` and `/infill`: SillyTavern sends its own names and those of other servers besides."""
+"""Fields of `/completion` and `/infill`; SillyTavern sends names of other servers besides its own."""
 
 OPENAI: Final = (
     LLAMA_SERVER
@@ -174,7 +174,7 @@ OPENAI: Final = (
         "include_reasoning": Unused("use reasoning_format", (True,)),
         "audio": Unused("only text is supported"),
         "modalities": Unused("only text is supported", (["text"],)),
-        "moderation": Unused("there is none"),
+        "moderation": Unused("not supported"),
         "web_search_options": Unused("only functions can be called"),
         "functions": Unused("use tools", ([],)),
         "function_call": Unused("use tool_choice", ("auto", "none")),
@@ -190,10 +190,10 @@ RESPONSES: Final = (
     | {
         "context_management": Unused("an input that does not fit is refused"),
         "image": Unused("only text is supported"),
-        "moderation": Unused("there is none"),
-        "personality": Unused("say it in the instructions"),
-        "prompt": Unused("nothing is stored here, send its text"),
-        "top_logprobs": Unused("/v1/chat/completions has them", (0,)),
+        "moderation": Unused("not supported"),
+        "personality": Unused("write it into the instructions"),
+        "prompt": Unused("the lead stores nothing. Send the text"),
+        "top_logprobs": Unused("use /v1/chat/completions", (0,)),
         "truncation": Unused("an input that does not fit is refused", ("disabled",)),
     }
 )
@@ -209,10 +209,10 @@ ANTHROPIC: Final = (
     | _hints("all that is sent is read", "context_management")
     | _hints("a version of Anthropic's API", "betas anthropic_beta anthropic_version")
     | {
-        "compaction": Unused("nothing is stored here, send the whole conversation"),
-        "container": Unused("no code is run here"),
-        "mcp_servers": Unused("the client calls them: send their tools", ([],)),
-        "thread": Unused("nothing is stored here, send the whole conversation"),
+        "compaction": Unused("the lead stores no conversations. Send all messages"),
+        "container": Unused("the lead does not run code"),
+        "mcp_servers": Unused("the client calls MCP servers. Send their tools", ([],)),
+        "thread": Unused("the lead stores no conversations. Send all messages"),
     }
 )
 
@@ -220,9 +220,9 @@ OLLAMA: Final = (
     _hints("a prompt that does not fit is refused; --context-shift decides about answers", "truncate shift")
     | _hints("about loading the model, which the lead's options decide", "num_ctx")
     | {
-        "context": Unused("nothing is stored here, send the whole conversation to /api/chat", ([],)),
-        "logprobs": Unused("/v1/chat/completions has them", (False,)),
-        "top_logprobs": Unused("/v1/chat/completions has them", (0,)),
+        "context": Unused("the lead stores no conversations. Send all messages to /api/chat", ([],)),
+        "logprobs": Unused("use /v1/chat/completions", (False,)),
+        "top_logprobs": Unused("use /v1/chat/completions", (0,)),
     }
 )
 

@@ -31,7 +31,9 @@ MeansSame = Callable[[Sequence[Range]], bool]
 
 @dataclass(frozen=True, slots=True)
 class TurnMarks:
-    """ends: the texts of tokens that end an answer. calls: the texts with which calls begin."""
+    """The texts that mark turns. ends: the texts of tokens that end an answer. calls: the texts with which
+    calls begin.
+    """
 
     ends: Sequence[str]
     calls: Sequence[str] = ()
@@ -77,7 +79,7 @@ def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Itera
 
 
 class Meaning(NamedTuple):
-    """An answer reduced to what matters for comparison. calls: names and arguments."""
+    """An answer reduced to the parts that matter for comparison. calls: names and arguments."""
 
     content: str
     reasoning: str
@@ -100,10 +102,11 @@ def _canonical(arguments: str) -> str:
 
 
 def next_turns(conversation: TemplateInput, *, reasons: bool) -> Iterator[list[ChatMessage]]:
-    """Yield the messages with a sample answer and a next message: of the user, or the result of a call.
+    """Yield variants of the messages with a sample answer and a message after it.
 
-    Rendered, they show how a chat template writes earlier messages in later turns. `reasons`: the model
-    reasons; as not every client sends reasoning back, there is a variant without it.
+    The message is the user's, or the result of a call. Rendered, the variants show how a chat template writes
+    earlier messages in later turns. reasons: the model reasons. Not every client sends reasoning back, so
+    there is a variant without it.
     """
     messages = list(conversation.messages[:-1] if conversation.continues else conversation.messages)
     answer = ChatMessage(role="assistant", content="@", reasoning_content="@" if reasons else None)

@@ -32,9 +32,12 @@ class ConvertSettings(ProgramSettings):
         "vocab.json and merges.txt"
     )
     destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")
-    type: ConversionType = Field("auto", description="how matrices are stored; auto: as in the source")
+    type: ConversionType = Field(
+        "auto", description="data type of the matrices; auto: the data type of the source"
+    )
     tokenizer: Path | None = Field(
-        None, description="tokenizer.bin of a checkpoint; without it, the one in the checkpoint's folder"
+        None,
+        description="tokenizer.bin of a checkpoint. Default: tokenizer.bin in the folder of the checkpoint",
     )
 
 
@@ -45,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         try:
             convert(settings)
         except KeyboardInterrupt:
-            say(f"{settings.program}: cancelled, nothing was written")
+            say(f"{settings.program}: canceled. Nothing was written")
             raise
 
 
@@ -55,8 +58,8 @@ def convert(settings: ConvertSettings) -> None:
     conversion = read_conversion(source, settings.tokenizer)
     if conversion is None:
         parts_of(source)
-        raise ConfigError(f"{source} is neither a llama2.c checkpoint nor a folder with GPT-2")
+        raise ConfigError(f"{source} is not a llama2.c checkpoint or a folder with GPT-2")
     if destination.is_dir() or (destination.exists() and destination.samefile(source)):
-        raise ConfigError(f"{destination} cannot be written: name a new file for the GGUF")
+        raise ConfigError(f"{destination} cannot be written. Name a new GGUF file")
     with progress_bar(f"converting {conversion.name}") as progress:
         conversion.file(settings.type).write(destination, progress)

@@ -1,4 +1,4 @@
-"""`lead --check`: what the lead would serve, and what would prevent it."""
+"""`lead --check`: reports the model that the lead would serve, and the problems that would prevent it."""
 
 import contextlib
 import sys
@@ -161,9 +161,7 @@ def _check_images(report: PreflightReport, vocabulary: Vocabulary, settings: Lea
 def _check_memory(report: PreflightReport, vocabulary: Vocabulary, settings: LeadSettings) -> None:
     load = placed_load(settings, vocabulary.info.path)
     others = ["draft model"] * bool(load.draft)
-    others += ["images"] * bool(settings.images.projector_bytes) + ["vectors"] * bool(
-        settings.vectors.n_bytes
-    )
+    others += ["images"] * bool(settings.images.cache_bytes) + ["vectors"] * bool(settings.vectors.n_bytes)
     if load.rpc:  # their devices are not here
         load = load.model_copy(update={"options": load.options.model_copy(update={"device": ()})})
 
@@ -195,7 +193,11 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
         listen(settings.host, settings.port).close()
     except ConfigError as error:
         report.problems.append(str(error))
-    keys = "with keys" if settings.security.has_keys else "no keys: anyone who can reach it can use it"
+    keys = (
+        "with keys"
+        if settings.security.has_keys
+        else "no keys: anyone who can reach this address can use the lead"
+    )
     report.add("address", f"{settings.host} port {settings.port}, {keys}")
 
 
@@ -254,7 +256,7 @@ def _draft(
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
     own_back = settings.own_back
     if not own_back.is_wanted:
-        report.add("backs", "none started by the lead; others may connect")
+        report.add("backs", "the lead starts no back; other backs may connect")
         return
     if draft := _draft(report, "--back", own_back, settings, vocabulary):
         report.add("backs", f"{describe(draft.info)}, on {own_back.back_cpus or 'any core'}")

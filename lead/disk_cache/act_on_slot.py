@@ -1,4 +1,4 @@
-"""The question for something to be done with what a slot holds; `SlotActions` does it."""
+"""Asks the engine to save, restore or erase the text of a slot; `SlotActions` does it."""
 
 from pathlib import Path
 from typing import Literal
@@ -11,7 +11,7 @@ SlotAction = Literal["save", "restore", "erase"]
 
 
 class SlotActed(BaseModel, frozen=True):
-    """The action is done: with this number of tokens, and a file of this number of bytes."""
+    """The result of an action: the number of tokens, and the bytes of the file."""
 
     n_tokens: int = 0
     n_bytes: int = 0

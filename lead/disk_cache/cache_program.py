@@ -17,32 +17,30 @@ from shared.terminal import size_text
 
 _CONTENTS: Final = {
     CacheFolder.CONVERTED: "GGUF files of llama2.c and GPT-2 models",
-    CacheFolder.ATTENTION: "whether flash attention is faster with the heads of a model",
-    CacheFolder.EXACTNESS: "batch sizes with equal bits, measured for --exact",
-    CacheFolder.MEMORY: "what models take, measured",
+    CacheFolder.ATTENTION: "measurements of flash attention",
+    CacheFolder.EXACTNESS: "batch sizes that give equal bits, measured for --exact",
+    CacheFolder.MEMORY: "measured memory of models",
     CacheFolder.STEP_TIMES: "T(n), measured",
-    CacheFolder.TRANSLATIONS: "which token of one vocabulary is which of another",
-    CacheFolder.VOCABULARIES: "vocabularies, for backs that translate",
-    CacheFolder.VOCABULARIES_OF_LEADS: "vocabularies of leads, for this machine's backs",
+    CacheFolder.TRANSLATIONS: "translations between vocabularies",
+    CacheFolder.VOCABULARIES: "vocabularies for backs that translate",
+    CacheFolder.VOCABULARIES_OF_LEADS: "vocabularies of leads for the backs on this machine",
 }
-_OTHERS: Final = "models made by programs"
+_OTHERS: Final = "models made for demonstrations and measurements"
 
 
 class CacheSettings(ProgramSettings):
-    """List or delete what lead and back keep in the cache folder. All of it is made again when it is needed.
+    """List or delete the files of lead and back in the cache folder. They are made again when needed.
 
-        lead cache                what there is, its size, and what is kept elsewhere
+        lead cache                list files and sizes
         lead cache clear
 
-    What systemd services keep is listed with XDG_CACHE_HOME=/var/cache/llama-duo-lead, as root.
+    For a systemd service, run it as root with XDG_CACHE_HOME=/var/cache/llama-duo-lead.
     """
 
     program = "lead cache"
     prefix = "LEAD_CACHE_"
 
-    action: CliPositionalArg[Literal["list", "clear"]] = Field(
-        "list", description="what to do: list or clear"
-    )
+    action: CliPositionalArg[Literal["list", "clear"]] = Field("list", description="action: list or clear")
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -64,7 +62,7 @@ def _report(folder: Path) -> str:
     ]
     others = [
         ("the input history of chat", user_state_path("llama-duo")),
-        ("what programs were told to keep, such as conversations", user_data_path("llama-duo")),
+        ("saved data, such as conversations", user_data_path("llama-duo")),
     ]
     kept = [f"  {path}: {what}" for what, path in others if path.exists()]
     return "\n".join(

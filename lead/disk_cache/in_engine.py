@@ -32,13 +32,13 @@ def _keeper(parts: EngineParts) -> TextKeeper | None:
     if load.cache_disk is None:
         return None
     if not model.prompt_cache.n_bytes:
-        log.warning("cache on disk: not used, because this model keeps no texts in host memory either")
+        log.warning("cache on disk is off: this model cannot keep texts in host memory")
         return None
     try:
         files = TextFiles(load.cache_disk, text_key(model, load), load.cache_disk_size << 20)
         return TextKeeper(parts.engine, files, model)
     except OSError as error:
-        log.warning("cache on disk: not used: %s", error)
+        log.warning("cache on disk is off: %s", error)
         return None
 
 

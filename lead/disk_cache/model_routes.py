@@ -22,11 +22,13 @@ _MAX_NAME_BYTES = 255
 _WRONG_IN_NAME = re.compile(
     '[\x00-\x1f\x7f-\x9f/\\\\:*?"<>|\uff0e\u2215\u2216\ud800-\udfff\ufffd\ufeff]|^ | $|\\.$|\\.\\.'
 )
-"""As in llama-server (`fs_validate_filename`): what leads out of the folder, here or on another system."""
+"""Forbidden in a name, as in llama-server (`fs_validate_filename`): characters that lead out of the folder on
+any system.
+"""
 
 
 class SlotFile(NullIsDefault, strict=True):
-    """filename: relative to --slot-save-path; not needed to erase."""
+    """The file of an action. filename: relative to --slot-save-path; not needed to erase."""
 
     filename: str = ""
 
@@ -36,7 +38,7 @@ async def act_on_slot(
     id_slot: str,
     request: Request,
     services: Annotated[Services, Depends(get_ready_services)],
-    body: SlotFile = SlotFile(),  # noqa: B008 - it is frozen in effect: nobody changes it
+    body: SlotFile = SlotFile(),  # noqa: B008 - no code changes it
     action: str = "",
 ) -> dict[str, Any]:
     """Save the contents of an idle slot to a file, restore them from there, or erase them."""

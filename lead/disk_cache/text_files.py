@@ -1,12 +1,12 @@
 """The files of texts: written, read and checked, and deleted when they take too much space.
 
-The file of a text begins with three lines: the format and what computes the text (`shared.llama.start_key`),
-a digest of the manifest, and the manifest (a `SavedText`). Its parts follow, in order, or are files of their
-own. Data is used only if its digest matches.
+The file of a text begins with three lines: the format and the key of the program that computes the text
+(`shared.llama.start_key`), a digest of the manifest, and the manifest (a `SavedText`). Its parts follow, in
+order, or are separate files. Data is used only if its digest matches.
 
-A text that a client saves under a name (`--slot-save-path`) is one file. Those of `--cache-disk` grow: the
+A text that a client saves under a name (`--slot-save-path`) is one file. Texts of `--cache-disk` grow. Their
 folder `FOLDER/texts/KEY/`, with a KEY for each way to compute them, has NAME.text and a file for each part of
-each text. A part is written once, under a unique name, before the manifest that names it; so after a crash,
+each text. A part is written once, under a unique name, before the manifest that names it. So after a crash,
 or with several writers, every text is complete.
 """
 
@@ -34,7 +34,7 @@ _OURS = re.compile(r"([0-9a-f]{24})(\.text|\.json|-[0-9a-f]{12}\.kv|\.(?:text|js
 _CHUNK = 1 << 20
 _DIGEST_BYTES = 16
 _TICK_SECONDS = 0.02
-"""What happens to a folder so soon after something else may leave it the same date: Linux counts in ticks."""
+"""A change of a folder this soon after another may leave its date the same, because Linux counts in ticks."""
 
 TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
 """All snapshots of a text, with their bytes, or with where they are on disk already."""
@@ -53,9 +53,9 @@ def _read_head(file: BinaryIO, key: str) -> SavedText:
     """Read the description at the beginning of a file; raises OSError, DamagedTextError."""
     first = file.readline(len(_FORMAT) + 64)
     if first.startswith(_EARLIER):
-        raise DamagedTextError("was saved by an earlier version: its text has to be read anew")
+        raise DamagedTextError("was saved by an earlier version of llama-duo. Send its text again")
     if not first.startswith(_FORMAT):
-        raise DamagedTextError("is no saved text")
+        raise DamagedTextError("is not a saved text")
     if first[len(_FORMAT) :] != f"{key}\n".encode():
         raise DamagedTextError("was saved with another model, other options, or another version of llama.cpp")
     digest, manifest = file.readline(64), file.readline(_MAX_LINE_BYTES)
@@ -109,8 +109,8 @@ def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
 
 
 class FolderNews(NamedTuple):
-    """Changes in a folder: texts written by other processes, least recently used first, and the names of
-    texts that were deleted by anyone.
+    """Changes in a folder: texts that other processes wrote, least recently used first, and names of deleted
+    texts.
     """
 
     texts: list[SavedText]
@@ -126,7 +126,7 @@ class TextFiles:
     """The texts of `--cache-disk`. One thread may write while another calls `look` and others read."""
 
     def __init__(self, folder: Path, key: str, n_max: int) -> None:
-        """n_max: bytes in `folder`, whatever their KEY. Raises OSError."""
+        """n_max: the most bytes in `folder`, over all KEYs. Raises OSError."""
         self.n_max = n_max
         self._root, self._key = folder / "texts", key
         self.folder = self._root / key
@@ -144,7 +144,7 @@ class TextFiles:
             for each in (path, *path.parent.glob(f"{path.stem}-*")):
                 each.unlink(missing_ok=True)
         if earlier:
-            log.info("cache on disk: %d texts of an earlier format are deleted", len(earlier))
+            log.info("cache on disk: deleted %d texts of an earlier format", len(earlier))
 
     def look(self) -> FolderNews:
         """Return the changes since the last call; do not call it twice at the same time.
@@ -171,7 +171,7 @@ class TextFiles:
             except FileNotFoundError:  # another lead has deleted it
                 continue
             except (OSError, DamagedTextError) as error:
-                log.warning("a text on disk is deleted: %s %s", self._manifest(name), error)
+                log.warning("deleted a text on disk: %s %s", self._manifest(name), error)
                 self.delete(name)
         return FolderNews(texts, gone)
 

@@ -47,11 +47,12 @@ T = TypeVar("T")
 _BYTES_PER_SECOND = 128 << 20
 """The most that is written, so that other programs have something of the disk."""
 _SETTLED_SECONDS = 0.3
-"""What slots hold is stored after so long without a request: a client may send the next one at once."""
+"""A slot's text is stored after this time without a request, because a client may send the next one at once.
+"""
 _LOOK_SECONDS = 1.0
-"""How often there is a look at what is to be written or deleted, and what others have."""
+"""The time between looks for texts to write or delete, and for other programs' changes."""
 _WRITING_SECONDS, _READING_SECONDS = 0.05, 0.002
-"""How often there is a look whether that is done."""
+"""The times between looks for the end of writing and of reading."""
 _RETRY_SECONDS = 300.0
 """After which a disk that is full or fails is tried again."""
 _CLOSE_SECONDS = 5.0
@@ -110,7 +111,7 @@ class _Job(NamedTuple, Generic[T]):
 class TextKeeper:
     """Moves texts between host memory and disk.
 
-    A context manager: on exit without an error it writes, for some seconds, what is not on disk yet.
+    A context manager: on exit without an error it writes, for some seconds, texts that are not on disk yet.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class TextKeeper:
         clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`engine` knows all texts that are on disk from now on; raises OSError. `clock`: as the loop's."""
+        """Tell `engine` all texts on disk; raises OSError. clock: the loop's."""
         self._engine, self._texts = engine, engine.slots.texts
         self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
@@ -137,16 +138,16 @@ class TextKeeper:
         self._look_at = 0.0  # time of the next look at the folder
         self._retry_at = 0.0  # no write before this time, after one that failed
         self._has_failed = False  # a failed write is logged once
-        self._hurry = threading.Event()  # the engine ends: write at full speed
+        self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
-        log.info("cache on disk: %d found in %s", len(self._names), files.folder)
+        log.info("cache on disk: found %d texts in %s", len(self._names), files.folder)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, failed: object, *_: object) -> None:
-        self._hurry.set()
+        self._at_full_speed.set()
         if failed is None:
             self._mark_used()
             self._save_all(self._clock() + _CLOSE_SECONDS)
@@ -160,7 +161,7 @@ class TextKeeper:
         self._finish_saving(now)
         self._finish_looking()
         if not idle:
-            if self._idle_since is not None and not self._looking:  # nobody has looked meanwhile
+            if self._idle_since is not None and not self._looking:  # no look is in progress
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
             self._idle_since, self._is_settled = None, False
@@ -201,12 +202,12 @@ class TextKeeper:
                 self._take_in(done.result())
 
     def _take_in(self, news: FolderNews) -> None:
-        self._texts.adopt(*news.texts)
+        self._texts.add_saved(*news.texts)
         self._names.update(saved.name for saved in news.texts)
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._texts.lose(gone))
+        self._left_out.update(self._texts.mark_deleted(gone))
         self._names -= gone
 
     def _start_reading(self) -> None:
@@ -222,7 +223,9 @@ class TextKeeper:
             _take_back(job.pieces, self._memory)
             error = job.done.exception()
             if error:
-                log.warning("a text on disk is lost, and will be read anew: %s", error)
+                log.warning(
+                    "a text on disk is lost, so its next request processes the whole prompt: %s", error
+                )
             apply_edits(self._texts.arrived(job.text, is_right=error is None), self._memory)
 
     # To disk
@@ -251,7 +254,7 @@ class TextKeeper:
         """Wait after `n_bytes` in the writing thread; raises InterruptedError when the engine ends."""
         if self._stop.is_set():
             raise InterruptedError("the engine ends")
-        self._hurry.wait(n_bytes / _BYTES_PER_SECOND)
+        self._at_full_speed.wait(n_bytes / _BYTES_PER_SECOND)
 
     def _finish_saving(self, now: float) -> None:
         if not self._saving or not self._saving.done.done():
@@ -268,7 +271,7 @@ class TextKeeper:
         else:
             self._retry_at = now + _RETRY_SECONDS
             if not self._has_failed:
-                log.warning("no texts are written to disk for a while: %s", error)
+                log.warning("writing texts to disk is paused: %s", error)
             self._has_failed = True
 
     def _mark_used(self) -> None:
@@ -311,7 +314,7 @@ class SlotActions:
         *,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """`memory`: None if texts cannot be stored. key: tells starts apart that compute other texts."""
+        """memory: None if texts cannot be stored. key: distinguishes starts that compute different texts."""
         self._slots, self._texts = engine.slots, engine.slots.texts
         self._memory, self._key = memory, key
         self._thread = executor(1, "saves slots")
@@ -320,13 +323,15 @@ class SlotActions:
     def act(self, command: ActOnSlot) -> SteppedJob[SlotActed]:
         """Perform the action, for one slot at a time, as a job of `SideJobs`."""
         if self._is_busy:
-            raise UnavailableError("another slot is being saved or restored: try again in a moment")
+            raise UnavailableError("another slot is being saved or restored. Try again in a moment")
         self._is_busy = True
         try:
             if command.action == "erase":
                 return SlotActed(n_tokens=self._erase(command.slot))
             if self._memory is None:
-                raise RequestError("this model keeps no texts in host memory, by way of which they are saved")
+                raise RequestError(
+                    "this model cannot keep texts in host memory, so its slots cannot be saved"
+                )
             do = self._save if command.action == "save" else self._restore
             return (yield from do(command, self._memory))
         finally:
@@ -352,17 +357,17 @@ class SlotActions:
         if not tokens:
             raise RequestError(f"slot {index} holds no text", "id_slot")
         if owner is None:
-            raise RequestError(f"slot {index} holds a private text, which is never written", "id_slot")
+            raise RequestError(f"slot {index} holds a private text, which is never saved", "id_slot")
         if slot.cache.tokens:
             if not self._texts.can_store(slot.cache):
                 return None
             if n_left := self._texts.store(slot.cache, n_min=1):
                 return None
             if n_left is None:
-                raise RequestError("there is no room for its text in host memory (--cache-ram)", "id_slot")
+                raise RequestError("its text does not fit into host memory (--cache-ram)", "id_slot")
         text = self._texts.holding(tokens, owner)
         if text is None or (text.place == "disk" and not self._texts.may_fetch(text)):
-            raise RequestError("its text has given way to others in host memory (--cache-ram)", "id_slot")
+            raise RequestError("its text was removed from host memory to make room (--cache-ram)", "id_slot")
         if text.place == "disk":
             self._texts.fetch(text)
         return text if text.place == "memory" else None
@@ -383,23 +388,22 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """Return the text that a slot is to hold, for whoever restores it; raises RequestError,
+        """Return the text to restore in a slot, which its owner may use; raises RequestError,
         UnavailableError.
         """
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
-                f"its text has {len(saved.tokens)} tokens; the context has {self._slots.n_ctx}"
+                f"its text has {len(saved.tokens)} tokens, but the context has {self._slots.n_ctx}"
             )
         text = self._texts.expect(saved.model_copy(update={"owner": command.keep_for}))
         if text is None:
-            raise RequestError("there is no room for its text in host memory (--cache-ram)")
+            raise RequestError("its text does not fit into host memory (--cache-ram)")
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:
-        """Have a slot stand for `text`, in host memory; False: not yet, its own is stored before.
-
-        Raises UnavailableError.
+        """Let a slot represent `text`, in host memory; False: not yet, as the slot's own text is stored
+        before.
         """
         slot = self._slots.idle_slot(index)
         if self._slots.store_before_loss(slot.cache):
@@ -409,7 +413,9 @@ class SlotActions:
         return True
 
     def _erase(self, index: int) -> int:
-        """Forget what a slot held last; how many tokens that were. Raises RequestError, UnavailableError."""
+        """Forget the last text of a slot; return its number of tokens. Raises RequestError,
+        UnavailableError.
+        """
         slot = self._slots.idle_slot(index)
         tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None
@@ -431,6 +437,6 @@ class SlotActions:
             raise RequestError(f"{path.name} {error}") from error
         except OSError as error:
             if isinstance(error, FileNotFoundError) and not writes:
-                raise RequestError(f"there is no {path.name}") from None
+                raise RequestError(f"{path.name} does not exist") from None
             verb = "write" if writes else "read"
             raise RequestError(f"cannot {verb} {path.name}: {error.strerror}") from error

@@ -13,14 +13,14 @@ from lead.tokenizer.jobs import MadePrompt, Prompt
 from shared.errors import RequestError
 
 MAX_TEXTS = 4096
-"""Of one request."""
+"""The most texts in a request."""
 _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 def _check_number(given: Any) -> Any:
     """Raise ValueError for too many texts, before pydantic would report each as a wrong token."""
     if isinstance(given, list) and len(given) > MAX_TEXTS and not isinstance(given[0], int):
-        raise ValueError(f"at most {MAX_TEXTS} texts in a request, not {len(given)}")
+        raise ValueError(f"{len(given)} texts are too many. A request can have {MAX_TEXTS}")
     return given
 
 
@@ -30,11 +30,14 @@ _Input = Annotated[
 
 
 def _texts(given: _Input, name: str) -> list[Prompt]:
-    """Return a text, a list of texts, the tokens of one, or a list of those. Raises RequestError."""
+    """Return the texts of a request, which has a text or its tokens, or a list of either.
+
+    Raises RequestError.
+    """
     if not given:
         if isinstance(given, str):
             return [given]
-        raise RequestError(f"{name}: an empty list has no texts", name)
+        raise RequestError(f"{name}: the list is empty", name)
     if isinstance(given, str) or isinstance(given[0], int):
         return [given]
     return list(given)
@@ -57,7 +60,7 @@ class EmbeddingRequest(NullIsDefault, strict=True):
     def texts(self) -> list[Prompt]:
         given = self.input if self.input is not None else self.content
         if given is None:
-            raise RequestError("input: the texts are missing", "input")
+            raise RequestError("input: required", "input")
         return _texts(given, self.field)
 
 
@@ -85,9 +88,7 @@ class RankedText(BaseModel, strict=True):
 
 
 class RerankRequest(NullIsDefault, strict=True):
-    """Jina's and Cohere's request for reranking; with `texts` that of Hugging Face's Text Embeddings
-    Inference.
-    """
+    """Jina's and Cohere's request for reranking; with `texts`, Hugging Face's (Text Embeddings Inference)."""
 
     query: str
     documents: Annotated[list[str | RankedText], AtMost(MAX_TEXTS)] | None = None
@@ -104,7 +105,7 @@ class RerankRequest(NullIsDefault, strict=True):
         """Return the texts to rank. Raises RequestError."""
         given: Sequence[Any] = self.texts or self.documents or ()
         if not given:
-            raise RequestError("documents: a list of texts is needed", "documents")
+            raise RequestError("documents: must be a list of texts", "documents")
         return [each if isinstance(each, str) else each.text for each in given]
 
 

@@ -44,11 +44,11 @@ Vector = NDArray[np.float32]
 
 class VectorEncoder:
     def __init__(self, load: LoadEncoder) -> None:
-        """Raises ModelLoadError."""
+        """Load the model; raises ModelLoadError."""
         pooling = pooling_of(load.model)
         self._sums = load.continues_texts
         if pooling is None and not self._sums:
-            raise ModelLoadError(f"{load.model} continues texts, and makes no vectors of them: --model")
+            raise ModelLoadError(f"{load.model} is a text model, not an embedding model. Use --model")
         library.start()
         parameters = llama_cpp.llama_model_default_params()
         parameters.n_gpu_layers = load.n_gpu_layers
@@ -97,8 +97,8 @@ class VectorEncoder:
         if not context:
             llama_cpp.llama_model_free(self._model)
             raise ModelLoadError(
-                f"{load.model}: not enough memory for texts of {n_batch} tokens: try a smaller "
-                "--embedding-ctx-size, or fewer --embedding-gpu-layers"
+                f"{load.model}: not enough memory for texts of {n_batch} tokens. Lower "
+                "--embedding-ctx-size or --embedding-gpu-layers"
             )
         return context
 

@@ -20,7 +20,7 @@ from shared.supervisor import MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("embeddings")
 
 _BEATS = 10
-"""How often it gives a sign of life within --engine-timeout."""
+"""The number of signs of life within --engine-timeout."""
 
 _Waiter = asyncio.Future[bytes]
 
@@ -52,7 +52,7 @@ class EncoderClient:
             on_sleep=on_sleep,
         )
         self.ready: EncoderReady | None = None
-        """What it has said when it was ready last."""
+        """The report of the process when it last became ready."""
         self.has_been_ready = asyncio.Event()
         self._busy_seconds = 0.0
         self._busy_since: float | None = None
@@ -63,7 +63,7 @@ class EncoderClient:
 
     @property
     def n_waiting(self) -> int:
-        """Texts without a vector so far."""
+        """The number of texts without a vector so far."""
         return len(self._queue)
 
     @property
@@ -72,9 +72,9 @@ class EncoderClient:
         return self._busy_seconds + (0 if self._busy_since is None else self._clock() - self._busy_since)
 
     async def run(self) -> None:
-        """Keep an encoder process running. Raises ModelLoadError if none ever becomes ready.
+        """Keep an encoder process running until it will not be started again; `state` has the reason.
 
-        Returns when it will not be started again; `state` says why.
+        Raises ModelLoadError if no process ever becomes ready.
         """
         try:
             await self._keeper.run(self._start, self._talk)
@@ -83,10 +83,10 @@ class EncoderClient:
         if self.state is EngineState.FAILED:
             if self.ready is None:
                 raise ModelLoadError(
-                    f"{self._load.model} cannot be used for vectors: its process has died "
-                    f"{MAX_DEATHS_AT_START} times before it was ready; the log says how"
+                    f"{self._load.model} cannot compute embeddings: its process died "
+                    f"{MAX_DEATHS_AT_START} times before it was ready. Read the log"
                 )
-            log.error("the process for vectors has died too often: there are none any more")
+            log.error("embeddings are off because their process died too often. Restart the lead")
 
     def stop(self) -> None:
         self._keeper.stop()
@@ -104,9 +104,7 @@ class EncoderClient:
         waiting = [WaitingText(client, text, new()) for text in texts]
         for each in waiting:
             for removed in self._queue.push(each):
-                _fail(
-                    removed.waiter, QueueFullError("too many texts wait for their vectors: try again later")
-                )
+                _fail(removed.waiter, QueueFullError("too many texts wait for embeddings. Try again later"))
         self._feed()
         try:
             found: list[bytes] = await asyncio.gather(*(each.waiter for each in waiting))
@@ -126,7 +124,7 @@ class EncoderClient:
         finally:
             had_work = self._queue.n_running > 0  # texts that wait are not what it has died of
             for text in self._queue.lost():
-                _fail(text.waiter, UnavailableError("the process for vectors dies of this text"))
+                _fail(text.waiter, UnavailableError("this text crashes the embedding process"))
             self._note_busy()
             self._keeper.lost(lambda: had_work)
 
@@ -148,7 +146,7 @@ class EncoderClient:
     def _become_ready(self, ready: EncoderReady) -> None:
         self.ready, self._queue.together = ready, ready.together
         log.info(
-            "ready: %s makes %s of texts up to %d tokens",
+            "ready: %s makes %s of texts with up to %d tokens",
             ready.name,
             "scores" if ready.ranks else f"vectors of {ready.n_out} numbers",
             ready.n_ctx,
@@ -168,7 +166,7 @@ class EncoderClient:
         self._note_busy()
 
     def _note_busy(self) -> None:
-        """Begin, end or go on measuring `seconds`."""
+        """Begin, end or continue measuring `seconds`."""
         self._busy_seconds, now = self.seconds, self._clock()
         self._busy_since = now if self._queue.n_running else None
 

@@ -43,9 +43,10 @@ class Together(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EncoderReady:
-    """ranks: its one number says how well two texts go together. n_out: numbers of a vector.
+    """The encoder is ready.
 
-    n_ctx: tokens of a text, n_batch: of all texts of a batch, at most. together: which should be one batch.
+    ranks: its only output scores how well two texts match. n_out: the length of a vector. n_ctx: the most
+    tokens of a text. n_batch: the most tokens of a batch. together: the limits for texts that share a batch.
     """
 
     name: str
@@ -67,4 +68,4 @@ class EncodedText:
 
 TextBatch = Sequence[EncodedText]
 Vectors = list[bytes]
-"""Of the texts of a batch: 32-bit floats in this machine's order."""
+"""The vectors of a batch's texts: 32-bit floats in this machine's byte order."""

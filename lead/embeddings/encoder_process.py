@@ -1,4 +1,4 @@
-"""One encoder process, seen from the front."""
+"""An encoder process, seen from the front."""
 
 import asyncio
 import contextlib
@@ -11,7 +11,7 @@ from shared.python_child import child_command, child_environment
 from shared.sandbox import NO_GPU, without_secrets
 
 _STOP_SECONDS = 5.0
-"""How long it may take for its batch before it is killed."""
+"""The time that the process may take for its batch before it is killed."""
 
 
 class EncoderProcess(ConnectedChild):

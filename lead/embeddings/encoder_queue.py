@@ -11,7 +11,7 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 T = TypeVar("T")
 
 MAX_WAITING = 1 << 16
-"""Texts."""
+"""The most texts that wait."""
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_TRIES = 3
 
@@ -51,7 +51,7 @@ class EncoderQueue(Generic[T]):
 
     @property
     def n_running(self) -> int:
-        """Batches."""
+        """The number of batches in progress."""
         return len(self._running)
 
     def push(self, text: WaitingText[T]) -> list[WaitingText[T]]:

@@ -1,4 +1,4 @@
-"""A lead whose --model computes embeddings or ranks texts, and generates none."""
+"""A lead whose --model computes embeddings or ranks texts, and generates no text."""
 
 from typing import TYPE_CHECKING
 

@@ -18,7 +18,7 @@ from lead.embeddings.embedding_requests import (
     RankedPair,
     RerankRequest,
 )
-from lead.embeddings.vector_model import Found, VectorModel, VectorsAsked, models_of
+from lead.embeddings.vector_model import Found, VectorModel, VectorOptions, models_of
 from lead.http.client_gone import cancel_on_disconnect
 from lead.http.json_route import BodyReader, JsonRoute, client_of
 from shared.errors import UnsupportedError
@@ -33,7 +33,7 @@ _NO_RANKS = "This server does not support reranking. Start it with `--rerank-mod
 async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
     """Return the vectors of texts."""
     model = _embedder(http_request)
-    asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
+    asked = VectorOptions(body.field, body.dimensions, body.embd_normalize)
     found = await cancel_on_disconnect(
         http_request, model.compute(client_of(http_request), body.texts(), asked)
     )
@@ -58,7 +58,7 @@ async def embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
 async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Response:
     """Return the vectors of texts, as llama-server's own route does."""
     model = _embedder(http_request)
-    asked = VectorsAsked(body.field, body.dimensions, body.embd_normalize)
+    asked = VectorOptions(body.field, body.dimensions, body.embd_normalize)
     found = await cancel_on_disconnect(
         http_request, model.compute(client_of(http_request), body.texts(), asked)
     )
@@ -75,7 +75,7 @@ async def native_embeddings(body: EmbeddingRequest, http_request: Request) -> Re
 async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Response:
     """Return the vectors of texts, as Ollama's route does; texts that are too long are cut."""
     model, began = _embedder(http_request), time.perf_counter_ns()
-    asked = VectorsAsked("input", body.dimensions, truncates=body.truncate)
+    asked = VectorOptions("input", body.dimensions, truncates=body.truncate)
     texts = body.texts()
     computing = model.compute(client_of(http_request), texts, asked)
     found = await cancel_on_disconnect(http_request, computing) if texts else Found([], 0)
@@ -98,7 +98,7 @@ async def ollama_embed(body: OllamaEmbedRequest, http_request: Request) -> Respo
 async def ollama_embeddings(body: OllamaEmbeddingsRequest, http_request: Request) -> Response:
     """Return the vector of one text, as Ollama's older route does; it is not normalized."""
     model = _embedder(http_request)
-    asked = VectorsAsked("prompt", norm=-1, truncates=True)
+    asked = VectorOptions("prompt", norm=-1, truncates=True)
     computing = model.compute(client_of(http_request), [body.prompt], asked)
     found = await cancel_on_disconnect(http_request, computing)
     return await _respond(http_request, found, lambda: to_json({"embedding": _numbers(found.vectors[0])}))
@@ -116,7 +116,7 @@ async def rerank(body: RerankRequest, http_request: Request) -> Response:
         raise UnsupportedError(_NO_RANKS)
     texts = body.candidates()
     pairs = [RankedPair(body.query, text) for text in texts]
-    asked = VectorsAsked("documents" if body.texts is None else "texts", truncates=body.truncate)
+    asked = VectorOptions("documents" if body.texts is None else "texts", truncates=body.truncate)
     found = await cancel_on_disconnect(http_request, model.compute(client_of(http_request), pairs, asked))
     scores = [array("f", vector)[0] for vector in found.vectors]
     best = sorted(range(len(scores)), key=lambda index: (-scores[index], index))[: body.top_n]

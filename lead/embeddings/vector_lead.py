@@ -44,7 +44,7 @@ class _NoAnswers:
 
 class VectorLead:
     def __init__(self, settings: LeadSettings, path: Path, routed: RoutedVectors | None = None) -> None:
-        """Raises ConfigError for options that ask for what it does not do."""
+        """Make the lead; raises ConfigError for options that it does not support."""
         _check(settings, path)
         parts_of(path)
         self._settings, self._routed = settings, routed
@@ -59,7 +59,7 @@ class VectorLead:
         model = VectorModel(load, settings, name)
         beside = VectorModels.beside(settings.model_copy(update={"vectors": settings.vectors.located()}))
         self._models = VectorModels(beside.embedder if ranks else model, model if ranks else beside.ranker)
-        own = [Key(Principal(Role.BACK, "local"), secrets.token_urlsafe(32))]  # whom nobody knows
+        own = [Key(Principal(Role.BACK, "local"), secrets.token_urlsafe(32))]  # a key that no client knows
         keys = routed.keyring(own) if routed else settings.security.keyring()
         options = http_options(settings, keys)
         options["with_page"] = False
@@ -109,10 +109,12 @@ def _check(settings: LeadSettings, path: Path) -> None:
     option = "--rerank-model" if ranks else "--embedding-model"
     kind = "ranks texts" if ranks else "makes vectors of texts"
     if settings.vectors.rerank_model if ranks else settings.vectors.embedding_model:
-        raise ConfigError(f"{option}: --model {path} {kind}, too: name one of them")
+        raise ConfigError(f"{option}: --model {path} {kind}, too. Use only one of them")
     if settings.vectors.serve_embeddings:
-        raise ConfigError(f"--serve-embeddings: --model {path} {kind}: it is for models that continue them")
+        raise ConfigError(
+            f"--serve-embeddings: --model {path} {kind}. Use this option with a text model only"
+        )
     if settings.drafting.is_wanted or settings.own_back.is_wanted:
-        raise ConfigError(f"--model {path} {kind} and continues none: nothing can be drafted for it")
+        raise ConfigError(f"--model {path} {kind} and is not a text model, so nothing can draft for it")
     if settings.takeover:
         raise ConfigError(f"--takeover: a lead whose --model {kind} cannot do that")

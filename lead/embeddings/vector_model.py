@@ -25,11 +25,11 @@ from shared.llama.model_info import ModelInfo
 from shared.settings.options import AUTO_LAYERS
 
 _NICE = 19
-"""The least that there is: beside an engine, what nobody else needs is enough."""
+"""The lowest priority: beside an engine, the encoder gets the time that others leave."""
 _MAX_LAYERS = 999
 
 
-class VectorsAsked(NamedTuple):
+class VectorOptions(NamedTuple):
     """Options of a request. field: the request field that errors name.
 
     truncates: cut texts that are too long.
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 class VectorModel:
     def __init__(self, load: LoadEncoder, settings: LeadSettings, name: str | None = None) -> None:
-        """name: None: as its file calls it."""
+        """name: the model's name; None: the name in its file."""
         self._name, self._is_other = name, not load.continues_texts
         program = TokenizerProgram(
             model=load.model,
@@ -81,7 +81,7 @@ class VectorModel:
 
     @property
     def info(self) -> ModelInfo:
-        """Information on the model. The model must have been ready once."""
+        """The information about the model, which must have been ready once."""
         assert self._description
         return self._description.info
 
@@ -126,14 +126,14 @@ class VectorModel:
         self._description = description
 
     async def compute(
-        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorsAsked
+        self, client: Client, prompts: Sequence[Prompt | MadePrompt], asked: VectorOptions
     ) -> Found:
         """Compute the embeddings of prompts. Raises RequestError naming the text at fault,
         UnavailableError.
         """
         ready = self.ready
         if asked.n_dimensions > ready.n_out:
-            raise RequestError(f"dimensions: {self.name} makes {ready.n_out} numbers at most", "dimensions")
+            raise RequestError(f"dimensions: {self.name} has at most {ready.n_out} dimensions", "dimensions")
         try:
             prepared = await self._tokenizer.run(client, TokenizerJobs.prepare_prompts, prompts)
         except RequestError as error:
@@ -147,17 +147,17 @@ class VectorModel:
         return Found(vectors, n_tokens)
 
     def _fitting(
-        self, number: int, text: "array[int]", asked: VectorsAsked, ready: EncoderReady
+        self, number: int, text: "array[int]", asked: VectorOptions, ready: EncoderReady
     ) -> "array[int]":
         if not text:
-            raise RequestError(f"{asked.field}.{number}: there is no token in this text", asked.field)
+            raise RequestError(f"{asked.field}.{number}: this text has no tokens", asked.field)
         if len(text) <= ready.n_ctx:
             return text
         if asked.truncates:
             return text[: ready.n_ctx - len(self._end)] + self._end
         raise RequestError(
-            f"{asked.field}.{number}: this text has {len(text)} tokens, and {self.name} reads at most "
-            f"{ready.n_ctx}",
+            f"{asked.field}.{number}: this text has {len(text)} tokens. {self.name} accepts at "
+            f"most {ready.n_ctx}",
             asked.field,
             ContextExceededError.CODE,
         )

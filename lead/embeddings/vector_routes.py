@@ -86,7 +86,7 @@ def _record(model: SideModel, about: AboutLead) -> dict[str, Any]:
 
 @router.websocket("/v1/speculation")
 async def speculation(socket: WebSocket) -> None:
-    """Refuse a back, with a message for its log that this lead needs none."""
+    """Refuse a back; the message for its log says that this lead needs no backs."""
     if not has_principal(socket):
         await close_socket(socket, 1008)
         return
@@ -111,4 +111,4 @@ def _why_not(about: AboutLead) -> str:
         does = "ranks texts (/v1/rerank)"
     else:
         does = "makes vectors of texts (/v1/embeddings)"
-    return f"{about.model.name} {does} and continues none: that needs a text model"
+    return f"{about.model.name} {does} and cannot continue texts. Use a text model"

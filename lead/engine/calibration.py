@@ -31,7 +31,7 @@ _QUIET = 1.2
 """The machine is busy if T(1) has grown by this factor."""
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
-"""When to measure again, after the engine was ready. The new samples replace those of the start."""
+"""The times to measure again, after the engine was ready. The new samples replace those of the start."""
 _SAME, _N_CHECKED = 1.25, 3
 """Stored T(n) is outdated if the quickest of three steps takes this many times as long, or as short."""
 _RETRY_SECONDS, _MAX_RETRIES = 3.0, 5
@@ -105,7 +105,7 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer the first steps of a batch size took than a steady step, in order.
+        """The seconds that the first, second, … step of a batch size took longer than a steady step.
 
         Each value is the median over the steps timed so far.
         """

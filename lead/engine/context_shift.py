@@ -25,7 +25,7 @@ class ContextShift:
 
     def __post_init__(self) -> None:
         if not 0 <= self.n_keep <= self.n_ctx - 2:
-            raise ValueError(f"a context of {self.n_ctx} tokens cannot keep {self.n_keep} of them")
+            raise ValueError(f"a context of {self.n_ctx} tokens is too small for keep = {self.n_keep}")
 
     @property
     def n_left(self) -> int:

@@ -117,7 +117,9 @@ def place_draft_model(load: Load) -> Load:
     The draft model is placed first, as it is smaller and read more often. Places of what is beside the engine
     get their names here, too. Raises ModelLoadError.
     """
-    load, draft = load.model_copy(update={"taken": devices.located(load.taken)}), load.draft
+    if load.taken:
+        load = load.model_copy(update={"taken": devices.located(load.taken)})
+    draft = load.draft
     if not draft or load.rpc:
         return load
     # Heads are where the last layer is, which they read.
@@ -147,8 +149,7 @@ def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
     maker = drafter_maker(model, target.vocabulary, RINGS, log)
     if max_ahead(model, load.n_max) < 1:
         raise ModelLoadError(
-            f"{load.model} cannot draft: its recurrent states do not fit into memory often enough to take "
-            "tokens back; try a smaller --parallel"
+            f"{load.model} cannot draft because its recurrent states need too much memory. Lower --parallel"
         )
     return InlineModel(load, maker, choose_threads(load, model))
 

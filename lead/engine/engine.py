@@ -60,8 +60,9 @@ class Engine:
         end_tokens: frozenset[int],
         budget: GrammarBudget | None = None,
     ) -> None:
-        """Raises ValueError if the batch has no room for a token of each slot, or the cache for one
-        sequence.
+        """Make an idle engine.
+
+        Raises ValueError if the batch has no room for a token of each slot, or the cache for one sequence.
         """
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")
@@ -162,7 +163,9 @@ class Engine:
             return
         self._n_windows_lost += len(error.slots)
         level = logging.WARNING if self._n_windows_lost == len(error.slots) else logging.DEBUG
-        log.log(level, "%s: their texts are read again (lost so far: %d)", error, self._n_windows_lost)
+        log.log(
+            level, "%s: the engine processes these texts again (lost so far: %d)", error, self._n_windows_lost
+        )
         self.slots.empty(error.slots)
 
     def draft(self, order: DraftOrder) -> DraftRound:
@@ -193,7 +196,7 @@ class Engine:
         return edits
 
     def explain(self) -> dict[str, Any]:
-        """Return the planner's statistics and what it has learned, as JSON."""
+        """Return the planner's statistics and learned values, as JSON."""
         return self.speculation.describe() | {"n_windows_lost": self._n_windows_lost}
 
     def check_integrity(self) -> None:
@@ -235,18 +238,16 @@ class Engine:
         """Return why the images of a request cannot be read here; None: they can."""
         inline, n_ubatch = self.speculation.inline, self._limits.n_ubatch
         if request.n_keep is not None:
-            return "a text with images cannot be shifted: images need a lead without --context-shift"
+            return "a text with images cannot be shifted. Start the lead without --context-shift"
         if self._limits.batch_sizes:
-            return (
-                "images need a lead with --exact off: a text with images has other bits when it is read again"
-            )
+            return "images cannot be combined with --exact. Start the lead with --exact off"
         if inline and inline.drafter.source == MTP:
-            return "images need a lead with --mtp off: heads that draft cannot read the rows of an image"
+            return "images cannot be combined with MTP heads. Start the lead with --mtp off"
         if request.images[-1].end == (request.n_prompt or len(request.tokens)):
-            return "nothing follows the last image: a prompt has to end with text"
+            return "a prompt must end with text, not with an image"
         n_rows = max((image.n_rows for image in request.images if image.whole), default=0)
         if n_rows > n_ubatch:
-            return f"an image takes {n_rows} rows at once: images need a lead with --ubatch-size {n_rows}"
+            return f"an image needs a batch of {n_rows} tokens. Start the lead with --ubatch-size {n_rows}"
         return None
 
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
@@ -310,8 +311,9 @@ class Engine:
         return n_committed
 
     def _verify(self, slot: Slot, now: float) -> int:
-        """Commit the chosen tokens, if they are ready, and end a sequence that cannot go on; return their
-        number.
+        """Commit the chosen tokens, if they are ready; return their number.
+
+        Ends a sequence that cannot continue.
         """
         sequence = slot.sequence
         assert sequence
@@ -349,7 +351,7 @@ class Engine:
         `lost`: emptied slots. The next step decodes one token of each running sequence. If that fails, too,
         idle slots are emptied, then the youngest sequence is preempted. The last remaining sequence ends.
         """
-        self.slots.lose(lost)
+        self.slots.mark_lost(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True
         if self.slots.evict_idle() or not was_minimal:
             return

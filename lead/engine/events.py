@@ -12,7 +12,7 @@ from shared.protocol import Tune
 FinishReason = Literal["stop", "length"]
 
 
-EXACT_SAMPLE = "every token is the model's own choice, so a text is an exact sample whatever is drafted"
+EXACT_SAMPLE = "drafts never change the model's choices"
 
 
 class Exactness(BaseModel, frozen=True):
@@ -103,9 +103,9 @@ class Pieces(BaseModel, frozen=True):
 
 
 class TokenProbabilities(BaseModel, frozen=True):
-    """The probability of the chosen token, and the ids and probabilities of the most likely tokens.
+    """The log-probability of the chosen token, and (id, log-probability) of the most likely tokens.
 
-    Log-probabilities, or probabilities if the request asked for them after the filters.
+    They are probabilities instead if the request asked for the distribution after the filters.
     """
 
     chosen: float
@@ -138,7 +138,7 @@ class Committed(BaseModel, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if the event has nothing but tokens."""
+        """True if the event has only tokens."""
         return not (self.sources or self.n_right or self.probabilities)
 
 

@@ -76,7 +76,7 @@ def planned_source(load: Load) -> PlannedSource | None:
     """
     rings = list(plugged(RINGS, "inline_source"))
     if load.mtp == "on" and not rings:
-        raise ModelLoadError("--mtp on: the part of the lead that drafts with heads is not installed")
+        raise ModelLoadError("--mtp on: this lead was installed without support for MTP heads")
     return next((found for ring in rings if (found := ring.plan_source(load))), None)
 
 

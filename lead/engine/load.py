@@ -1,4 +1,6 @@
-"""The first line that an engine process reads: what to load. Commands follow (`lead.engine.commands`)."""
+"""The first line that an engine process reads: the model to load. Commands follow
+(`lead.engine.commands`).
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,28 +34,31 @@ class EngineOptions(OptionGroup):
 
     policy: PolicyName = Field(
         "adaptive",
-        description="how many draft tokens to verify per step: adaptive (the number with the highest "
-        "expected speed) or, for comparison, fixed (--depth, or fewer if fewer have arrived), sync (waits "
-        "for --depth) or off (none)",
+        description="policy for the number of draft tokens per step. adaptive verifies the number with "
+        "the highest expected speed. For comparison: fixed (at most --depth), sync (waits for "
+        "--depth) and off",
     )
     depth: int = Field(4, ge=0, le=32, description="draft tokens per step with --policy fixed or sync")
-    ngram: bool = Field(True, description="also draft from n-grams of the text so far, without a draft model")
+    ngram: bool = Field(True, description="draft from n-grams of the text so far, without a draft model")
     suffix_memory: int | None = Field(
         None,
         ge=0,
         le=4096,
-        description="the most memory, in MiB, for recent texts of each API key, from which drafts are taken "
-        "like n-grams, without a draft model (SuffixDecoding); 0: none. Without this option 32, but 0 with "
-        "--insecure and without keys: timing would tell users about each other's texts",
+        description="maximum memory, in MiB, for recent texts of each API key; 0: none. The lead drafts from "
+        "these texts without a draft model (SuffixDecoding). Default: 32, but 0 with --insecure "
+        "and without keys, because timing would tell users about each other's texts",
     )
     suffix_max_age: float = Field(
-        3600.0, gt=0, le=31_536_000, description="seconds after which such a text is forgotten"
+        3600.0,
+        gt=0,
+        le=31_536_000,
+        description="seconds after which the lead forgets a text of --suffix-memory",
     )
     calibrate: bool = Field(
         True,
-        description="measure the time of steps with different batch sizes: after loading, until the first "
-        "request arrives, and again while idle in the first half minute; and at the first start what --exact "
-        "would cost",
+        description="measure how long steps of different batch sizes take. The lead measures after loading, "
+        "until the first request arrives, and again while idle in the first half minute. The "
+        "first start also measures the cost of --exact",
     )
 
 
@@ -62,16 +67,17 @@ class DiskCacheOptions(OptionGroup):
 
     cache_disk: Path | None = Field(
         None,
-        description="folder in which earlier texts are kept, so that after a restart, a crash, sleep or "
-        "--takeover a conversation goes on without being read again. Written in the background when an "
-        "answer has ended; for each API key apart, and never of private requests. Whoever reads the folder "
-        "reads the texts. It needs room in host memory, see --cache-ram",
+        description="folder for the KV caches of earlier texts. A conversation continues after a restart, a "
+        "crash, sleep or --takeover without processing its prompt again. The lead writes in the "
+        "background after each answer, separately for each API key, and never for private "
+        "requests. Anyone who can read the folder can read the texts. This option needs host "
+        "memory (--cache-ram)",
     )
     cache_disk_size: int = Field(
         16_384,
         ge=1,
-        description="the most that the texts in --cache-disk may take, in MiB, of all models together; those "
-        "that were used least recently are deleted",
+        description="maximum size of --cache-disk, in MiB, for all models together. The lead deletes the "
+        "least recently used texts",
     )
 
 

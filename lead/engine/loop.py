@@ -191,7 +191,7 @@ class Loop:
         self._take_commands()
         now = self._clock()
         if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
-            self._fail(f"for {STALL_SECONDS:g} s nothing was decoded, admitted or ended")
+            self._fail(f"the engine has made no progress for {STALL_SECONDS:g} s")
         idle = self._engine.idle
         awaited = [seconds for chore in self._chores if (seconds := chore.run_due(now, idle=idle))]
         if awaited:
@@ -274,7 +274,7 @@ class Loop:
         try:
             self._engine.check_integrity()
         except AssertionError as error:
-            self._fail(f"the engine's records are wrong: {error}")
+            self._fail(f"the engine's state is inconsistent: {error}")
         self._unchecked, self._checked_at = False, now
         return None
 

@@ -1,7 +1,4 @@
-"""How much of the cached texts a sequence can reuse, and whether moving a text pays.
-
-`SlotManager` acts on it.
-"""
+"""Decides how much of the cached texts a sequence can reuse, and whether moving a text pays."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

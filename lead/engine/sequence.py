@@ -179,7 +179,7 @@ class EngineSequence:
 
     @property
     def is_context_full(self) -> bool:
-        """True if the sequence can go on only with a context shift."""
+        """True if the sequence can continue only with a context shift."""
         return self.shift is not None and len(self.context) >= self.n_ctx
 
     def shift_context(self) -> int:
@@ -223,7 +223,7 @@ class EngineSequence:
             raise
         except Exception:
             log.exception("sequence %s cannot continue", self.id)
-            reason = "a token could not be chosen; see the lead's log"
+            reason = "sampling a token failed. Read the lead's log"
             return Failed(sequence=self.id, reason=reason, param=None)
         self.verification = None
         return verification

@@ -11,7 +11,7 @@ from shared.llama.batch_layout import BatchSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
-"""With more committed tokens to decode, no draft is verified: each rejection would lengthen the replay."""
+"""If more committed tokens must be decoded again, no draft is verified, as each rejection would add more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +58,7 @@ class Slot:
 
     @property
     def is_replaying(self) -> bool:
-        """True if generated tokens may have to be decoded again, as the memory cannot be cut back
+        """True if generated tokens may need to be decoded again, because the memory cannot be cut back
         precisely.
         """
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0

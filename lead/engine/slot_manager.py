@@ -141,8 +141,8 @@ class SlotManager:
     def shift_contexts(self) -> None:
         """Discard the oldest tokens of each full context; the tokens that stay will be decoded again.
 
-        A shifted sequence queues behind waiting ones: decoding again takes the same time in any slot, and it
-        may never end.
+        A shifted sequence queues behind waiting sequences, because decoding again takes the same time in any
+        slot, and the sequence may never end.
         """
         for slot in self.running():
             if (sequence := slot.sequence) and sequence.is_context_full:
@@ -182,10 +182,10 @@ class SlotManager:
         for index in indices:
             self._slots[index].cache.keep(0)
 
-    def lose(self, indices: Iterable[int]) -> None:
+    def mark_lost(self, indices: Iterable[int]) -> None:
         """Record that the model has emptied slots; their sequences are decoded again from the beginning."""
         for index in indices:
-            self._slots[index].cache.lose()
+            self._slots[index].cache.mark_lost()
 
     def evict_idle(self, *, waits: bool = False) -> bool:
         """Empty the least recently used cache of an idle slot; return False if all are empty.
@@ -394,7 +394,7 @@ class SlotManager:
         if not 0 <= index < len(self._slots):
             raise RequestError("Invalid slot ID", "id_slot")
         if self._slots[index].sequence:
-            raise UnavailableError(f"slot {index} is busy: try again when its answer has ended")
+            raise UnavailableError(f"slot {index} is busy. Try again when its answer has ended")
         return self._slots[index]
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:

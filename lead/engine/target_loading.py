@@ -77,7 +77,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 
 def _refuse_exact(options: ModelOptions) -> None:
     if options.exact == "on":
-        raise ModelLoadError("--exact on: the part of the lead that makes texts exact is not installed")
+        raise ModelLoadError("--exact on: this lead was installed without support for --exact")
 
 
 def limits_of(

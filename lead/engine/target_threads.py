@@ -79,7 +79,7 @@ class TargetThreads:
     def _decide(self, of_few: float, of_many: float) -> None:
         self._are_faster = of_few >= _MARGIN * of_many
         log.debug(
-            "%d threads from now on: a token takes %.1f ms, with %d %.1f ms",
+            "now %d threads: a token takes %.1f ms (with %d threads: %.1f ms)",
             self.used,
             1000 * (of_many if self._are_faster else of_few),
             self._few if self._are_faster else self._many,

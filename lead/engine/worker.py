@@ -48,13 +48,13 @@ from shared.step_cost import StepCost
 log = logging.getLogger("engine")
 
 _MAX_STEP_SECONDS = 0.3
-"""After a longer step, no more steps are timed, as a request would have to wait for them."""
+"""After a longer step, no more steps are timed, because a request would have to wait for them."""
 _NGRAM_BITS = 14
 """The index then takes a quarter of a megabyte per request; it forgets older repetitions."""
 _VERSION = 1
 """Raise this when the meaning of stored step times changes."""
 _MAX_AGE = 86_400.0
-"""Seconds. T(n) is measured anew each day, as the machine may have been busy."""
+"""The age in seconds at which T(n) is measured again, because the machine may have been busy before."""
 
 
 def main() -> None:
@@ -169,7 +169,7 @@ def _log_what_is_loaded(model: Model, load: Load) -> None:
         log.debug("checkpoints: %s", checkpoints)
     log.debug("prompt cache: %s", describe_prompt_cache(model.prompt_cache))
     if not model.traits.can_speculate:
-        log.warning("serving without speculation: the model's recurrent states cannot be kept")
+        log.warning("speculation is off because the model's recurrent states cannot be kept")
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:

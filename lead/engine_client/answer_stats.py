@@ -85,7 +85,8 @@ class RequestStats:
     """The statistics of one HTTP request, for its line in the log. `id` is also the header X-Request-Id.
 
     tokens_per_second: of the slowest of its answers, after its first step. first_ms: from the request to the
-    engine until the first token of all. Both None if there were no tokens.
+    engine until the first token of all. Both None if there were no tokens. is_forwarded: the process that
+    answers logs it.
     """
 
     id: str
@@ -97,6 +98,7 @@ class RequestStats:
     n_accepted: int = 0
     tokens_per_second: float | None = None
     first_ms: int | None = None
+    is_forwarded: bool = False
 
     def add(self, sequence: LiveSequence) -> None:
         """Add a sequence from which no more is read."""

@@ -46,7 +46,7 @@ _N_SPARE = 8
 
 
 class DraftReports(Protocol):
-    """Receives what the engine reports on drafts of backs (`lead.backs.registry.Backs`).
+    """Receives the engine's reports on drafts of backs (`lead.backs.registry.Backs`).
 
     tune: new limits for drafts. count_stale: the number of a back's drafts that came too late.
     """
@@ -230,16 +230,16 @@ class EngineClient:
                 backs.result()
             await self._keeper.listen(process.events(), lambda event: self._take(event, backs), self._timeout)
         finally:
-            self._questions.close_all("the engine has ended")  # whoever waits for it learns that at once
+            self._questions.close_all("the engine has ended")  # waiting callers learn that at once
             self._keeper.lost(self._sequences.on_death)
 
     def _fail(self) -> NoReturn:
-        self._sequences.fail_all(f"{self.state.value}; see the lead's log")
+        self._sequences.fail_all(f"{self.state.value}. Read the lead's log")
         if self.ready is None:
             raise ModelLoadError(
-                f"the engine has died {MAX_DEATHS_AT_START} times before it was ready; the log says how"
+                f"the engine died {MAX_DEATHS_AT_START} times before it was ready. Read the log"
             )
-        raise EngineError(f"the engine has died {MAX_DEATHS} times in a row with nothing to do")
+        raise EngineError(f"the engine died {MAX_DEATHS} times in a row while idle")
 
     def _take(self, event: Event, backs: "asyncio.Future[DraftReports]") -> None:
         match event:
@@ -299,7 +299,7 @@ class EngineClient:
         n_waiting = len(self._sequences) - self.ready.n_slots
         if self._max_queue is not None and n_waiting >= self._max_queue:
             raise QueueFullError(
-                f"all slots are taken and {max(n_waiting, 0)} more requests wait: try again in a moment"
+                f"all slots are busy and {max(n_waiting, 0)} requests wait: try again in a moment"
             )
 
     def _feed(self) -> None:

@@ -8,12 +8,12 @@ from shared.errors import NotServingError
 class EngineState(enum.Enum):
     """A `shared.supervisor.ChildState`; the value is a description for people."""
 
-    STARTING = "the model is being loaded"
+    STARTING = "the model is loading"
     READY = "ready"
-    RESTARTING = "the engine has died and is being started again"
-    SLEEPING = "the model is not loaded, because nobody has asked for a while"
-    WAKING = "the model is being loaded again"
-    FAILED = "the engine cannot be started"
+    RESTARTING = "the engine died and is restarting"
+    SLEEPING = "the idle model was freed"
+    WAKING = "the model is loading again"
+    FAILED = "the engine cannot start"
     STOPPED = "the server is shutting down"
 
     @property

@@ -26,7 +26,7 @@ class OpenQuestions:
         return len(self._open)
 
     async def ask(self, question: EngineQuestion[Any]) -> Answer:
-        """Send a question and wait for the answer, which is a failed one if the engine ends.
+        """Send a question and wait for the answer; if the engine ends, the answer is a failure.
 
         Raises UnavailableError if too many questions are open.
         """
@@ -48,7 +48,7 @@ class OpenQuestions:
 
     def _begin(self, question: EngineQuestion[Any]) -> asyncio.Future[Answer]:
         if len(self._open) >= _MAX_OPEN:
-            raise UnavailableError("the engine has too many questions to answer: try again in a moment")
+            raise UnavailableError("the engine is busy: try again in a moment")
         number, answer = next(self._numbers), asyncio.get_running_loop().create_future()
         self._open[number] = question, answer
         fields = question.model_dump(mode="json")

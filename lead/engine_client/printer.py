@@ -49,7 +49,7 @@ class Printer:
     def __init__(self, vocabulary: FrontVocabulary, mode: Print, writer: TerminalWriter) -> None:
         self._vocabulary = vocabulary
         self._mode = mode
-        self._colour = wants_color(writer.out, os.environ)
+        self._color = wants_color(writer.out, os.environ)
         self._writer = writer
         self._answers: dict[str, _PrintedAnswer] = {}
         """By sequence, the one that is shown first."""
@@ -59,8 +59,8 @@ class Printer:
             return
         answer = self._answer(sequence)
         if not sequence.private:
-            for text, colour in self._parts(answer.assembler, step):
-                self._add(sequence.id, answer, text, colour)
+            for text, color in self._parts(answer.assembler, step):
+                self._add(sequence.id, answer, text, color)
         if len(self._answers) > 1 + _MAX_WAITING:
             self._give_way()
 
@@ -81,7 +81,7 @@ class Printer:
         return found
 
     def _parts(self, assembler: Assembler, step: Committed) -> Iterable[tuple[str, str]]:
-        """The text that a step adds, in parts of one colour."""
+        """The text that a step adds, in parts of one color."""
         tokens = assembler.push(step)
         yield "".join(token.text for token in tokens if token.source), ACCEPTED
         if self._mode == "all":
@@ -89,23 +89,23 @@ class Printer:
             yield rejected.decode("utf-8", "replace"), _REJECTED
         yield "".join(token.text for token in tokens if not token.source), ""
 
-    def _add(self, sequence: str, answer: _PrintedAnswer, text: str, colour: str) -> None:
+    def _add(self, sequence: str, answer: _PrintedAnswer, text: str, color: str) -> None:
         """Show text of an answer, now or when it is its turn."""
         if not (shown := sanitize(text)):
             return
         answer.at_line_start = shown.endswith("\n")
-        painted = self._painted(shown, colour)
+        painted = self._painted(shown, color)
         if next(iter(self._answers)) == sequence:
             self._writer.put(painted)
-        elif answer.n_held < _MAX_HELD_CHARACTERS or colour == _TIMES:
+        elif answer.n_held < _MAX_HELD_CHARACTERS or color == _TIMES:
             answer.held.append(painted)
             answer.n_held += len(painted)
 
-    def _painted(self, text: str, colour: str) -> str:
+    def _painted(self, text: str, color: str) -> str:
         """Each line by itself: the log may come between them."""
-        if not (colour and self._colour):
+        if not (color and self._color):
             return text
-        return "\n".join(f"{colour}{line}{RESET}" if line else "" for line in text.split("\n"))
+        return "\n".join(f"{color}{line}{RESET}" if line else "" for line in text.split("\n"))
 
     def _show_next(self) -> None:
         """End the answer that is shown, and show what is held of those after it, up to one that goes on."""
@@ -137,7 +137,9 @@ def times_of(sequence: LiveSequence) -> str:
     drafts = f"drafted {stats.n_drafted}, accepted {stats.n_accepted}" if stats.n_drafted else "no drafts"
     waiting = round(seconds_between(sequence.created_at, sequence.started_at), 2)
     prompt, generating = round(stats.prompt_seconds, 2), round(stats.generation_seconds, 2)
-    first = f"first token {waiting + prompt:.2f} s (waiting {waiting:.2f}, prompt {prompt:.2f})"
+    first = f"first token {waiting + prompt:.2f} s"
+    if waiting:
+        first += f" (waiting {waiting:.2f}, prompt {prompt:.2f})"
     whole = f"{first} + {generating:.2f} = {waiting + prompt + generating:.2f} s"
     failure = f"; failed: {one_line(str(sequence.failure))}" if sequence.failure else ""
     return f"[{', '.join([*parts, drafts])}; {whole}{failure}]"

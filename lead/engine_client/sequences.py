@@ -319,8 +319,8 @@ class Sequences:
         return suspects[:1] or waiting
 
     def _give_up(self, sequence: LiveSequence) -> None:
-        reason = f"the engine has died {sequence.n_deaths} times while it worked on this request"
-        log.error("sequence %s is given up: %s", sequence.id, reason)
+        reason = f"the engine died {sequence.n_deaths} times while it processed this request"
+        log.error("sequence %s failed: %s", sequence.id, reason)
         self.fail(sequence, UnavailableError(reason))
 
     def _end(self, sequence: LiveSequence) -> None:
@@ -336,5 +336,5 @@ def _error(event: Failed) -> DuoError:
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
-    """Return the sequences that had just begun to run; if there are none, all running ones; then all."""
+    """Return the sequences that had just begun to run; if there are none, all running sequences; then all."""
     return [each for each in running if not each.has_settled] or running or submitted

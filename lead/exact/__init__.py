@@ -1,1 +1,1 @@
-"""Exact mode: `--exact` gives the same text bit for bit, whatever is drafted."""
+"""Exact mode: `--exact` gives the same text bit for bit, with any drafts."""

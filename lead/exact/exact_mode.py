@@ -5,7 +5,7 @@ from pydantic import BaseModel
 from lead.engine.events import EXACT_SAMPLE, Exactness
 from shared.exact.batch_invariance import InvariantSizes
 
-EXACT = "bit-identical text with any backs, with other clients and after a restart"
+EXACT = "bit-identical text on every run"
 _ENOUGH_DRAFT = 8
 """Longer drafts seldom pay."""
 
@@ -31,19 +31,19 @@ class ExactMode(BaseModel, frozen=True):
         """The guarantee as a sentence, for the log, `GET /props`, the page and `doctor`."""
         if not self.is_on:
             return f"{EXACT_SAMPLE}. For {EXACT}, add --exact{self._offer}"
-        return f"{EXACT_SAMPLE}, and {EXACT} (--exact: {self._price})"
+        return f"{EXACT_SAMPLE}. --exact gives {EXACT} ({self._price})"
 
     @property
     def _offer(self) -> str:
         if self.cost is None:
             return f" (not measured: {self.reason})"
-        return f" (here a step of one token then takes {self.cost:.2f} times as long)"
+        return f" (a step with one token then takes {self.cost:.2f} times as long here)"
 
     @property
     def _price(self) -> str:
-        words = f"a step of one token takes {self.cost or 1.0:.2f} times as long"
+        words = f"a step with one token takes {self.cost or 1.0:.2f} times as long"
         if self.batch_sizes and self.batch_sizes.max_draft < _ENOUGH_DRAFT:
-            return f"{words}, drafts have at most {self.batch_sizes.max_draft} tokens"
+            return f"{words}; drafts have at most {self.batch_sizes.max_draft} tokens"
         return words
 
     def exactness(self) -> Exactness:

@@ -26,17 +26,17 @@ log = logging.getLogger("engine")
 _MAX_SECONDS = 2.5
 """A model that needs longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
-"""With --exact: to measure more than is needed."""
+"""The time with --exact for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
-"""With --exact auto: the most that a step of one token may take, as a ratio."""
+"""The most that a step of one token may take with --exact auto, as a ratio."""
 _VERSION = 3
-"""Raise this when other sizes would be found, or more is asked of them."""
+"""Raise this when other sizes would be found, or sizes must meet more conditions."""
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
     """Load the target; raises ModelLoadError, also if --exact is required and impossible.
 
-    with_heads: passes also compute what the heads read.
+    with_heads: passes also compute the states that the heads read.
     """
     files = state_of_files(load.model, load.options)
     stored = _stored(load, files, with_heads=with_heads)
@@ -73,7 +73,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """Return the cached measurement of such a start; None if there is none that can be read."""
+    """Return the cached measurement of such a start; None if none can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: as measured at an earlier start (%s)", stored.path)
@@ -95,7 +95,7 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
     model = open_target(*options_of_target(options))
     mode = enable_exact_mode(model)
     if options.exact == "on" and not mode.is_on:
-        raise ModelLoadError(f"{path}: no --exact here: {mode.reason}")
+        raise ModelLoadError(f"{path}: --exact is not possible here: {mode.reason}")
     if options.exact == "on" or (mode.is_on and (mode.cost or 0.0) <= _MAX_AUTO_COST):
         return model, mode
     model.close()
@@ -118,7 +118,7 @@ def enable_exact_mode(model: Model) -> ExactMode:
     if batch_sizes is None:
         return ExactMode(reason=_NO_SIZES)
     kept = rehearse(model, batch_sizes)
-    log.info("sizes whose logits agree: %s; rehearsed: %s", report.describe(), kept)
+    log.info("batch sizes with equal logits: %s; tested with whole texts: %s", report.describe(), kept)
     if kept is None:
         return ExactMode(reason=_NOT_KEPT)
     return ExactMode(batch_sizes=kept, cost=report.price(kept))
@@ -130,24 +130,24 @@ def _price(model: Model) -> ExactMode:
         return ExactMode(reason=reason)
     report = estimate_sizes(model, _MAX_SECONDS)
     if report is None:
-        return ExactMode(reason=f"the model is too large to measure that within {_MAX_SECONDS:g} s")
+        return ExactMode(reason=f"the model is too large to measure batch sizes within {_MAX_SECONDS:g} s")
     batch_sizes = report.batch_sizes()
     return ExactMode(cost=report.price(batch_sizes)) if batch_sizes else ExactMode(reason=_NO_SIZES)
 
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
-_NO_SIZES = f"no two sizes of batches give the same bits; {_HINT}"
-_NOT_TIMED = "--no-calibrate: its price was not measured"
-_NOT_KEPT = f"a rehearsed text had other bits next to other sequences; {_HINT}"
+_NO_SIZES = f"no two batch sizes give the same bits; {_HINT}"
+_NOT_TIMED = "its cost was not measured (--no-calibrate)"
+_NOT_KEPT = f"a test text had other bits next to other sequences; {_HINT}"
 
 
 def _why_never(model: Model) -> str:
     """Return why a model cannot have exact mode, without measuring; empty: it may have it."""
     if model.traits.equal_lengths:
-        return "a recurrent state depends on how a text was divided into batches"
+        return "the model's recurrent states depend on the batches in which a text is decoded"
     if model.is_offloaded:
         return (
-            "with layers on a GPU or on RPC workers it has never been shown that any sizes agree; try "
+            "batch sizes with equal bits are not known for layers on a GPU or RPC worker; try "
             "--n-gpu-layers 0"
         )
     if model.n_ctx_slot < NEEDED_CONTEXT:

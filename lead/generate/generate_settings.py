@@ -19,15 +19,14 @@ _MAX_PROMPT_BYTES = 64 << 20
 
 
 class GenerateSettings(LeadSettings):
-    """Continue one text and print it, then how long it took. Nothing else has to run.
+    """Continue a text and print it and the time it took, without a server.
 
         lead generate --model stories42M.bin --back stories15M.bin -n 256 -i "Once upon a time"
         lead generate --model 8B.gguf --back 1B.gguf --compare --temp 0 --file prompt.txt
         git diff | lead generate --model gpt2/ --prompt -
 
-    The text goes to standard output, all else to standard error. On a terminal, draft tokens that were
-    accepted are in color. All options of `lead` apply, except for those of its network; each can also be set
-    by the lead's environment variables.
+    The text goes to standard output, and all other output to standard error. On a terminal, accepted draft
+    tokens are in color. All options and environment variables of `lead` apply, except for network options.
     """
 
     program = "lead generate"
@@ -40,7 +39,8 @@ class GenerateSettings(LeadSettings):
 
     prompt: str | None = Field(
         None,
-        description="beginning of the text; -: read it from standard input; without it, the model begins",
+        description="beginning of the text; -: read it from standard input. Without this option the model "
+        "writes the beginning, too",
     )
     file: Path | None = Field(None, description="file with the beginning of the text; -: standard input")
     display_prompt: bool = Field(True, description="print the beginning of the text, too")

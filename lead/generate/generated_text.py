@@ -52,7 +52,7 @@ class GeneratedText:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the whole answer, including the prompt."""
+        """The seconds of the whole answer, including the prompt."""
         return self.stats.prompt_seconds + self.stats.generation_seconds
 
 
@@ -97,7 +97,7 @@ def _rate(text: GeneratedText) -> str:
 
 def _drafts(stats: AnswerStats) -> str:
     if not stats.n_drafted:
-        return "none were worth verifying"
+        return "no draft was worth verifying"
     return (
         f"{stats.n_accepted} of {stats.n_drafted} tokens accepted ({stats.n_accepted / stats.n_drafted:.0%})"
     )
@@ -105,7 +105,7 @@ def _drafts(stats: AnswerStats) -> str:
 
 def _speed_up(plain: GeneratedText, drafted: GeneratedText) -> str:
     slow, fast = plain.stats.tokens_per_second, drafted.stats.tokens_per_second
-    return "the texts are too short to tell" if slow is None or fast is None else f"{fast / slow:.2f}"
+    return "the texts are too short to compare" if slow is None or fast is None else f"{fast / slow:.2f}"
 
 
 def _same(one: str, other: str) -> str:

@@ -88,7 +88,7 @@ async def _run(settings: GenerateSettings, prompt: str) -> None:
 async def _work(lead: Lead, settings: GenerateSettings, prompt: str) -> None:
     services = await lead.ready()
     if settings.own_back.source(settings.source).model is not None:
-        while not any(services.backs) and not lead.has_given_up_back:  # noqa: ASYNC110 - nobody else waits
+        while not any(services.backs) and not lead.has_given_up_back:  # noqa: ASYNC110 - no other task waits
             await asyncio.sleep(_LOOK_SECONDS)
     await _generate(settings, prompt, services)
 

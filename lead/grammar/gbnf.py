@@ -12,9 +12,9 @@ from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
 _MAX_REPEATS = 2000
-"""llama.cpp refuses more repetitions of anything."""
+"""llama.cpp refuses more repetitions."""
 _MAX_RULES = 1000
-"""Including those for parentheses: llguidance follows references by recursion."""
+"""The most rules, including rules for parentheses, because llguidance follows references by recursion."""
 _MAX_NESTING = 64
 """Nesting of parentheses, which are parsed recursively."""
 
@@ -85,7 +85,7 @@ class _Converter:
     def _rule(self) -> None:
         name = self._value
         if self._kind != "name":
-            raise self._error("the name of a rule is expected")
+            raise self._error("expected the name of a rule")
         self._next()
         if self._kind != "defines":
             raise self._error("::= is expected")
@@ -93,7 +93,7 @@ class _Converter:
         self._skip_lines()
         self._bodies[self._reference(name)] = self._alternatives(0)
         if self._kind not in {"newline", ""}:
-            raise self._error("the end of the line is expected")
+            raise self._error("expected the end of the line")
 
     def _next(self) -> None:
         self._kind = "space"
@@ -132,7 +132,7 @@ class _Converter:
                 self._skip_lines()
             if repetition := self._repetition():
                 if not items or items[-1] == _EMPTY:
-                    raise self._error("there is nothing to repeat")
+                    raise self._error("nothing precedes the repetition")
                 items[-1] = self._group(items[-1]) + repetition
             elif (item := self._item(depth)) is not None:
                 items.append(item)
@@ -165,7 +165,7 @@ class _Converter:
         self._skip_lines()
         body = self._alternatives(depth)
         if not self._is_sign(")"):
-            raise self._error("a closing parenthesis is expected")
+            raise self._error("expected a closing parenthesis")
         self._next()
         return self._group(body, always=True)
 
@@ -206,7 +206,7 @@ class _Converter:
         if not maximum or int(maximum) > _MAX_REPEATS:  # llama.cpp's reading, too
             return f"{{{int(minimum)},}}"
         if int(maximum) < int(minimum):
-            raise self._error("a repetition whose numbers are out of order")
+            raise self._error("the numbers of a repetition are out of order")
         return f"{{{int(minimum)},{int(maximum)}}}"
 
     def _error(self, message: str) -> _GbnfError:

@@ -1,7 +1,7 @@
 """Grammar rules for the JSON documents of a schema.
 
-llguidance makes them (`%json`), except where a schema contains numbers, whose digits it does not bound: the
-objects, lists and alternatives around them are written here.
+llguidance makes them (`%json`), but does not bound the digits of numbers. Therefore the objects, lists and
+alternatives around numbers are written here.
 """
 
 import json
@@ -28,7 +28,7 @@ _STRING = (
     r'/"(?:[^"\\\x00-\x1f\x7f]|\\["\\bfnrt]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2}'
     r'|[dD][89aAbB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*"/'
 )
-"""As llguidance has it."""
+"""A string, as llguidance defines it."""
 _BOUNDS = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}
 _PLAIN = {
     "object": {"type", "properties", "required", "additionalProperties"},
@@ -161,7 +161,7 @@ class JsonRules:
         return self._names["any"]
 
     def _key(self, names: Sequence[str]) -> str:
-        """Return a key that is none of `names`."""
+        """Return a key other than `names`."""
         if not names:
             return self._terminal(_STRING)
         return self._terminal(f"{_STRING} & ~({' | '.join(map(_quoted, names))})")
@@ -213,7 +213,7 @@ def _of_type(schema: Schema, name: str) -> Schema:
 
 
 def _is_plain(schema: Schema, form: str) -> bool:
-    """Return whether a schema says no more than what can be written here."""
+    """Return whether a schema uses only keywords that can be written here."""
     counts = (schema.get(keyword, 0) for keyword in ("minItems", "maxItems"))
     required = schema.get("required", [])
     return (
@@ -226,7 +226,7 @@ def _is_plain(schema: Schema, form: str) -> bool:
 
 
 def _has_numbers(schema: Any, with_numbers: Container[str]) -> bool:
-    """Return whether documents of a schema may have numbers that are no integers, and not of a few values."""
+    """Return whether values of a schema may have numbers other than integers and given constants."""
     if not isinstance(schema, dict):
         return schema is not False
     if schema.keys() & {"const", "enum"}:
@@ -262,7 +262,7 @@ def _name(reference: str) -> str:
 
 
 def _needed(schema: Any, definitions: Mapping[str, Schema]) -> list[str]:
-    """Return the definitions that a schema refers to, and those that they do."""
+    """Return the definitions that a schema refers to, directly or through other definitions."""
     found: dict[str, None] = {}
     todo = [schema]
     while todo:
@@ -279,7 +279,7 @@ def _needed(schema: Any, definitions: Mapping[str, Schema]) -> list[str]:
 
 
 def _number(schema: Schema) -> str:
-    """Return an expression for the numbers of a schema; empty if there are none, or its bounds are
+    """Return an expression for the numbers of a schema; empty if there are none, or if its bounds are
     unusual.
     """
     bounds = {keyword: _bound(schema[keyword]) for keyword in _BOUNDS & schema.keys()}

@@ -41,7 +41,7 @@ _MAX_SCHEMAS = 20_000
 _MAX_PATTERN = 400
 """Characters of a pattern: with some longer ones a mask takes seconds."""
 _MAX_PATTERNS = 8
-"""Patterns that one string has to match: their automata multiply."""
+"""The most patterns that a string must match, because their automata multiply."""
 _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
 _MAX_NUMBER = (1 << 53) - 1
@@ -50,9 +50,9 @@ digits without end."""
 _MAX_MULTIPLE = 5000
 """The most digits of `multipleOf`, as a number: there is a state for each remainder."""
 _MAX_MULTIPLIED = 10**16
-"""The bounds of a `multipleOf` without bounds: those that are cheap to compile."""
+"""The bounds of a `multipleOf` without bounds, which are cheap to compile."""
 _MAX_DECIMALS = 9
-"""Of `multipleOf`: llguidance has 32 bits for it."""
+"""The most decimals of `multipleOf`, for which llguidance has 32 bits."""
 _MAX_ADDED_NAMES = 30_000
 """Properties that all objects of a schema get because another schema of the same value names them."""
 
@@ -67,7 +67,7 @@ _ABOUT = {
     "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
 _WITHOUT_TYPE = {"type", "$ref", "const", "enum"}
-"""What decides about the type itself."""
+"""Keywords that decide about the type themselves."""
 _REFUSED = ("$dynamicRef", "$recursiveRef")
 _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
 """Formats with as many digits as one likes."""
@@ -100,7 +100,7 @@ class _SchemaReader:
         if root is True:
             return {}
         if not isinstance(root, dict):
-            raise SchemaError("a schema is an object")
+            raise SchemaError("a schema must be an object")
         definitions = {
             self._references.name(pointer): self._visit(target, pointer)
             for pointer, target in self._references.targets.items()
@@ -118,7 +118,7 @@ class _SchemaReader:
     ) -> object:
         """Return a copy that allows only its own properties and `names`; a part of another schema stays open.
 
-        closes: it allows only these even if it has none.
+        closes: allow only these properties even if there are none.
         """
         schema = self._checked(schema, path)
         if isinstance(schema, bool):
@@ -161,7 +161,7 @@ class _SchemaReader:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
-            raise SchemaError(f"{path}: a schema is an object")
+            raise SchemaError(f"{path}: a schema must be an object")
         _check_keywords(schema, path)
         return self._readable(schema, path)
 
@@ -247,7 +247,7 @@ class _SchemaReader:
         added = names - properties.keys()
         self._n_added += len(added)
         if self._n_added > _MAX_ADDED_NAMES:
-            raise SchemaError("too many properties from schemas that are referred to again and again")
+            raise SchemaError("too many properties from schemas that are referenced repeatedly")
         rest = self._visit(further, below(path, "unevaluatedProperties"))
         return {"properties": properties | dict.fromkeys(sorted(added), True), "additionalProperties": rest}
 
@@ -266,8 +266,8 @@ def _names(parts: list[Schema]) -> frozenset[str]:
 
 
 def _type(schema: Schema) -> Schema:
-    """Return the `type` of a schema: each once, as it is compiled once for each; without one what it is
-    about.
+    """Return the `type` of a schema, without duplicates, as each is compiled; if missing, the type of its
+    keywords.
     """
     types = schema.get("type")
     if isinstance(types, list) and all(isinstance(each, str) for each in types):
@@ -321,7 +321,7 @@ def _counts(schema: Schema) -> Schema:
 
 
 def _length(schema: Schema) -> Schema:
-    """Return a bound for a format that has none."""
+    """Return a maximal length for strings of a format, if the schema has none."""
     longest = _LONGEST_FORMATS.get(str(schema.get("format")))
     return {"maxLength": longest} if longest and "maxLength" not in schema else {}
 
@@ -349,7 +349,7 @@ def _check_multiple(multiple: Decimal, path: str) -> None:
     n_decimals = max(0, -int(multiple.normalize().as_tuple().exponent))
     if n_decimals > _MAX_DECIMALS or abs(multiple).scaleb(n_decimals) > _MAX_MULTIPLE:
         raise SchemaError(
-            f"{path}/multipleOf: {multiple}: only numbers whose digits are at most {_MAX_MULTIPLE}, and "
+            f"{path}/multipleOf: {multiple}: only numbers with at most {_MAX_MULTIPLE}, and "
             f"{_MAX_DECIMALS} of them after the point, are supported"
         )
 
@@ -370,5 +370,5 @@ def _is_too_large(bound: object, keyword: str, sign: int, path: str) -> bool:
 
 def _list(value: object, path: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise SchemaError(f"{path} must be a list that is not empty")
+        raise SchemaError(f"{path} must be a non-empty list")
     return value

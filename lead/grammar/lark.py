@@ -20,8 +20,9 @@ _HEADER = '%llguidance {"no_forcing": true}'
 """Without it, forced text gets its usual tokens only: the mask would allow less than the grammar does."""
 
 _MAX_COMPILE_SECONDS = 1.0
-"""CPU time of this thread: those that follow the grammar, lead and backs, take as long again each. 128 tools
-of 450 KB with their descriptions take 0.1 to 0.2 s with 152,000 tokens."""
+"""CPU time of this thread; lead and backs, which follow the grammar, take as long again each. 128 tools of
+450 KB with their descriptions take 0.1 to 0.2 s with 152,000 tokens.
+"""
 
 
 def lark_grammar(rules: Iterable[str]) -> str:

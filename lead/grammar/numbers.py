@@ -94,7 +94,7 @@ def _rest(n: int) -> str:
 
 
 def _more(digit: str) -> str:
-    """Return a class of the digits above one; empty if there are none."""
+    """Return a class of the digits above `digit`; empty for 9."""
     return "" if digit == "9" else f"[{int(digit) + 1}-9]"
 
 

@@ -8,7 +8,7 @@ _CLASS = r"\[\^?(?:[^\]\\]|\\.)+\]|\\[sSdDwW]|\\[^a-zA-Z0-9]|[^\\\[\](){}|.^$*+?
 _AHEAD = re.compile(
     r"\(\?(?P<sign>[=!])(?P<text>(?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\]|\((?:[^()\\\[\]]|\\.|\[(?:[^\]\\]|\\.)*\])*\))*)\)"
 )
-"""Look-ahead, with groups inside, but none inside these."""
+"""Look-ahead, which may contain groups, but not groups within groups."""
 _ALL_OF_A_KIND = re.compile(rf"\^?(?P<kind>{_CLASS})(?P<times>[*+])\$")
 _IN_A_ROW = re.compile(rf"\^?(?:{_CLASS})+")
 _NOT_REGULAR = re.compile(r"\\[1-9bBk]|\(\?<?[=!]")

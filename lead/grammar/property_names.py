@@ -32,8 +32,8 @@ def with_named_properties(schema: Schema, names: list[Schema], path: str) -> Sch
     pattern = _pattern(dict(said))
     if not (is_simple and pattern) or properties:
         raise SchemaError(
-            f"{path}/propertyNames: one of enum, const, pattern, lengths and the formats uuid and date is "
-            "supported, all but the first two only without properties"
+            f"{path}/propertyNames: supported are enum and const, or without properties pattern, "
+            "lengths and the formats uuid and date"
         )
     return {**rest, "patternProperties": {pattern: further}, "additionalProperties": False}
 

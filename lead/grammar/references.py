@@ -69,7 +69,7 @@ class Addresses:
         fragment = anchors.get(fragment, fragment)
         is_own = not address or urljoin(own, address) == own
         if not is_own or fragment[:1] not in {"", "/"}:
-            raise SchemaError(f"$ref {reference!r}: only references into this schema are followed")
+            raise SchemaError(f"$ref {reference!r}: only references within this schema are supported")
         pointer, target = "#", self._root
         for part in fragment.split("/")[1:]:
             key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -91,7 +91,7 @@ class References(Addresses):
     """
 
     def __init__(self, root: object) -> None:
-        """Raises SchemaError for references that do not resolve or are nested too deeply."""
+        """Resolve the references; raises SchemaError if some do not resolve or are nested too deeply."""
         super().__init__(root)
         self._n_parts = 0
         self._names: dict[str, str] = {}
@@ -100,13 +100,11 @@ class References(Addresses):
         self._find()
         *_, inner = self._known
         if self.targets and inner:
-            raise SchemaError(
-                f"{inner}/$id: $ref beside schemas with an address of their own is not supported"
-            )
+            raise SchemaError(f"{inner}/$id: $ref beside schemas with an $id is not supported")
         n_levels = sum(1 + depth(target, _MAX_LEVELS) // 2 for target in self.targets.values())
         if n_levels > _MAX_LEVELS:
             raise SchemaError(
-                f"its definitions have {n_levels} levels in all; at most {_MAX_LEVELS} are accepted"
+                f"its definitions have {n_levels} levels in total; the maximum is {_MAX_LEVELS}"
             )
 
     def name(self, pointer: str) -> str:
@@ -118,9 +116,7 @@ class References(Addresses):
         return self._names[pointer]
 
     def parts(self, schema: Schema, *, with_alternatives: bool = False) -> Iterator[Schema]:
-        """Yield `schema` and all schemas that apply to the same value: those in its `allOf`, those
-        referenced, and so on.
-        """
+        """Yield `schema` and all schemas that apply to the same value, through `allOf` and references."""
         todo: list[object] = [schema]
         followed: set[str] = set()
         for _ in range(_MAX_PARTS):
@@ -137,12 +133,12 @@ class References(Addresses):
                 pointer, target = self.resolve(part["$ref"])
                 todo += [target] if pointer not in followed else []
                 followed.add(pointer)
-        raise SchemaError(f"more than {_MAX_PARTS} schemas describe one value")
+        raise SchemaError(f"more than {_MAX_PARTS} schemas apply to one value")
 
     def _count_part(self) -> None:
         self._n_parts += 1
         if self._n_parts > _MAX_ALL_PARTS:
-            raise SchemaError("too many references to schemas that consist of many others")
+            raise SchemaError("too many references to schemas with many parts")
 
     def _find(self) -> None:
         todo: list[tuple[object, bool]] = [(self._root, False)]
@@ -193,8 +189,8 @@ def inner_schemas(schema: Schema) -> Iterator[tuple[str, object]]:
 
 
 def _addresses(root: object) -> tuple[str, Mapping[str, str], str]:
-    """Return the schema's address, the JSON pointers of its anchors, and of a schema in it with another
-    address.
+    """Return the schema's address, the JSON pointers of its anchors, and the pointer of an inner schema with
+    another address.
     """
     address, anchors, other = "", {}, ""
     todo: list[tuple[str, object]] = [("", root)]

@@ -128,5 +128,5 @@ def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:
     if has_heads(load.model):
         return PlannedMtp(load)
     if load.mtp == "on":
-        raise ModelLoadError(f"{load.model} has no heads for further tokens that can be used: --mtp off")
+        raise ModelLoadError(f"{load.model} has no usable MTP heads. Use --mtp off")
     return None

@@ -28,7 +28,8 @@ from shared.slot_cache import common_prefix_length
 log = logging.getLogger("engine")
 
 _GRAMMAR_SECONDS = 0.002
-"""For answers about grammars in one round; longer ones are awaited while other sequences go on."""
+"""The time for answers about grammars in one round; later answers are awaited while other sequences continue.
+"""
 
 
 class Heads(Protocol):
@@ -208,7 +209,7 @@ class MtpDrafter:
     # The cache of the head
 
     def _sync(self, draft: MtpDraft, slot: int) -> None:
-        """Bring a sequence's records, and those of its slot, up to what was committed."""
+        """Update the records of a sequence and of its slot to the committed tokens."""
         is_new = draft.base == 0
         if not draft.sync():
             return

@@ -101,7 +101,7 @@ def error_body(error: Exception) -> dict[str, Any]:
     """Return the body of an error, also for the last event of a stream."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        return _body("the server failed; see its log", kind)
+        return _body("the server failed. Read its log", kind)
     body = _body(str(error), kind, getattr(error, "param", None), getattr(error, "code", None))
     if isinstance(error, ContextExceededError):
         body["error"] |= {"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx}

@@ -231,8 +231,8 @@ def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> Fi
 @functools.cache  # the log says so once
 def _say_that_control_texts_are_read() -> None:
     log.warning(
-        "the chat template changes texts of a request, so that texts of control tokens in it cannot be told "
-        "from the template's own: they are read as control tokens"
+        "the chat template changes texts of a request. Control tokens in these texts are read as "
+        "control tokens"
     )
 
 
@@ -246,13 +246,13 @@ def _first_text(prompt: Prompt | MadePrompt) -> str:
 
 @functools.lru_cache(maxsize=256)  # as above, for each tool
 def _say_that_calls_are_free(reason: str) -> None:
-    log.warning("%s: the arguments of its calls are not checked against its schema", reason)
+    log.warning("%s: arguments of its calls are not checked against its schema", reason)
 
 
 @functools.cache  # as above
 def _say_that_bos_is_read_once(bos_text: str) -> None:
     log.warning(
-        "a prompt begins with %s, which is put before each prompt anyway: it is read once, and not twice",
+        "a prompt begins with %s, which the lead adds to each prompt. It is added only once",
         bos_text,
     )
 
@@ -260,7 +260,7 @@ def _say_that_bos_is_read_once(bos_text: str) -> None:
 def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
     if n_prompts > limits.max_prompts:
         raise RequestError(
-            f"prompt: {n_prompts} prompts; at most {limits.max_prompts} are accepted", "prompt"
+            f"prompt: {n_prompts} prompts are too many. The maximum is {limits.max_prompts}", "prompt"
         )
     if n_prompts * n > max(limits.max_prompts, limits.max_n):
         raise RequestError(f"n: {n} answers to each of {n_prompts} prompts are too many", "n")
@@ -321,7 +321,9 @@ def validated(kind: type[T], fields: dict[str, Any]) -> T:
 
 def check_tools(body: ConversationFields, services: Services) -> None:
     if len(body.tools or []) > services.settings.limits.max_tools:
-        raise RequestError(f"tools: at most {services.settings.limits.max_tools} are accepted", "tools")
+        raise RequestError(
+            f"tools: too many. The maximum is {services.settings.limits.max_tools} (--max-tools)", "tools"
+        )
 
 
 async def count_prompt(body: ConversationFields, http_request: Request, services: Services) -> int:

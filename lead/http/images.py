@@ -80,7 +80,7 @@ async def with_markers(
         return _with_content(body, [_unseen(*each) for each in enumerate(body.messages)]), ()
     if len(urls) > reader.max_images:
         raise RequestError(
-            f"messages: {len(urls)} images; at most {reader.max_images} are read in a request (--max-images)",
+            f"messages: {len(urls)} images are too many. The maximum is {reader.max_images} (--max-images)",
             "messages",
         )
     files = await asyncio.to_thread(lambda: [_decoded(n, url) for n, url in urls])
@@ -150,8 +150,8 @@ def _decoded(n: int, url: str) -> bytes:
     header, comma, data = url.partition(",")
     if not url.startswith(_DATA) or not comma or not header.endswith(_BASE64):
         raise RequestError(
-            f"messages.{n}.content: an image has to be in the request itself, as in "
-            "data:image/png;base64,…: this lead fetches none from elsewhere",
+            f"messages.{n}.content: this lead does not download images. Send the image in the "
+            "request (data:image/png;base64,…)",
             "messages",
         )
     try:

@@ -41,7 +41,7 @@ T = TypeVar("T", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _UNMARKED = {"", "application/x-www-form-urlencoded"}
-"""The content types of clients that set none; curl sends that of forms."""
+"""The content types of clients that set none; curl sends the type of forms."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """A JSON string, perhaps unclosed. Possessive quantifiers make matching linear."""
 _MAX_INLINE_BYTES = 64 << 10
@@ -98,11 +98,13 @@ class BodyReader:
         if not _JSON.fullmatch(kind) and not (kind.lower() in _UNMARKED and not _is_of_page(request)):
             shown = kind[:100]
             raise HTTPException(
-                415, f"the body has to be JSON, with Content-Type: application/json, not {shown!r}"
+                415, f"the body must be JSON with Content-Type: application/json, not {shown!r}"
             )
         coding = request.headers.get("content-encoding", "identity")
         if coding.lower() != "identity":
-            raise HTTPException(415, f"compressed bodies are not read: Content-Encoding is {coding[:100]!r}")
+            raise HTTPException(
+                415, f"compressed bodies are not supported: Content-Encoding is {coding[:100]!r}"
+            )
         async with contextlib.AsyncExitStack() as turn:
             body = await self._receive(request, turn)
             if not body:
@@ -141,7 +143,9 @@ class BodyReader:
         finally:
             self._arriving.remove(client, arriving)
         if arriving.is_refused:
-            raise QueueFullError("the requests that arrive are too large together: try again in a moment")
+            raise QueueFullError(
+                "the bodies of arriving requests are too large in total: try again in a moment"
+            )
         return body
 
     async def _in_thread(self, work: Callable[[], R]) -> R:
@@ -262,7 +266,7 @@ async def convert(request: Request, work: Callable[[], R]) -> R:
 
 
 def client_of(request: Request) -> Client:
-    """Return the client to which a request counts where clients take turns: its key and its address."""
+    """Return the client of a request, by whose key and address clients take turns."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 

@@ -94,7 +94,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
     def check(self) -> None:
         """Raise RequestError for values that are valid but not supported."""
         if self.lora:
-            raise RequestError("lora: adapters are the same for all requests: --lora FILE:SCALE", "lora")
+            raise RequestError("lora: adapters cannot be set in a request. Use --lora FILE:SCALE", "lora")
 
     def n_answers(self, maximum: int) -> int:
         for name in ("n", "n_cmpl"):
@@ -136,9 +136,14 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
     def stops(self, limits: RequestLimits) -> list[str]:
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         if len(stops) > limits.max_stops:
-            raise RequestError(f"stop: {len(stops)} strings; at most {limits.max_stops} are accepted", "stop")
+            raise RequestError(
+                f"stop: {len(stops)} strings are too many. The maximum is {limits.max_stops} (--max-stops)",
+                "stop",
+            )
         if any(len(stop) > limits.max_stop_characters for stop in stops):
-            raise RequestError(f"stop: at most {limits.max_stop_characters} characters are accepted", "stop")
+            raise RequestError(
+                f"stop: a string can have at most {limits.max_stop_characters} characters", "stop"
+            )
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
@@ -172,7 +177,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
             return
         for pair in self.logit_bias or ():
             if len(pair) != 2:  # noqa: PLR2004 - [token, bias]
-                raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
+                raise RequestError("logit_bias: each entry must be [token, bias]", "logit_bias")
             yield pair[0], pair[1]
 
     def shows_prompt(self, log_level: LogLevel) -> bool:  # noqa: ARG002 - only a chat asks for it
@@ -182,9 +187,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
     def texts(self, limits: RequestLimits) -> FieldTexts:
         """Return the texts in these fields that must be tokenized; raises RequestError."""
         if len(self.logit_bias or ()) > limits.max_logit_bias:
-            raise RequestError(
-                f"logit_bias: at most {limits.max_logit_bias} entries are accepted", "logit_bias"
-            )
+            raise RequestError(f"logit_bias: can have at most {limits.max_logit_bias} entries", "logit_bias")
         return FieldTexts(
             grammar=self.grammar,
             json_schema=self.json_schema,
@@ -268,7 +271,7 @@ def _biases_within(
 ) -> dict[int, float]:
     biases = dict(_biases(fields, vocabulary, biased))
     if len(biases) > maximum:
-        raise RequestError(f"logit_bias: at most {maximum} tokens are accepted", "logit_bias")
+        raise RequestError(f"logit_bias: can have at most {maximum} tokens", "logit_bias")
     return biases
 
 
@@ -277,7 +280,7 @@ def _biases(
 ) -> Iterator[tuple[int, float]]:
     for key, value in fields.biases():
         if isinstance(value, str):
-            raise RequestError("logit_bias: each entry is [token, bias]", "logit_bias")
+            raise RequestError("logit_bias: each entry must be [token, bias]", "logit_bias")
         bias = BANNED if value is False else value
         for token in _biased_tokens(key, vocabulary, biased):
             yield token, bias

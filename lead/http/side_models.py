@@ -1,4 +1,4 @@
-"""The models that a lead serves beside the one that continues texts, as its routes show them."""
+"""The models that a lead serves beside its text model, as its routes show them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class SideWork:
 
 @dataclass(frozen=True, slots=True)
 class SideModel:
-    """A model beside the one that continues texts, which has been ready.
+    """A model beside the text model, which has been ready.
 
     n_ctx: the maximal number of tokens of a text. n_out: the number of values computed for a text. is_other:
-    False if it is the model that continues texts, in another role.
+    False if it is the text model in another role.
     """
 
     name: str
@@ -48,7 +48,7 @@ def side_models(app: FastAPI) -> Sequence[SideModel]:
 
 
 def other_models(app: FastAPI) -> list[SideModel]:
-    """Return the models with a name of their own."""
+    """Return the models with a separate name."""
     return [model for model in side_models(app) if model.is_other]
 
 

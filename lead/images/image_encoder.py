@@ -47,12 +47,12 @@ log = logging.getLogger("lead")
 
 _STOP_SECONDS = 2.0
 _HUNG_SECONDS = 5.0
-"""It says each second that it works: one that is silent for so long is stopped."""
+"""The silence after which the process is stopped; it gives a sign of life each second."""
 _START_SECONDS = 60.0
-"""How long requests wait for another process."""
+"""The time that requests wait for another process."""
 _FLOAT_BYTES = 4
 _MAX_WAITING_BYTES = 128 << 20
-"""Of all images that wait to be encoded."""
+"""The bytes of all images that wait to be encoded."""
 _MAX_KILLERS = 1024
 _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
 _UNREADABLE = "messages: an image cannot be read"
@@ -122,7 +122,7 @@ class ImageEncoder:
         self.max_images = max_images
         self._options, self._max_whole, self._log_options = options, max_whole, log_options
         self._keeper: Keeper[ImageEncoderProcess] = Keeper(
-            "the process that reads images",
+            "the image process",
             Supervisor(max_deaths_at_start=MAX_DEATHS_AT_START),
             level=logging.WARNING,
         )
@@ -146,7 +146,7 @@ class ImageEncoder:
         except BaseException as error:
             if not self._ready.done():
                 self._ready.set_exception(error if isinstance(error, Exception) else ModelLoadError("ended"))
-                self._ready.exception()  # that nobody may ask for
+                self._ready.exception()  # marks it as retrieved
             raise
         finally:
             self._keeper.stop()
@@ -186,7 +186,7 @@ class ImageEncoder:
         self._n_waiting_bytes -= n_bytes
         task = self._encoding.pop(key)
         if not task.cancelled():
-            task.exception()  # whoever asked may have left
+            task.exception()  # the caller may have left; this marks it as retrieved
 
     # The process
 
@@ -196,8 +196,7 @@ class ImageEncoder:
             lambda: ImageEncoderProcess.start(self._options, self._log_options), self._live
         )
         raise ModelLoadError(
-            f"--mmproj: what reads images has died {MAX_DEATHS_AT_START} times before it was ready; the log "
-            "says how"
+            f"--mmproj: the image process died {MAX_DEATHS_AT_START} times before it was ready. Read the log"
         )
 
     async def _live(self, process: ImageEncoderProcess) -> None:
@@ -245,8 +244,8 @@ class ImageEncoder:
                 raise await self._died(process, key) from None
             except ValueError as error:
                 self._keeper.drop(process)
-                log.warning("the process that reads images has said what cannot be: %s", _first_line(error))
-                raise RequestError(f"{_UNREADABLE}: it confuses what reads it", "messages") from None
+                log.warning("the image process sent an invalid reply: %s", _first_line(error))
+                raise RequestError(f"{_UNREADABLE}: it crashes the image process", "messages") from None
         if isinstance(reply, ImageRefused):
             raise RequestError(reply.reason, "messages")
         if isinstance(reply, EncoderFailed):
@@ -280,7 +279,7 @@ class ImageEncoder:
         self._keeper.drop(process)
         status = await asyncio.shield(process.ended)
         if status == -signal.SIGKILL:
-            return UnavailableError("what reads images was killed: try again in a moment")
+            return UnavailableError("the image process was killed: try again in a moment")
         self._note_killer(
             key,
             f"{_UNREADABLE}: it takes too much time"
@@ -330,9 +329,7 @@ class ImageEncoder:
             return stored
         if len(rows) > self._memory.n_bytes:
             raise RequestError(f"{_UNREADABLE}: it is larger than --image-cache", "messages")
-        raise QueueFullError(
-            "the images of the requests that are being answered fill --image-cache: try again in a moment"
-        )
+        raise QueueFullError("images of running requests fill --image-cache: try again in a moment")
 
     def _marker(self, key: str) -> str:
         """Return a word that only this process can make: no client can write it."""

@@ -54,7 +54,7 @@ def main() -> None:
         return
     limits = WorkerLimits()
     if not options.offload:  # a driver opens and writes what it needs when it needs it
-        _close_doors()
+        _forbid_files()
     connection.sendall(framed(ready))
     ImageServer(connection, projector, options, limits).run()
 
@@ -122,7 +122,7 @@ class ImageServer:
         return bytes(data) if len(data) == n else b""
 
 
-def _close_doors() -> None:
+def _forbid_files() -> None:
     """Forbid this process to open or write anything, and to leave a dump of its memory."""
     for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
         resource.setrlimit(each, (0, 0))

@@ -35,7 +35,7 @@ class ImageLimits:
 def check_header(data: bytes, limits: ImageLimits) -> None:
     """Raise RequestError unless `data` is a PNG, JPEG, GIF or BMP within the limits."""
     if len(data) > limits.n_bytes:
-        raise _refused(f"it has {len(data)} bytes, and at most {limits.n_bytes} are read")
+        raise _refused(f"it has {len(data)} bytes, but the maximum is {limits.n_bytes}")
     try:
         width, height = _size(data)
     except (struct.error, IndexError):
@@ -77,7 +77,7 @@ def _jpeg_size(data: bytes) -> tuple[int, int]:
             height, width = struct.unpack_from(">3xHH", data, at)
             return width, height
         if marker in _OTHER_FRAMES:
-            raise _refused("it is a JPEG of a rare kind: send it as a PNG")
+            raise _refused("this kind of JPEG is not supported: send it as a PNG")
         if marker not in _WITHOUT_LENGTH:
             (length,) = struct.unpack_from(">H", data, at)
             at += max(length, 2)

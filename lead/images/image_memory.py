@@ -81,8 +81,8 @@ def _anonymous(n_bytes: int) -> int:
             descriptor = _posixshmem.shm_open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             _posixshmem.shm_unlink(name)
         else:
-            raise ConfigError("--mmproj: processes cannot share memory on this system")
+            raise ConfigError("--mmproj: this system cannot share memory between processes")
         os.ftruncate(descriptor, n_bytes)
     except OSError as error:
-        raise ConfigError(f"--image-cache: there is no memory for images: {error}") from error
+        raise ConfigError(f"--image-cache: cannot allocate memory for images: {error}") from error
     return descriptor

@@ -16,7 +16,7 @@ HEADER = struct.Struct("!II")
 """The number of bytes of JSON, and of what follows."""
 MAX_JSON_BYTES = 1 << 20
 MAX_ROWS = 1 << 16
-"""Of an image: 4 times as many as any model has."""
+"""The most rows of an image: 4 times as many as any model has."""
 
 
 class EncoderOptions(BaseModel, frozen=True):

@@ -21,8 +21,7 @@ from shared.model_files.projector_file import check_fits
 from shared.settings.model_options import FlashAttention
 
 _MISSING = (
-    f"--mmproj needs llama.cpp's library for images, libmtmd, which is not in {FOLDER}: `make images` builds "
-    "it in some minutes"
+    f"--mmproj needs llama.cpp's image library libmtmd, which is not in {FOLDER}. Build it with `make images`"
 )
 _MISMATCH = re.compile(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)")
 _IMAGE_CHUNK = 1
@@ -133,7 +132,8 @@ class Projector:
             tokens = mtmd.mtmd_input_chunk_get_tokens_text(native, ctypes.byref(n))
             if min(found := tokens[: n.value], default=0) < 0:
                 raise ModelLoadError(
-                    "--mmproj: the model is another one: its vocabulary lacks what stands around images"
+                    "--mmproj: the model's vocabulary lacks the tokens around images, so the "
+                    "projector belongs to another model"
                 )
             return Chunk(tokens=found)
         n_rows = mtmd.mtmd_input_chunk_get_n_tokens(native)
@@ -168,8 +168,8 @@ def _reason(model: Path, file: Path, lines: list[str]) -> str:
     """Return why libmtmd has not loaded a projector."""
     if found := next(filter(None, map(_MISMATCH.search, lines)), None):
         return (
-            f"--mmproj: {file} is the projector of another model than {model}: its rows have {found[2]} "
-            f"numbers, the model's {found[1]}"
+            f"--mmproj: {file} does not belong to {model}. Its rows have {found[2]} numbers, but "
+            f"the model's rows have {found[1]}"
         )
     said = next((line.strip() for line in reversed(lines) if line.strip()), "llama.cpp does not say why")
     return f"--mmproj: {file} cannot be loaded: {said}"

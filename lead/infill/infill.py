@@ -44,7 +44,7 @@ def infill_prompt(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
 
 
 def _extra(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
-    """Return the other files, and what a model that knows repositories reads around them."""
+    """Return the other files, and the tokens around them for a model that knows repositories."""
     tokens = vocabulary.fim
     found = array("i")
     if tokens.rep is not None:
@@ -56,7 +56,7 @@ def _extra(gap: Gap, vocabulary: Vocabulary) -> "array[int]":
 
 
 def _file_begin(name: str, vocabulary: Vocabulary) -> "array[int]":
-    """Empty where a model has no token for it."""
+    """Return the tokens that begin a file; empty if the model has no token for it."""
     separator = vocabulary.fim.sep
     return array("i") if separator is None else array("i", [separator]) + _plain(f"{name}\n", vocabulary)
 

@@ -15,7 +15,7 @@ from lead.infill.gap import Gap
 router = APIRouter(route_class=JsonRoute)
 
 _MAX_FILES = 1024
-"""Of `input_extra`; editors send some dozens of parts."""
+"""The most entries of `input_extra`; editors send some dozens."""
 
 
 class ExtraFile(NullIsDefault, strict=True):
@@ -49,6 +49,6 @@ class InfillRequest(NativeFields):
 async def create_infill(
     body: InfillRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
-    """Fill a gap in a text, for editors; the answer is that of `/completion`."""
+    """Fill a gap in a text, for editors; the answer has the form of `/completion`."""
     request = await read_text_request(body, [body.gap(services)], http_request, services)
     return await respond_as_llama_server(body, request, http_request, services)

@@ -54,7 +54,7 @@ class MetricsExporter(Collector):
         """Return the metrics in Prometheus' text format.
 
         report: the result of `SpeculationManager.describe`; None: not available. occupancy: None: unknown.
-        others: models beside the one that continues texts.
+        others: the models beside the text model.
         """
         self._occupancy, self._others = occupancy, others
         if report is not None:

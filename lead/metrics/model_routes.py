@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # see `opened`
 router = APIRouter()
 
 _ENGINE_TIMEOUT = 1.0
-"""If the engine takes longer, its previous values are shown."""
+"""The wait for the engine; then its previous values are shown."""
 
 
 @router.get("/metrics")

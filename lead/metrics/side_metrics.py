@@ -13,7 +13,7 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def side_metrics(models: Sequence[SideModel]) -> Iterator[Metric]:
-    """Yield a series for each model; nothing without any."""
+    """Yield the metrics of each model."""
     if not models:
         return
     texts = CounterMetricFamily("llama_duo:embedding_texts", "Texts computed", labels=["model"])
@@ -41,7 +41,7 @@ class _SideCollector(Collector):
 
 
 def export_sides(models: Sequence[SideModel]) -> bytes:
-    """Return the metrics of a lead without a model that continues texts, in Prometheus' text format."""
+    """Return the metrics of a lead without a text model, in Prometheus' text format."""
     registry = CollectorRegistry()
     registry.register(_SideCollector(models))
     return generate_latest(registry)

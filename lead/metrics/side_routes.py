@@ -1,4 +1,4 @@
-"""`GET /metrics` of a lead that continues no text."""
+"""`GET /metrics` of a lead without a text model."""
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response

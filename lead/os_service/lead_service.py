@@ -13,19 +13,21 @@ from shared.os_service.systemd_unit import ServiceFacts
 _END_SECONDS = 45.0
 """After the drain; the lead itself ends at most 30 s later."""
 _MAX_FILES = 16_384
-"""As many as the lead uses: an idle connection is closed for a new one beyond that (`shared.descriptors`)."""
+"""The number of descriptors that the lead uses; beyond it, a new connection replaces an idle one
+(`shared.descriptors`).
+"""
 
 
 class LeadServiceSettings(LeadSettings):
-    """Run the lead as a service: now, after failures and after the machine has started.
+    """Run the lead as a service. It starts now, after failures and after each start of the machine.
 
         lead service install --model 70B.gguf --host 0.0.0.0 --keys-file keys
         sudo /opt/llama-duo/bin/lead service install --system --model /srv/70B.gguf
         lead service status
         lead service remove
 
-    All options of `lead` apply, and so do its variables and --config: they are written to a file that only
-    its owner can read. `install` again replaces them all.
+    The service uses the options, variables and --config of `lead`. They are written to a file that only its
+    owner can read. A second `install` replaces all of them.
     """
 
     program = "lead service"
@@ -34,8 +36,8 @@ class LeadServiceSettings(LeadSettings):
     service: ServiceOptions = ServiceOptions()
     socket: CliToggleFlag[bool] = Field(
         False,
-        description="let systemd open --host and --port, which stay open while the lead is replaced: who "
-        "connects meanwhile waits",
+        description="let systemd open --host and --port. Both stay open while the lead restarts, and new "
+        "connections wait",
     )
 
 

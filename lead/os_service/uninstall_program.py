@@ -21,22 +21,22 @@ _REMAINS = """\
 Not removed:
   the programs: pip uninstall llama-duo, or delete the folder of their environment
   models of the Hugging Face hub: `hf cache ls` lists them, `hf cache rm` deletes them
-  the CA of a lead, where it was installed on phones and other machines: docs/certificates.md"""
+  a lead's CA that you installed on phones and other machines: docs/certificates.md"""
 
 
 class UninstallSettings(ProgramSettings):
-    """List what lead, back and chat keep on this machine, and remove it after a question.
+    """List the files of lead, back and chat on this machine, and remove them after confirmation.
 
-        lead uninstall          what there is; then it asks
-        lead uninstall --yes    remove it without a question
+        lead uninstall          list the files, then ask
+        lead uninstall --yes    remove them without asking
 
-    Services of the user are stopped first. End a lead or a back that runs otherwise.
+    The services of the user are stopped first. Stop other leads and backs yourself.
     """
 
     program = "lead uninstall"
     prefix = "LEAD_UNINSTALL_"
 
-    yes: CliToggleFlag[bool] = Field(False, description="remove everything without a question")
+    yes: CliToggleFlag[bool] = Field(False, description="remove everything without asking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _kept() -> Iterator[_StoredPath]:
         yield _StoredPath(path, _data(path))
     places = {
         user_config_path("llama-duo"): "settings of services, with their keys",
-        user_cache_path("llama-duo"): "what was converted and measured (`lead cache`)",
+        user_cache_path("llama-duo"): "converted models and measurements (`lead cache`)",
         user_state_path("llama-duo"): "the input history of chat",
         user_log_path("llama-duo"): "logs of services",
     }
@@ -103,7 +103,7 @@ def _report(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
 def _is_confirmed() -> bool:
     """Raises ConfigError if nobody can be asked."""
     if not sys.stdin.isatty():
-        raise ConfigError("nothing was removed: add --yes to remove all of it")
+        raise ConfigError("nothing was removed. Add --yes to remove all of it")
     say("Remove all of it? [y/N] ")
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
@@ -129,7 +129,7 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
         user_data_path("llama-duo").rmdir()
     if failures:
         raise ConfigError(f"cannot remove {'; '.join(failures)}")
-    return "All of it is removed."
+    return "All of it was removed."
 
 
 def _size(path: Path) -> int:

@@ -1,1 +1,1 @@
-"""Pairing: machines join with a code (`lead invite`), and connect to a port of their own."""
+"""Pairing: machines join with a code (`lead invite`), and connect to a separate port."""

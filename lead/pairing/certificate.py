@@ -7,6 +7,7 @@ is made anew.
 
 import datetime as dt
 import ipaddress
+import logging
 import re
 import socket
 import ssl
@@ -21,6 +22,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from shared.cached_files import write_private
 from shared.errors import ConfigError
+
+log = logging.getLogger("lead")
 
 _KEY, _CERTIFICATE, _SERVER = "key.pem", "ca.crt", "server.pem"
 """The CA's key and certificate; the server's key and certificate."""
@@ -70,6 +73,12 @@ class Authority:
             return kept
         made = _make_authority(key, hosts)
         write_private(path, _pem(made))
+        if kept:
+            log.warning(
+                "this machine has new names or public addresses, so the lead's CA has a new "
+                "certificate. Install it again in browsers and programs. Backs and chat fetch it "
+                "themselves"
+            )
         return made
 
     def _serve(self, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, hosts: list[str]) -> None:

@@ -34,14 +34,14 @@ def _pairing_server(site: Site) -> PairingServer | None:
     try:
         pairing = PairingServer(folder, port + 1 if port < _LAST_PORT else port - 1, site.server)
     except ConfigError as error:
-        log.error("%s: nobody can be invited", error)  # noqa: TRY400 - a sentence for a person
+        log.error("invitations are off: %s", error)  # noqa: TRY400 - a sentence for a person
         return None
     site.app.state.pairing = pairing
     return pairing
 
 
 class _Announcement:
-    """Tells the local network what is served here (`--announce`)."""
+    """Announces the served model on the local network (`--announce`)."""
 
     def __init__(self, site: Site) -> None:
         self._site = site

@@ -23,12 +23,16 @@ from shared.pairing.invitation import MemberRole
 from shared.settings.base import ProgramSettings
 from shared.settings.options import CommaList
 from shared.settings.server_url import server_url
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls import trusting
 
 T = TypeVar("T")
 
 _SECONDS = 30.0
+_CHANGED = (
+    "\n\nThe new address has changed the lead's CA certificate. Install it again in browsers and "
+    "programs.\n`back` and `chat` fetch it themselves."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class _NewCode:
     addresses: tuple[str, ...]
     page: str = ""
     certificate: str = ""
+    certificate_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class _NewKey:
     key: str
     addresses: Annotated[tuple[str, ...], Len(1)]
     certificate: str
+    certificate_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +90,19 @@ class _Joined:
 class InviteSettings(ProgramSettings):
     """Let one other machine, phone or program use the lead that runs here.
 
-    A code works once, within ten minutes, and is all that the other machine needs. A back reads the texts for
-    which it drafts; a person or a program sees only its own.
+    The other machine needs only the code, which works once and for ten minutes. A back can read the texts
+    that it drafts for. A person or a program sees only their own texts.
 
         lead invite           a code for      back --model small.gguf --join CODE
         lead invite --chat    a code for      chat --join CODE, or a browser on a phone: a QR code
         lead invite --app     base URL, key and CA file for any other program
 
-    The lead has a CA of its own, which signs its certificate, and makes a key for each machine.
+    The lead makes a key for each machine. Its own CA signs its certificate.
 
-        lead invite --open                let invited machines in, from now on
-        lead invite --list                show who has joined
-        lead invite --revoke laptop       end the access of that machine or program
-        lead invite --close               let no other machine in
+        lead invite --open                let invited machines connect
+        lead invite --list                list machines and programs
+        lead invite --revoke laptop       end the access of this machine or program
+        lead invite --close               close the lead for other machines
     """
 
     program = "lead invite"
@@ -104,44 +110,47 @@ class InviteSettings(ProgramSettings):
 
     chat: CliToggleFlag[bool] = Field(
         False,
-        description="a code for a person who asks questions, with `chat --join` or in a browser, instead of "
-        "one for a back",
+        description="make a code for a person, for `chat --join` or a browser, instead of a code for a back",
     )
     app: CliToggleFlag[bool] = Field(
-        False, description="a key for a program that knows OpenAI's, Anthropic's or Ollama's API"
+        False, description="make a key for a program that uses the API of OpenAI, Anthropic or Ollama"
     )
     name: str = Field(
-        "app", min_length=1, max_length=64, description="name of --app's key, for --list and --revoke"
+        "app",
+        min_length=1,
+        max_length=64,
+        description="name of the key of --app, as shown by --list and used by --revoke",
     )
     open: CliToggleFlag[bool] = Field(
         False,
-        description="let invited machines in, over HTTPS, at all addresses of this machine and the port "
-        "after the lead's; it stays so when the lead is started again",
+        description="let invited machines connect over HTTPS, on all addresses of this machine. The port is "
+        "the lead's port + 1. This stays on when the lead restarts",
     )
     close: CliToggleFlag[bool] = Field(
-        False, description="let no other machine in any more; codes that were not used are void"
+        False, description="stop letting other machines connect. Unused codes become invalid"
     )
-    list: CliToggleFlag[bool] = Field(False, description="show who has joined")
-    revoke: str | None = Field(None, description="name of a machine or program whose access ends")
+    list: CliToggleFlag[bool] = Field(False, description="list the machines and programs that have joined")
+    revoke: str | None = Field(None, description="end the access of the machine or program with this name")
     address: CommaList = Field(
         (),
         max_length=4,
-        description="host name or address at which the other machine reaches this one, comma-separated, as "
-        "with Tailscale or a forwarded port (example.org:8443); without it, this machine's own addresses",
+        description="comma-separated host names or addresses at which other machines reach this machine, as "
+        "with Tailscale or a forwarded port (example.org:8443). Default: the addresses of this "
+        "machine",
     )
     nearby: CliToggleFlag[bool] = Field(
         False,
-        description="a shorter code, without an address: the other machine finds this one on the local "
-        "network by mDNS (needs the extra `discover` on both)",
+        description="make a shorter code without an address. The other machine finds this machine by mDNS on "
+        "the local network. Both machines need the extra `discover`",
     )
     lead: Annotated[str, AfterValidator(server_url)] = Field(
-        "http://127.0.0.1:5555", description="URL of the lead, as this machine reaches it"
+        "http://127.0.0.1:5555", description="URL of the lead"
     )
-    admin_key: SecretStr | None = Field(
-        None, description="a key of the lead with all permissions, if it has keys"
+    admin_key: SecretStr | None = Field(None, description="a key with all permissions, if the lead has keys")
+    admin_key_file: Path | None = Field(None, description="file with a key for --admin-key")
+    ca_file: Path | None = Field(
+        None, description="file with CA certificates (PEM) that verify a lead at https://…"
     )
-    admin_key_file: Path | None = Field(None, description="file with such a key")
-    ca_file: Path | None = Field(None, description="file with CA certificates (PEM) for a lead at https://…")
     qr: bool = Field(True, description="on a terminal, show the QR code of --chat")
 
 
@@ -156,7 +165,7 @@ def run(settings: InviteSettings) -> str:
     """Send the request to the lead; returns the text to print. Raises ConfigError."""
     if settings.close:
         _ask(settings, object, "DELETE", "/v1/invitations")
-        return "no other machine is let in any more"
+        return "other machines can no longer connect"
     if settings.revoke is not None:
         _ask(settings, object, "DELETE", "/v1/members", params={"name": settings.revoke})
         return f"{settings.revoke} has no access any more"
@@ -168,16 +177,17 @@ def run(settings: InviteSettings) -> str:
         return _app(settings, _ask(settings, _NewKey, "POST", "/v1/members", json=body))
     body |= {"role": "client" if settings.chat else "back", "nearby": settings.nearby}
     made = _ask(settings, _NewCode, "POST", "/v1/invitations", json=body)
+    shown = _invitation(made) + (_CHANGED if made.certificate_changed else "")
     with_qr = made.page and settings.qr and sys.stdout.isatty()
-    return f"{_invitation(made)}\n\n{_qr(made.page)}" if with_qr else _invitation(made)
+    return f"{shown}\n\n{_qr(made.page)}" if with_qr else shown
 
 
 def _app(settings: InviteSettings, made: _NewKey) -> str:
     models = _ask(settings, _ListedModels, "GET", "/v1/models").data
     model = models[0].id if models else "MODEL"
-    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n" + app_lines(
-        made.addresses, made.key, model, made.certificate
-    )
+    lines = app_lines(made.addresses, made.key, model, made.certificate)
+    changed = _CHANGED if made.certificate_changed else ""
+    return f"A key for one program, until `lead invite --revoke {made.name}`:\n\n{lines}{changed}"
 
 
 def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **options: Any) -> T:
@@ -194,22 +204,27 @@ def _ask(settings: InviteSettings, kind: type[T], method: str, path: str, **opti
             **options,
         )
     except httpx.HTTPError as error:
-        raise ConfigError(f"no lead answers at {settings.lead} ({error}): start it, or set --lead") from error
+        raise ConfigError(
+            f"no lead answers at {settings.lead} ({error}). Start the lead, or set --lead"
+        ) from error
     if response.status_code == HTTPStatus.UNAUTHORIZED:
-        raise ConfigError("this lead has keys: set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
+        raise ConfigError("this lead needs an admin key. Set --admin-key-file or LEAD_INVITE_ADMIN_KEY")
     if response.status_code != HTTPStatus.OK:
-        raise ConfigError(said_by_lead(response.content, response.status_code))
+        raise ConfigError(error_reason(response.content, response.status_code))
     try:
         return TypeAdapter(kind).validate_json(response.content)
     except ValidationError as error:
-        raise ConfigError(f"{settings.lead} does not answer as a lead of this version does") from error
+        raise ConfigError(
+            f"{settings.lead} does not answer like a lead of this version. Check the address, or "
+            "update llama-duo there"
+        ) from error
 
 
 def _invitation(made: _NewCode) -> str:
     addresses = " or ".join(made.addresses)
     where = f"a machine that reaches {addresses}" if addresses else "a machine on the same network"
     if made.role == "back":
-        whom, command = "one back (it reads the texts for which it drafts)", "back --model MODEL"
+        whom, command = "one back (which can read the texts that it drafts for)", "back --model MODEL"
     else:
         whom, command = "one person's chat", "chat"
     shown = (
@@ -220,9 +235,9 @@ def _invitation(made: _NewCode) -> str:
         return shown
     authority = f"{made.page.partition('#')[0]}ca.crt"
     return (
-        f"{shown}\n\nOr in a browser, as on a phone:\n\n    {made.page}\n\n"
-        f"A browser warns until it trusts the CA of this lead, {authority} (docs/certificates.md), SHA-256\n"
-        f"    {shown_fingerprint(made.certificate)}"
+        f"{shown}\n\nOr open in a browser, for example on a phone:\n\n    {made.page}\n\nA browser "
+        f"warns until you install the CA of this lead, {authority} (docs/certificates.md), "
+        f"SHA-256\n    {shown_fingerprint(made.certificate)}"
     )
 
 
@@ -239,6 +254,10 @@ def _members(found: _Joined) -> str:
         (member.name, member.role, time.strftime("%Y-%m-%d %H:%M", time.localtime(member.joined_at)))
         for member in found.members
     ]
-    shown = listing(("name", "role", "joined"), rows) if rows else "nobody has joined"
-    where = f"open at {', '.join(found.addresses)}" if found.open else "closed (--open lets machines in)"
-    return f"{shown}\n{where}; codes not used yet: {found.invited}, wrong ones tried: {found.refused}"
+    shown = listing(("name", "role", "joined"), rows) if rows else "no machine has joined"
+    where = (
+        f"open at {', '.join(found.addresses)}"
+        if found.open
+        else "closed for other machines (open with --open)"
+    )
+    return f"{shown}\n{where}; {found.invited} unused codes, {found.refused} wrong codes tried"

@@ -17,7 +17,7 @@ from shared.pairing.invitation import SECRET_BYTES
 INVITATION_SECONDS = 600.0
 _MAX_INVITATIONS = 64
 _FIRST_NUMBER = 1 << 20
-"""Of members' principals: more than there are keys in files."""
+"""The first number of members' principals: above the number of keys in files."""
 _KEY_BYTES = 24
 
 
@@ -27,7 +27,9 @@ class NotInvitedError(DuoError):
 
 @dataclass(frozen=True, slots=True)
 class JoinedMachine:
-    """`digest`: SHA-256 of its key, in hexadecimal. `joined_at`: Unix time in seconds."""
+    """A machine that has joined. digest: SHA-256 of its key, in hexadecimal. joined_at: Unix time
+    in seconds.
+    """
 
     name: str
     role: Role
@@ -112,7 +114,7 @@ class Members:
     def admit(self, peer: str) -> None:
         """Count an attempt to join from the address `peer`, before any of its data is read.
 
-        Raises UnavailableError if the peer has to wait after wrong codes, or after too many attempts.
+        Raises UnavailableError if the peer must wait after wrong codes, or after too many attempts.
         """
         now = self._clock()
         try:
@@ -132,7 +134,7 @@ class Members:
         if invited is None:
             self.n_refused += 1
             self._limits.punish(peer, "", self._clock())
-            raise NotInvitedError("the code is wrong, was used before, or is older than ten minutes")
+            raise NotInvitedError("the code is wrong, already used, or older than ten minutes")
         return self.add(invited[0], name)
 
     def add(self, role: Role, name: str) -> tuple[JoinedMachine, str]:

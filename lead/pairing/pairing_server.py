@@ -112,7 +112,7 @@ class PairingServer:
             listener = self._listen("0.0.0.0", self.port)
         self._listening = self._server.listen_also(listener, tls, {OWN_KEYS: self})
         self._save()
-        log.info("invited machines come in at https://%s", ", https://".join(self.addresses()))
+        log.info("invited machines connect to https://%s", ", https://".join(self.addresses()))
 
     async def start(self) -> None:
         """Listen for members if it was open when the lead last ended; failures are logged."""
@@ -121,7 +121,7 @@ class PairingServer:
             if self.was_open:
                 self.open()
         except ConfigError as error:
-            log.error("invited machines cannot come in: %s", error)  # noqa: TRY400 - a sentence for a person
+            log.error("invited machines cannot connect: %s", error)  # noqa: TRY400 - a sentence for a person
         self._following = asyncio.create_task(self._follow_addresses())
 
     async def _follow_addresses(self) -> None:
@@ -221,13 +221,18 @@ class PairingServer:
             self._authority.renew(hosts)
         return self._authority
 
-    def is_reached_at(self, addresses: Iterable[str]) -> None:
-        """Certify further names or addresses of this machine, from now on; raises ConfigError."""
+    def is_reached_at(self, addresses: Iterable[str]) -> bool:
+        """Certify further names or addresses of this machine, from now on.
+
+        Returns whether that has changed the certificate of the CA. Raises ConfigError.
+        """
+        before = self._authority and self._authority.certificate
         more = tuple(dict.fromkeys((*addresses, *self._more_addresses)))[:_MAX_MORE_ADDRESSES]
         if more != self._more_addresses:
             self._more_addresses = more
             self._renewed()
             self._save()
+        return bool(before) and before != self.certificate
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
         """Return an invitation for a machine that reaches this one at `addresses` (hosts); none: the
@@ -265,7 +270,7 @@ class PairingServer:
         if member:
             self._save()
             self._server.disconnect(member.number)
-            log.info("%s %s is not a member any more", member.role.value, member.name)
+            log.info("%s %s is no longer a member", member.role.value, member.name)
         return member is not None
 
     def _save(self) -> None:
@@ -275,7 +280,7 @@ class PairingServer:
         try:
             write_private(self._folder / _FILE, content.encode())
         except OSError as error:
-            raise ConfigError(f"cannot write down who is a member: {error}") from error
+            raise ConfigError(f"cannot save the list of members: {error}") from error
 
 
 def _read(path: Path) -> _Kept:
@@ -284,7 +289,7 @@ def _read(path: Path) -> _Kept:
     except FileNotFoundError:
         return _Kept()
     except (OSError, ValidationError) as error:
-        raise ConfigError(f"cannot read who is a member: {path}: {error}") from error
+        raise ConfigError(f"cannot read the list of members: {path}: {error}") from error
 
 
 def _own_names() -> tuple[str, str]:

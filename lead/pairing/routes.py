@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from lead.chat_format.fields import AtMost, NullIsDefault
 from lead.http.json_route import JsonRoute
 from lead.http.middleware.auth import own_keys
+from lead.pairing.app_lines import shown_fingerprint
 from lead.pairing.members import INVITATION_SECONDS, NotInvitedError
 from lead.pairing.pairing_server import PairingServer
 from shared.errors import ConfigError, RequestError, UnavailableError
@@ -40,7 +41,7 @@ def get_pairing_server(request: Request) -> PairingServer:
     """Return the lead's pairing server; raises RequestError if there is none."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
-        raise RequestError("this lead cannot invite machines")
+        raise RequestError("this lead cannot invite other machines")
     return pairing
 
 
@@ -73,17 +74,16 @@ async def invite(
 ) -> dict[str, Any]:
     """A code for one machine.
 
-    For a client also `page`, which opens the page with it in a browser, and the rows of its QR code, 1 for
-    dark modules.
+    For a client also `page`, which opens the page with it in a browser, and its QR code.
     """
-    _open(body, pairing)
+    opened = _open(body, pairing)
     if body.nearby:
         try:
             await pairing.announce()
         except ConfigError as error:
             raise RequestError(str(error), "nearby") from error
     invitation = _saved(lambda: pairing.invite(body.role, body.addresses, nearby=body.nearby))
-    found = {
+    found = opened | {
         "code": invitation.code(),
         "role": body.role,
         "seconds": INVITATION_SECONDS,
@@ -94,18 +94,19 @@ async def invite(
     return found
 
 
-def _open(body: "OpenRequest", pairing: PairingServer) -> None:
-    """Raises RequestError if invited machines cannot come in."""
-    if body.open:
-        try:
-            pairing.open()
-        except ConfigError as error:
-            raise RequestError(str(error), "open") from error
-    if not pairing.is_open:
-        raise RequestError(
-            "only this machine reaches this lead so far: --open lets invited machines in", "open"
-        )
-    _saved(lambda: pairing.is_reached_at(body.addresses))
+def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
+    """Let invited machines in at these addresses; says whether the CA's certificate is another one now.
+
+    Raises RequestError if they cannot come in.
+    """
+    if not (body.open or pairing.is_open):
+        raise RequestError("this lead is closed for other machines. Open it with --open", "open")
+    is_new = _saved(lambda: pairing.is_reached_at(body.addresses))
+    try:
+        pairing.open()
+    except ConfigError as error:
+        raise RequestError(str(error), "open") from error
+    return {"certificate_changed": is_new}
 
 
 def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) -> dict[str, Any]:
@@ -113,15 +114,25 @@ def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) ->
 
     Browsers do not send what follows the #.
     """
-    import segno  # noqa: PLC0415 - only who invites needs it
-
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     url = f"https://{addresses[0]}/#join={secret}"
+    return {"page": url, "qr": _qr(url), **_authority(addresses, certificate)}
+
+
+def _authority(addresses: Sequence[str], certificate: str) -> dict[str, Any]:
+    """The certificate of the CA, its SHA-256, and the QR code of its address."""
     return {
-        "page": url,
         "certificate": certificate,
-        "qr": ["".join(map(str, row)) for row in segno.make(url, micro=False).matrix],
+        "fingerprint": shown_fingerprint(certificate),
+        "authority_qr": _qr(f"https://{addresses[0]}{AUTHORITY_PATH}"),
     }
+
+
+def _qr(text: str) -> list[str]:
+    """The rows of a QR code, 1 for dark modules."""
+    import segno  # noqa: PLC0415 - only who invites needs it
+
+    return ["".join(map(str, row)) for row in segno.make(text, micro=False).matrix]
 
 
 def _saved(act: Callable[[], T]) -> T:
@@ -159,14 +170,15 @@ async def add(
     body: AppRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
     """A key for a program that does not know codes; `addresses`: where it is good."""
-    _open(body, pairing)
+    opened = _open(body, pairing)
     member, key = _saved(lambda: pairing.add(body.name))
-    return {
+    addresses = pairing.addresses(body.addresses)
+    return opened | {
         "name": member.name,
         "role": member.role.value,
         "key": key,
-        "addresses": pairing.addresses(body.addresses),
-        "certificate": pairing.certificate,
+        "addresses": addresses,
+        **_authority(addresses, pairing.certificate),
     }
 
 
@@ -174,7 +186,7 @@ async def add(
 async def authority(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> Response:
     """The certificate of the lead's CA, in the form that systems install."""
     if not pairing.is_open:
-        raise RequestError("invited machines are not let in, so there is no certificate")
+        raise RequestError("this lead is closed for invited machines, so it has no certificate")
     headers = {"Content-Disposition": 'attachment; filename="llama-duo.crt"'}
     return Response(pairing.certificate, media_type="application/x-x509-ca-cert", headers=headers)
 
@@ -191,7 +203,7 @@ async def revoke(
 
 
 class _JoinRoute(JsonRoute):
-    """Nothing is read of a machine that comes in elsewhere, or tries too often: it needs no key."""
+    """Admits a machine by its address before its body is read, because it needs no key."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -199,7 +211,7 @@ class _JoinRoute(JsonRoute):
         async def handle_admitted(request: Request) -> Response:
             pairing = get_pairing_server(request)
             if own_keys(request.scope) is None:
-                raise RequestError("codes are used where invited machines come in")
+                raise RequestError("codes work only at the address for invited machines")
             pairing.members.admit(_peer(request))
             return await handle(request)
 
@@ -207,7 +219,7 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """`secret`: of a code. `name`: the machine's name for itself."""
+    """A request to join. secret: of a code. name: the machine's name for itself."""
 
     secret: Base64UrlBytes
     name: _MemberName

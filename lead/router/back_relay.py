@@ -29,7 +29,7 @@ _CLOSE_SECONDS = 1.0
 _MAX_PEERS = 1024
 _POLICY, _RESTART = 1008, 1012  # RFC 6455, IANA
 _NextMessage = asyncio.Future[Message]
-"""What the back sends next."""
+"""The back's next message."""
 _NOT_SENT_CODES = {1005, 1006, 1015}
 """RFC 6455: codes that no close frame has."""
 
@@ -73,7 +73,9 @@ class BackRelay:
             others = self._links - {link}
             best = self._best(link.vocabulary, others)
             if best not in {None, link.model} and not self._speaks(link.model, link.vocabulary):
-                moving = asyncio.ensure_future(close_socket(link.socket, _RESTART, f"{best} is in use now"))
+                moving = asyncio.ensure_future(
+                    close_socket(link.socket, _RESTART, f"the back must draft for {best} now")
+                )
                 self._moving.add(moving)
                 moving.add_done_callback(self._moving.discard)
 
@@ -85,7 +87,7 @@ class BackRelay:
                 text = await socket.receive_text()
             hello = _read_hello(text)
         except (WebSocketDisconnect, TimeoutError, KeyError):
-            await close_socket(socket, _POLICY, "no hello arrived")
+            await close_socket(socket, _POLICY, "no hello message arrived")
             return
         except ProtocolError as error:
             await close_socket(socket, _POLICY, str(error))
@@ -98,7 +100,7 @@ class BackRelay:
                     _FollowedModel(socket, hello.vocabulary.fingerprint, name), process, text, first
                 )
             else:
-                await close_socket(socket, _RESTART, "no model is in memory")
+                await close_socket(socket, _RESTART, "no model is in memory yet")
         finally:
             await cancel(first)
 
@@ -182,7 +184,7 @@ def _read_hello(text: str) -> Hello:
     """Parse a hello; raises ProtocolError."""
     message = parse_back_message(text)
     if not isinstance(message, Hello):
-        raise ProtocolError("the first message has to be hello")
+        raise ProtocolError("the first message must be hello")
     return message
 
 

@@ -14,7 +14,7 @@ from shared.model_files.hub import Hub
 log = logging.getLogger("models")
 
 FOLDER, HUB, PACKAGE = "folder", "hub", "package"
-"""Where a model comes from."""
+"""The sources of models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,9 @@ def _places(folder: Path | None, hub: Hub) -> Iterator[tuple[str, Path, str]]:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of models, as llama-server's --models-dir: files, and folders of one model each."""
+    """Yield names and files of the models in a folder and in its folders, as llama-server's --models-dir;
+    raises ConfigError.
+    """
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:

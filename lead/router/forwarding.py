@@ -11,24 +11,25 @@ from fastapi import Request
 from fastapi.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from lead.engine_client.answer_stats import current_request
 from lead.http.client_gone import ClientGoneError, cancel_on_disconnect
 from lead.http.error_responses import body_at
 from lead.router.model_host import ModelHost
 from lead.router.model_process import ModelProcess
 from shared.errors import NotServingError, UnavailableError
-from shared.next_hop import BegunAnswer, NextHop, passed_on, target_of
+from shared.next_hop import BegunAnswer, NextHop, end_to_end_headers, target_of
 
 log = logging.getLogger("models")
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
-"""Until a request is sent again that a model did not serve although its process goes on."""
+"""The pause before a request is sent again that a running process did not serve."""
 _CONNECT_SECONDS = 10.0
 _MAX_IDLE = 64
 _OWN = (b"host", b"content-length", b"authorization", b"x-api-key", b"x-forwarded-for", b"x-request-id")
 _OWN_OF_ANSWERS = (b"x-request-id", b"server", b"date")
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
-"""How an error is written into a stream that has begun, by type."""
+"""The form of an error in a stream that has begun, by content type."""
 
 
 class Forwarder:
@@ -64,6 +65,8 @@ class Forwarder:
                 request, self._begin(request, name, body, keep_seconds, stack)
             )
             answer.held = stack.pop_all()
+            if record := current_request.get():
+                record.is_forwarded = True
             return answer
 
     @contextlib.contextmanager
@@ -82,7 +85,7 @@ class Forwarder:
         keep_seconds: float | None,
         held: contextlib.AsyncExitStack,
     ) -> "ForwardedAnswer":
-        """Return a response whose first part has arrived; `held` releases what it uses."""
+        """Return a response whose first part has arrived; `held` releases the resources that it uses."""
         for _ in range(_MAX_ATTEMPTS):
             async with contextlib.AsyncExitStack() as attempt:
                 process = await attempt.enter_async_context(self._host.use(name, keep_seconds))
@@ -90,20 +93,20 @@ class Forwarder:
                     answer = await attempt.enter_async_context(self._ask(process, request, body))
                 except (httpx.TransportError, NotServingError) as error:
                     reason = str(error) or type(error).__name__
-                    log.warning("%s has not answered (%s): the request is sent again", name, reason)
+                    log.warning("%s has not answered (%s). Sending the request again", name, reason)
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_PAUSE_SECONDS):
                             await asyncio.shield(process.ended)
                 else:
                     held.push_async_callback(attempt.pop_all().aclose)
                     return ForwardedAnswer(answer)
-        raise UnavailableError(f"{name} has ended {_MAX_ATTEMPTS} times before it answered this request")
+        raise UnavailableError(f"{name} ended {_MAX_ATTEMPTS} times before it answered this request")
 
     def _ask(
         self, process: ModelProcess, request: Request, body: bytes
     ) -> contextlib.AbstractAsyncContextManager[BegunAnswer]:
         own = [(name.encode(), value.encode()) for name, value in process.headers_for(request)]
-        headers = [*passed_on(request.headers.raw, *_OWN), *own]
+        headers = [*end_to_end_headers(request.headers.raw, *_OWN), *own]
         return self._next_hop.answer(request.method, process.url, target_of(request.scope), headers, body)
 
 
@@ -113,7 +116,7 @@ class ForwardedAnswer(Response):
     def __init__(self, answer: BegunAnswer) -> None:
         self.status_code = answer.status
         self.background = None
-        self.raw_headers = passed_on(answer.headers.raw, *_OWN_OF_ANSWERS)
+        self.raw_headers = end_to_end_headers(answer.headers.raw, *_OWN_OF_ANSWERS)
         self.held = contextlib.AsyncExitStack()
         self._first = answer.first
         self._parts = answer.rest
@@ -135,7 +138,7 @@ class ForwardedAnswer(Response):
             async for part in self._parts:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
         except httpx.TransportError as error:
-            gone = UnavailableError("the model has ended while it answered")
+            gone = UnavailableError("the model's process ended while it answered")
             if self._event is None:  # the client sees that it is cut off
                 raise gone from error
             rest = self._event % json.dumps(body_at(scope["path"], gone)).encode()

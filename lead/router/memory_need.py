@@ -23,7 +23,7 @@ from shared.model_files.file_kind import pooling_of, size_of
 from shared.python_child import ChildProcess, child_command
 
 PROCESS_BYTES = 300 << 20
-"""What the processes of one lead take besides the model, with a vocabulary of 50,000 tokens."""
+"""The memory of the processes of a lead besides the model, with a vocabulary of 50,000 tokens."""
 _SECONDS = 120.0
 
 

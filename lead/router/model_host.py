@@ -144,7 +144,7 @@ class ModelHost:
         if self._is_stopping:
             raise NotServingError("the server is shutting down")
         if name not in self.models:
-            raise UnavailableError(f"{name} is not served any more")
+            raise UnavailableError(f"{name} is no longer served")
         if self.pool.n_waiting >= self._max_waiting:
             raise QueueFullError("too many requests wait for a model: try again in a moment")
         ticket = object()
@@ -254,9 +254,9 @@ class ModelHost:
         except ConfigError as error:
             need = error
         if self.models.get(name) is not model:
-            pass  # it is another one by now, which is measured when somebody asks, or is served no more
+            pass  # replaced by a model that is measured when needed, or no longer served
         elif isinstance(need, ConfigError):
-            log.error("%s cannot be loaded: %s", name, need)
+            log.error("%s: %s", name, need)
             for refused in self.pool.cannot_measure(name, str(need)):
                 self._refuse(refused.ticket, refused.reason)
         else:
@@ -274,8 +274,8 @@ class ModelHost:
             try:
                 if self._is_loading(name):
                     await process.load(self.models[name])
-                if self._is_loading(name):  # nobody has unloaded it meanwhile
-                    log.info("%s is loaded, after %.1f s", name, self._clock() - started_at)
+                if self._is_loading(name):  # it was not unloaded meanwhile
+                    log.info("%s is loaded after %.1f s", name, self._clock() - started_at)
                     self.pool.loaded(name, self._clock())
                     self.decide()
                     self.on_change()
@@ -283,7 +283,7 @@ class ModelHost:
                     await asyncio.shield(process.ended)
                     if self.process(name):
                         failure = "its process has ended"
-                        self.pool.unload(name)  # nobody is sent to it until its children have ended, too
+                        self.pool.unload(name)  # it gets no requests until its children have ended, too
             finally:
                 await process.end()
                 del self._processes[name]
@@ -308,7 +308,7 @@ class ModelHost:
             try:
                 self._prepared = await self._spawn()
             except OSError as error:
-                log.warning("no process can be prepared for the next model: %s", error)
+                log.warning("cannot start a process for the next model: %s", error)
 
     def _end(self, name: str, failure: str, *, is_final: bool) -> None:
         """Record that the process of a model has ended. failure: empty if that was intended."""
@@ -328,7 +328,7 @@ class ModelHost:
             async with self.use(name, keep_seconds):
                 pass
         except UnavailableError as error:
-            log.error("%s is not loaded: %s", name, error)  # noqa: TRY400 - a sentence for a person
+            log.error("cannot load %s: %s", name, error)  # noqa: TRY400 - a sentence for a person
 
     def _do(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` in the background, until `stop`."""
@@ -342,4 +342,4 @@ class ModelHost:
     def _note_done(self, task: asyncio.Future[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()):
-            log.error("a model could not be managed", exc_info=error)
+            log.error("managing a model failed", exc_info=error)

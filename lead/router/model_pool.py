@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from shared.errors import IntegrityError
 
 WaitingFor = Hashable
-"""One request that needs a model, as whoever asks calls it."""
+"""The caller's identification of a request that needs a model."""
 MemorySizes = Mapping[str, int]
 """Bytes by place: the CPU, or the name of a device."""
 
@@ -55,7 +55,7 @@ class PooledModel:
     is_measured: bool = False
     """Or is being measured."""
     is_leaving: bool = False
-    """It gets no more requests, and is stopped after its last one."""
+    """True if the process gets no more requests, and is stopped after its last one."""
     is_unwanted: bool = False
     """A person wants it to be unloaded."""
 
@@ -269,13 +269,13 @@ class ModelPool:
             self._dismiss(victims, wanted, staying, room)
         elif all(model.pinned for model in staying):
             names = ", ".join(model.name for model in staying)
-            reason = f"there is no room for {wanted.name} beside what is pinned: {names}"
+            reason = f"{wanted.name} does not fit into memory beside the pinned models: {names}"
             yield from self._refuse(wanted.name, reason)
 
     def _dismiss(
         self, victims: list[PooledModel], wanted: PooledModel, staying: list[PooledModel], room: RoomGauge
     ) -> None:
-        """Mark as leaving those of `victims`, least recently used first, that must leave for `wanted`."""
+        """Mark the models of `victims` that must leave for `wanted`, least recently used first."""
         for victim in reversed(victims):
             if self._fits(wanted, [*staying, victim], room):
                 staying.append(victim)

@@ -16,7 +16,7 @@ from starlette.requests import HTTPConnection
 
 from lead.http.client_gone import cancel
 from lead.router.models_file import ServedModel
-from lead.router.routed import vouch
+from lead.router.routed import forwarding_key
 from lead.settings.keys import ANYONE
 from shared.errors import DuoError
 from shared.exits import say
@@ -26,12 +26,12 @@ from shared.python_child import child_command
 from shared.terminal import one_line, sanitize
 
 _STOP_SECONDS = 15.0
-"""How long an idle one may take to end before it is killed."""
+"""The time that an idle process may take to end before it is killed."""
 _LAST_LINE_SECONDS = 5.0
 _FINAL = {1, 2}
 """Statuses after which starting it again does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
-"""What the log has before a message (`shared.logs`)."""
+"""The log's text before a message (`shared.logs`)."""
 _MAX_LINE_BYTES = 1 << 16
 
 
@@ -83,7 +83,7 @@ class ModelProcess(Child):
         """Return the headers of a forwarded request that identify its sender: key, address, id in the log."""
         client = connection.client
         return [
-            ("authorization", f"Bearer {vouch(self._secret, connection.state.principal)}"),
+            ("authorization", f"Bearer {forwarding_key(self._secret, connection.state.principal)}"),
             ("x-forwarded-for", client.host if client else "unknown"),
             ("x-request-id", connection.state.request_id),
         ]
@@ -110,7 +110,7 @@ class ModelProcess(Child):
             await cancel(asking)
 
     async def end(self) -> int | None:
-        if self._is_loading:  # nobody waits for an answer, and its children end with it
+        if self._is_loading:  # no request waits for an answer, and its children end with it
             self.kill()
         return await super().end()
 
@@ -128,7 +128,7 @@ class ModelProcess(Child):
         order = {"listener": self._listener, "secret": self._secret, "options": dict(model.options)}
         with self.stdin:
             self.stdin.write(f"{json.dumps(order)}\n".encode())
-        headers = {"Authorization": f"Bearer {vouch(self._secret, ANYONE)}"}
+        headers = {"Authorization": f"Bearer {forwarding_key(self._secret, ANYONE)}"}
         transport = LocalTransport(trust_env=False)
         async with httpx.AsyncClient(
             base_url=self.url,
@@ -162,5 +162,5 @@ class ModelProcess(Child):
     def _why(self) -> str:
         status = self.returncode or 0
         if status < 0:
-            return f"its process was ended by signal {-status}"
-        return _LEVEL.sub("", self._last_line) or f"its process has ended with status {status}"
+            return f"its process ended with signal {-status}"
+        return _LEVEL.sub("", self._last_line) or f"its process ended with status {status}"

@@ -15,7 +15,7 @@ from shared.terminal import one_line, size_text
 from shared.translation.stored_pair import stored_pair
 
 _LARGEST_DRAFT = 0.5
-"""The size of a draft model, as a part of the target's, from which on it hardly gains anything."""
+"""A draft model of at least this size, relative to the target's, hardly gives a gain."""
 
 
 def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
@@ -23,7 +23,7 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
     path = model.path
     if path is None:
         raise ConfigError(
-            f"{model.name} is not on this machine yet: lead models pull {model.options['hf_repo']}"
+            f"{model.name} is not on this machine. Download it: lead models pull {model.options['hf_repo']}"
         )
     parts = parts_of(path)
     n_bytes = size_of(path)
@@ -34,7 +34,7 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
     lines = [
         ("file", f"{path}{more}, {size_text(n_bytes)}"),
         ("model", describe(vocabulary.info)),
-        ("images", model.settings.images.describe() or "none: it reads text only"),
+        ("images", model.settings.images.describe() or "none, text only"),
         *_about_texts(vocabulary, need, pooling),
         *(("memory", line) for line in _fits(need)),
         *(("draft", line) for line in _drafts(vocabulary, n_bytes, others) if pooling is None),
@@ -56,7 +56,7 @@ def _fits(need: MemoryNeed) -> Iterator[str]:
     for place, n_bytes in need.sizes.items():
         verdict = "fits" if n_bytes <= free[place] else "DOES NOT FIT"
         needed, left = size_text(n_bytes), size_text(free[place])
-        yield f"{verdict}: {needed} on {place}, with earlier texts; {left} are free"
+        yield f"{verdict}: {needed} on {place}, with earlier texts; {left} free"
 
 
 def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> Iterator[str]:
@@ -70,9 +70,9 @@ def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> I
 def _pairing(target: Vocabulary, n_bytes: int, other: KnownModel) -> str:
     """Return whether and how `other` can draft, as text; raises ModelLoadError."""
     if other.n_bytes > _LARGEST_DRAFT * n_bytes:
-        return f"no: with {size_text(other.n_bytes)} it is too large to be a draft"
+        return f"no: with {size_text(other.n_bytes)} it is too large for a draft model"
     draft = Vocabulary.load(other.path)
     if draft.identify().fingerprint == target.identify().fingerprint:
-        return "yes, of the same vocabulary"
+        return "yes, with the same vocabulary"
     share = stored_pair(draft, target).share_exact
-    return f"yes, translated: {100 * share:.0f} % of its tokens are also tokens of this model"
+    return f"yes, translated: {100 * share:.0f} % of its tokens are tokens of this model"

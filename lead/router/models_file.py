@@ -70,7 +70,9 @@ def served_models(
     tables = _read(path) if path else {}
     given = {name: value for name, value in lead.given().items() if name not in _OF_THE_LEAD}
     if name := next(iter(given.keys() & _OF_ONE_MODEL), None):
-        raise ConfigError(f"--{_dashed(name)} is of one model, and --models-dir serves many: {_where(path)}")
+        raise ConfigError(
+            f"--{_dashed(name)} belongs to one model, but --models-dir serves many: {_where(path)}"
+        )
     of_lead = given | {"log_level": lead.log_level, "log_json": lead.log_json}
     defaults = tables.pop(DEFAULTS, {})
     found = {}
@@ -78,8 +80,8 @@ def served_models(
         table = {"cache_ram": cache_ram} | defaults | tables.get(name, {})
         if name not in known and not table.keys() & {"model", "hf_repo"}:
             raise ConfigError(
-                f"{path}: [{name}] is none of the models that there are ({', '.join(known) or 'none'}): "
-                "set its model or hf-repo"
+                f"{path}: [{name}] is not a model of this lead ({', '.join(known) or 'none'}). Set "
+                "model or hf-repo in this table"
             )
         found[name] = _served(name, table, of_lead, known, f"{path}: [{name}]")
     _check_names(found, path)
@@ -142,15 +144,13 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
     for name, table in content.items():
         if not isinstance(table, dict):
             raise ConfigError(
-                f"{path}: {name} is in no table: put it below [{DEFAULTS}] or the name of a model"
+                f"{path}: {name} is outside of a table. Put it below [{DEFAULTS}] or the name of a model"
             )
         values = {key.replace("-", "_"): value for key, value in table.items()}
         allowed = known - _OF_ONE_MODEL if name == DEFAULTS else known
         for key in values:
             if key in _OF_THE_LEAD:
-                raise ConfigError(
-                    f"{path}: [{name}] {_dashed(key)} is an option of the lead, not of its models"
-                )
+                raise ConfigError(f"{path}: [{name}] {_dashed(key)} is an option of the lead, not of a model")
             if key not in allowed:
                 raise ConfigError(f"{path}: [{name}] {explain_unknown(key, set(allowed))}")
         tables[name] = values
@@ -162,7 +162,7 @@ def _check_names(models: Mapping[str, ServedModel], path: Path | None) -> None:
     for model in models.values():
         for alias in model.aliases:
             if (other := owners.setdefault(alias, model.name)) != model.name:
-                raise ConfigError(f"{path}: {alias!r} is a name of both {other} and {model.name}")
+                raise ConfigError(f"{path}: {alias!r} is a name of {other} and of {model.name}")
 
 
 def _where(path: Path | None) -> str:

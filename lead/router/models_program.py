@@ -17,6 +17,7 @@ from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
 from shared.model_files.file_kind import parts_of, read_beginning, size_of
 from shared.model_files.hub import Hub, HubModel
+from shared.model_files.near_models import on_hub
 from shared.model_files.projector_file import projector_beside
 from shared.settings.base import ProgramSettings
 from shared.terminal import one_line, size_text
@@ -30,30 +31,30 @@ _READ_ACTION = BeforeValidator(
 class ModelsSettings(ProgramSettings):
     """List, download, examine or delete models on this machine.
 
-        lead models                       those of packages and of the Hugging Face cache
-        lead models --models-dir FOLDER   those of a folder, too, as `lead --models-dir` serves them
-        lead models pull USER/REPO:Q4_K_M download one; what was interrupted goes on where it stopped
-        lead models show NAME             size, context, whether it fits here, and what drafts for it
+        lead models                       models of packages and of the Hugging Face cache
+        lead models --models-dir FOLDER   also models of a folder, as in `lead --models-dir`
+        lead models pull USER/REPO:Q4_K_M download a model, or resume a download
+        lead models show NAME             show size, context, fit on this machine and draft models
         lead models remove NAME           delete its files
 
-    NAME is as in the list, or a path.
+    NAME is a name from the list, or a path.
     """
 
     program = "lead models"
     prefix = "LEAD_MODELS_"
 
     action: CliPositionalArg[Annotated[Literal["list", "show", "pull", "remove"], _READ_ACTION]] = Field(
-        "list", description="what to do: list, show, pull or remove"
+        "list", description="action: list, show, pull or remove"
     )
-    name: CliPositionalArg[str | None] = Field(None, description="which model: all but list need it")
+    name: CliPositionalArg[str | None] = Field(None, description="name of the model, except for list")
     models_dir: Path | None = Field(None, description="folder with GGUF files")
     models_file: Path | None = Field(None, description="TOML file with options, as with `lead --models-dir`")
-    hf_file: str | None = Field(None, description="file to download from the repository, instead of QUANT")
+    hf_file: str | None = Field(None, description="file of the repository to download, instead of QUANT")
     hf_token: SecretStr | None = Field(
         None, description="Hugging Face access token; the variable HF_TOKEN hides it from process listings"
     )
-    mmproj: bool = Field(True, description="download the projector, too, with which the model sees images")
-    yes: CliToggleFlag[bool] = Field(False, description="delete without asking")
+    mmproj: bool = Field(True, description="also download the projector, which the model needs for images")
+    yes: CliToggleFlag[bool] = Field(False, description="delete without asking for confirmation")
 
     @property
     def hub(self) -> Hub:
@@ -72,7 +73,9 @@ def run(settings: ModelsSettings) -> str:
     if settings.action == "list":
         return _table(find_models(settings.models_dir, settings.hub).values())
     if settings.name is None:
-        raise ConfigError(f"lead models {settings.action} NAME: which one? `lead models` lists them")
+        raise ConfigError(
+            f"lead models {settings.action} needs the NAME of a model. `lead models` lists the names"
+        )
     if settings.action == "pull":
         return _pull(settings, settings.name)
     known = find_models(settings.models_dir, settings.hub)
@@ -90,7 +93,10 @@ def _table(models: Iterable[KnownModel]) -> str:
         )
         rows.append((model.name, size_text(model.n_bytes), kind, model.origin))
     if not rows:
-        return "no models: lead models pull USER/REPO:QUANT, or --models-dir FOLDER"
+        return (
+            "no models found. Download a model with `lead models pull USER/REPO:QUANT`, or set "
+            "--models-dir FOLDER"
+        )
     return listing(("name", "size", "architecture", "from"), rows)
 
 
@@ -98,7 +104,8 @@ def _pull(settings: ModelsSettings, name: str) -> str:
     try:
         wanted = HubModel.parse(name, settings.hf_file)
     except ValueError as error:
-        raise ConfigError(f"{name}: {error}") from error
+        near = " or ".join(on_hub(name, settings.hub))
+        raise ConfigError(f"{name}: {f'there is {near}' if near else error}") from error
     path = settings.hub.fetch(wanted, with_projector=settings.mmproj)
     names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
     projector = projector_beside(path) if settings.mmproj else None
@@ -124,7 +131,7 @@ def _show(settings: ModelsSettings, name: str, known: dict[str, KnownModel]) -> 
 
 def _remove(model: KnownModel, settings: ModelsSettings) -> str:
     if model.origin not in {FOLDER, HUB}:
-        raise ConfigError(f"{model.name} is part of a package: uninstall that with pip")
+        raise ConfigError(f"{model.name} belongs to a package. Uninstall the package with pip")
     if not settings.yes:
         _confirm(model)
     try:
@@ -135,13 +142,13 @@ def _remove(model: KnownModel, settings: ModelsSettings) -> str:
                 part.unlink()
     except OSError as error:
         raise ConfigError(f"cannot delete {error.filename}: {error.strerror}") from error
-    return f"{model.name} is deleted, {size_text(model.n_bytes)}"
+    return f"{model.name} was deleted, {size_text(model.n_bytes)}"
 
 
 def _confirm(model: KnownModel) -> None:
     """Raise ConfigError unless a person agrees."""
     if not sys.stdin.isatty():
-        raise ConfigError(f"add --yes to delete {model.path}")
+        raise ConfigError(f"nothing was deleted. Add --yes to delete {model.path}")
     sys.stderr.write(f"delete {one_line(str(model.path))}, {size_text(model.n_bytes)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
@@ -150,5 +157,7 @@ def _confirm(model: KnownModel) -> None:
 
 def _known(name: str, known: dict[str, KnownModel]) -> KnownModel:
     if name not in known:
-        raise ConfigError(f"there is no model {name!r}: there are {', '.join(known) or 'none'}")
+        raise ConfigError(
+            f"the model {name!r} does not exist. Available models: {', '.join(known) or 'none'}"
+        )
     return known[name]

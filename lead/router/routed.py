@@ -43,7 +43,7 @@ class RoutersKeyring(Keyring):
         return super().identify(secret)
 
 
-def vouch(secret: str, sender: Principal) -> str:
+def forwarding_key(secret: str, sender: Principal) -> str:
     """Return the key with which a router forwards a request of `sender`; `secret` must not contain a dot."""
     fields = [sender.role.value, sender.name, sender.number, sender.key]
     return secret + _SEPARATOR + base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()

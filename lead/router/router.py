@@ -35,7 +35,7 @@ class Router:
     """The program of `lead --models-dir`."""
 
     def __init__(self, settings: LeadSettings) -> None:
-        """Raises ConfigError if models, options or keys are wrong."""
+        """Make the parts of the router; raises ConfigError if models, options or keys are wrong."""
         self._settings = settings
         room = host_room(settings.served.models_memory * _MIB)
         self._reloading = asyncio.Lock()
@@ -102,6 +102,6 @@ class Router:
 def host_room(n_bytes: int) -> Callable[[int], int]:
     """Return a function from the bytes that running models use to the host memory for all models.
 
-    n_bytes: the memory for all models; 0: the memory that is free, and what they use.
+    n_bytes: the memory for all models; 0: the free memory, and the memory that they use.
     """
     return lambda held: n_bytes or free_memory() + held

@@ -46,7 +46,7 @@ _PATHS_OF_TASKS = {
     "embedding": ("/embed", "/embedding", "/embeddings"),
     "rerank": ("/rerank", "/reranking"),
 }
-"""How the paths end that are not for models that continue texts."""
+"""The ends of paths for models that do not continue texts, by task."""
 Name = Annotated[str, Field(max_length=1000)]
 
 
@@ -72,7 +72,9 @@ class RouterServices:
         return None
 
     def default(self, path: str) -> str | None:
-        """Return the model for requests that name none: the last used one for `path`, or the only one."""
+        """Return the model for requests that name none: the last used model for `path`, else one loaded at
+        the start, else the only model.
+        """
         task = next((task for task, ends in _PATHS_OF_TASKS.items() if path.endswith(ends)), None)
         for model in self.host.pool.awake():
             process = self.host.process(model.name)
@@ -123,7 +125,7 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
         try:
             await services.reload()
         except ConfigError as error:
-            raise UnavailableError(f"the models stay as they were: {error}") from error
+            raise UnavailableError(f"models were not reloaded: {error}") from error
     room = await asyncio.to_thread(services.host.room)
     files = await _files(services.host.models.values())
     found = [model for model in services.host.models.values() if model.name in files]  # it may have changed
@@ -234,13 +236,13 @@ def _unnamed(request: Request, services: RouterServices) -> str:
         return name
     names = ", ".join(services.host.models) or "none"
     if request.method == "POST" and name is None:
-        raise RequestError(f"model: name one of those that there are: {names}", "model")
-    raise NotServingError(f"no model is in memory: name one (?model=), of {names}")
+        raise RequestError(f"choose a model: {names}", "model")
+    raise NotServingError(f"no model is in memory. Choose a model (?model=): {names}")
 
 
 def _unknown(name: str, services: RouterServices) -> Response:
     names = ", ".join(services.host.models) or "none"
-    message = f"the model {name!r} does not exist; there are: {names}"
+    message = f"the model {name!r} does not exist. Available models: {names}"
     return http_error(404, message, "not_found_error", code="model_not_found")
 
 

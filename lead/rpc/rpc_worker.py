@@ -37,37 +37,39 @@ _OPTIONS = {
     "TCP_KEEPCNT": _N_PROBES,
     "TCP_USER_TIMEOUT": 1000 * _LOST_SECONDS,  # Linux: what was sent, and is not acknowledged
 }
-"""Those that the system does not have are left out."""
+"""Socket options; options that the system does not have are left out."""
 
 
 class RpcWorkerSettings(ProgramSettings):
     """Compute layers of a model for `lead --rpc host:port` on another machine, with llama.cpp's RPC server.
 
-    It has neither keys nor encryption, and whoever can connect can make it run code: keep it on loopback and
-    let a tunnel lead there (docs/security.md). It serves one lead at a time.
+    The server has no keys and no encryption, and a client can make it run code. Use a loopback address and a
+    tunnel (docs/security.md). It serves one lead at a time.
 
         lead rpc-worker                                   the CPU, for leads here or through a tunnel
         lead rpc-worker --device CUDA0,CUDA1 --cache ~/.cache/rpc
-        lead rpc-worker --host 10.8.0.2 --insecure        on the address of a closed network
+        lead rpc-worker --host 10.8.0.2 --insecure        an address in a closed network
     """
 
     program = "lead rpc-worker"
     prefix = "LEAD_RPC_WORKER_"
 
     device: CommaList = Field(
-        ("CPU",), description="devices to offer, comma-separated, by llama.cpp's names: CPU, CUDA0, Metal, …"
+        ("CPU",),
+        description="comma-separated devices to offer, with llama.cpp's names (CPU, CUDA0, Metal, …)",
     )
-    host: str = Field("127.0.0.1", description="IPv4 address to listen on; other than loopback: --insecure")
+    host: str = Field(
+        "127.0.0.1", description="IPv4 address to listen on. Addresses other than loopback need --insecure"
+    )
     port: int = Field(50052, ge=1, le=65535, description="port to listen on")
-    insecure: bool = Field(False, description="listen on an address that other machines can reach")
+    insecure: bool = Field(False, description="allow an address that other machines can reach")
     cpus: CpuList | None = Field(None, description="CPU cores to run on, as in 0-7,16")
     threads: int = Field(
         0, ge=0, le=MAX_THREADS, description="number of CPU threads; 0: all physical cores of --cpus"
     )
     cache: Path | None = Field(
         None,
-        description="folder in which weights are kept, so that a lead that starts again need not send them "
-        "again",
+        description="folder for weights, so that a restarted lead need not send them again",
     )
 
     @model_validator(mode="after")
@@ -81,8 +83,8 @@ class RpcWorkerSettings(ProgramSettings):
         if not (is_loopback(self.host) or self.insecure):
             raise OptionError(
                 "host",
-                "whoever can reach this address can make the worker run code: use loopback and a tunnel, or "
-                "--insecure on a network that is closed",
+                "other machines could make this worker run code. Use a loopback address and a "
+                "tunnel, or --insecure on a closed network",
             )
         return self
 
@@ -116,7 +118,7 @@ def serve(settings: RpcWorkerSettings) -> None:
     _watch_connections(settings.port)
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
     rpc_backend.serve(address, offered, settings.threads or cpus.n_physical(), settings.cache)
-    raise ConfigError(f"cannot serve at {address}")
+    raise ConfigError(f"cannot listen on {address}")
 
 
 def _make_folder(path: Path) -> None:
@@ -133,7 +135,7 @@ def _ipv4(host: str) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError as error:
-        raise ConfigError(f"--host {host} has no IPv4 address, which llama.cpp's RPC needs") from error
+        raise ConfigError(f"--host {host} has no IPv4 address. llama.cpp's RPC needs IPv4") from error
 
 
 # Leads whose machine is gone, although nothing has closed their connection

@@ -41,6 +41,6 @@ def wait_for_workers(
                     if clock() >= deadline:
                         raise
                     if clock() >= next_log:
-                        log.warning("%s; waiting for it up to %g s (--rpc-timeout)", error, seconds)
+                        log.warning("%s. Waiting up to %g s (--rpc-timeout)", error, seconds)
                         next_log = clock() + _LOG_SECONDS
                     sleep(_PAUSE_SECONDS)

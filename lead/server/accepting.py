@@ -24,7 +24,7 @@ class Acceptor:
         tls: ssl.SSLContext | None = None,
         handshake_seconds: float | None = None,
     ) -> None:
-        """`handshake_seconds`: how long that of TLS may take."""
+        """handshake_seconds: the time limit for a TLS handshake."""
         self._listener = listener
         self._make_protocol = make_protocol
         self._tls = tls

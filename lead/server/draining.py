@@ -24,7 +24,7 @@ from shared.tls import check_certificate
 log = logging.getLogger("lead")
 
 CLOSE_SECONDS = 3
-"""How long connections may take to close after the last answer has been failed."""
+"""The time that connections may take to close after the last answer was failed."""
 _ABORT_SECONDS = 2
 """Part of CLOSE_SECONDS after which connections of peers that have not read the rest are aborted."""
 _LOOK_SECONDS = 0.1
@@ -40,7 +40,7 @@ class RunningAnswers(Protocol):
 
 
 class _DatedState(ServerState):
-    """uvicorn's, but the date is that of the moment in which a response begins: nothing wakes up for it."""
+    """uvicorn's state, with a date made when a response begins, so that no timer is needed."""
 
     @property
     def default_headers(self) -> list[tuple[bytes, bytes]]:
@@ -67,13 +67,13 @@ class DrainingServer(uvicorn.Server):
         on_drain: Callable[[], None],
         on_drained: Callable[[], Awaitable[None]],
     ) -> None:
-        """Raises ConfigError for a certificate that cannot be used.
+        """Make the server; raises ConfigError for a certificate that cannot be used.
 
-        `on_stopping` is called at each signal, before anything else.
+        on_stopping: called first at each signal. on_drain: ends requests that would wait for ever.
+        on_drained: ends the parts that serve running answers.
 
-        `on_drain` ends what would wait for ever, `on_drained` what serves running answers. For
-        --drain-notice-seconds before the drain, connections are still accepted, while /health says that this
-        server is about to end.
+        For --drain-notice-seconds before the drain, connections are still accepted, while /health reports
+        that this server is about to end.
         """
         self._ending = asyncio.Event()  # set by the first signal
         super().__init__(_config(app, settings))
@@ -194,7 +194,7 @@ class DrainingServer(uvicorn.Server):
     async def _drain(self) -> None:
         if self._answers and not self._is_hurried:
             log.info(
-                "stopping: %s up to %g s (--drain-seconds); Ctrl-C again ends at once",
+                "stopping: %s up to %g s to finish (--drain-seconds). Ctrl-C again stops at once",
                 "1 answer has" if len(self._answers) == 1 else f"{len(self._answers)} answers have",
                 self._settings.drain_seconds,
             )

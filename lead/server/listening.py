@@ -27,7 +27,7 @@ log = logging.getLogger("lead")
 _READY = b"r"
 _BACKLOG = 4
 _TAKE_SECONDS = 10.0
-"""How long the old lead may take to hand over its socket, or to stop accepting."""
+"""The time that the old lead may take to hand over its socket, or to stop accepting."""
 _PAUSE_SECONDS = 0.1
 """After which a successor that could not be let in is, if there is a descriptor now."""
 _MAX_PATH_BYTES = 100
@@ -47,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}; try another --port"
+            f"cannot listen on {host} port {port}: {error.strerror}. Try another --port"
         ) from error
 
 
@@ -63,16 +63,16 @@ def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.
     for name in _VARIABLES:
         environment.pop(name, None)
     if n_sockets != "1":
-        raise ConfigError(f"systemd gave {n_sockets} sockets, but the lead takes one: a single ListenStream=")
+        raise ConfigError(f"systemd gave {n_sockets} sockets, but the lead needs exactly one (ListenStream=)")
     os.set_inheritable(_FIRST_DESCRIPTOR, False)
     try:
         listener = socket.socket(fileno=_FIRST_DESCRIPTOR)
         is_listening = listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
     except OSError as error:
-        raise ConfigError(f"descriptor {_FIRST_DESCRIPTOR} of systemd is no socket: {error}") from error
+        raise ConfigError(f"descriptor {_FIRST_DESCRIPTOR} of systemd is not a socket: {error}") from error
     if listener.family not in {socket.AF_INET, socket.AF_INET6} or not is_listening:
         raise ConfigError(
-            "the socket of systemd does not listen on a port: ListenStream=ADDRESS:PORT, Accept=no"
+            "the socket of systemd does not listen on a port. Set ListenStream=ADDRESS:PORT and Accept=no"
         )
     return listener
 
@@ -107,7 +107,7 @@ def open_address(settings: LeadSettings) -> Address:
     if activated := activated_socket(os.environ, os.getpid()):
         address = Address(activated, is_inherited=True)
     elif settings.takeover:
-        predecessor = Predecessor(meeting_point(settings.host, settings.port))
+        predecessor = Predecessor(takeover_path(settings.host, settings.port))
         address = Address(predecessor.listener, is_inherited=True, predecessor=predecessor)
     else:
         address = Address(listen(settings.host, settings.port))
@@ -118,7 +118,7 @@ def open_address(settings: LeadSettings) -> Address:
     return address
 
 
-def meeting_point(host: str, port: int) -> Path:
+def takeover_path(host: str, port: int) -> Path:
     """Return the path of the Unix socket at which the lead that listens there accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
@@ -141,13 +141,13 @@ class Predecessor:
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the lead on this --port does not hand it over: it hangs, or another lead is "
-                "already about to take over"
+                "--takeover: the lead on this --port does not hand it over. It hangs, or another "
+                "lead already takes over"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()
             raise ConfigError(
-                f"--takeover: no lead of this user can be replaced on this --port ({path}: {error})"
+                f"--takeover: no lead of this user runs on this --port ({path}: {error})"
             ) from error
 
     async def replace(self) -> None:
@@ -163,9 +163,10 @@ class Predecessor:
 
 
 async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callable[[], None]) -> None:
-    """Run the old lead's side: returns when another process has taken over `listener`, or if none ever can.
+    """Run the old lead's part of a takeover; return when another process has taken over `listener`, or none
+    ever can.
 
-    `stop_accepting` is called before the new lead is told.
+    stop_accepting: called before the new lead is told.
     """
     meeting = _listen(path)
     if meeting is None:
@@ -181,13 +182,13 @@ async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callabl
             with successor, contextlib.suppress(OSError):
                 successor.setblocking(False)
                 socket.send_fds(successor, [_READY], [listener.fileno()])
-                log.info("another lead is about to take over this address")
+                log.info("another lead is taking over this address")
                 if await loop.sock_recv(successor, 1) == _READY:
-                    log.info("another lead has taken over: this one ends with its last answer")
+                    log.info("another lead has taken over. This lead stops after its last answer")
                     stop_accepting()
                     _remove(path)
                     return
-                log.warning("the lead that was about to take over has ended: this one goes on")
+                log.warning("the new lead ended before it took over. This lead continues")
     except asyncio.CancelledError:
         _remove(path)
         raise
@@ -211,7 +212,7 @@ def _listen(path: Path) -> socket.socket | None:
         path.chmod(0o600)
         meeting.listen(_BACKLOG)
     except OSError as error:
-        log.debug("no other lead can take over: %s", error)
+        log.debug("--takeover of this lead will not work: %s", error)
         meeting.close()
         return None
     meeting.setblocking(False)

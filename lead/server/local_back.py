@@ -23,7 +23,7 @@ NAME = "local"
 """Its name in the lead's log and metrics."""
 
 _STOP_SECONDS = 5.0
-"""How long it may take to end before it is killed."""
+"""The time that the back may take to end before it is killed."""
 _FIRST_DELAY, _MAX_DELAY = 0.5, 60.0
 _LEAD_PREFIXES = ("LEAD_", "LLAMA_")
 _FINAL = {1, 2}
@@ -31,7 +31,7 @@ _FINAL = {1, 2}
 
 
 class LocalBack:
-    """`run` keeps the child running until `stop`; it does not raise, whatever the child does."""
+    """The lead's own back, a child process. `run` keeps it running until `stop`, and never raises."""
 
     def __init__(
         self, command: Sequence[str], rng: random.Random, environment: Mapping[str, str] | None = None
@@ -77,7 +77,7 @@ class LocalBack:
     async def _live(self, child: Child) -> None:
         if await asyncio.shield(child.ended) in _FINAL and self._keeper.state is not ChildState.STOPPED:
             self._keeper.fail()
-            log.error("the local back will not be restarted: continuing without it")
+            log.error("the local back failed and is not restarted. The lead continues without it")
 
 
 def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
@@ -105,7 +105,7 @@ def back_command(settings: LeadSettings, host: str, port: int) -> list[str]:
 def back_environment(
     environment: Mapping[str, str], key: str, cache_ram: int, *, needs_gpu: bool = True
 ) -> dict[str, str]:
-    """Return the environment of the back, without the lead's variables, whose values are not for the back.
+    """Return the environment of the back: the given one, without the lead's variables and secrets.
 
     key: the back's key, passed here because other users can read a command line. cache_ram: the back's share
     of the memory for earlier texts, in MiB; a setting of the back's own takes precedence.

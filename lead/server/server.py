@@ -29,7 +29,7 @@ from lead.http.services import Services
 from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
-from lead.server.listening import Address, hand_over, meeting_point, open_address
+from lead.server.listening import Address, hand_over, open_address, takeover_path
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
 from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask
 from lead.settings.cache_shares import cache_shares
@@ -42,13 +42,14 @@ from lead.tokenizer.tokenizer_program import TokenizerProgram
 from shared.errors import ConfigError
 from shared.free_memory import free_memory
 from shared.logs import configure_logging
+from shared.model_files.builtin import short_name
 from shared.python_child import child_environment
 from shared.seams import plugged
 
 log = logging.getLogger("lead")
 
 _END_SECONDS = 30.0
-"""For all that comes after the drain, each part of which has a shorter time limit of its own."""
+"""The time limit for the steps after the drain, each of which has a shorter limit."""
 
 
 class Routed(Protocol):
@@ -67,11 +68,12 @@ class Lead:
     """The program of a lead with one model."""
 
     def __init__(self, settings: LeadSettings, routed: Routed | None = None) -> None:
-        """Raises ConfigError for keys that cannot be read. routed: serve one model for a router."""
+        """Read the keys; raises ConfigError. routed: serve one model for a router."""
         self._settings = settings
         self._routed = routed
         self._sequences = Sequences(max_restarts=settings.max_restarts)
         self._writer = TerminalWriter(sys.stdout)
+        self._shows_answers = shows_answers(settings)
         self._shares = cache_shares(settings, free_memory())
         self._local_key = secrets.token_urlsafe(32)
         self._app = self._create_app()
@@ -134,7 +136,7 @@ class Lead:
     def _log_beside_answers(self) -> Iterator[None]:
         """While this context lasts, the log of all processes cuts no line of an answer on the terminal."""
         settings = self._settings
-        if not shows_answers(settings):
+        if not self._shows_answers:
             yield
             return
         try:
@@ -198,7 +200,7 @@ class Lead:
     def _name(self) -> str:
         """The model's, before its file is read."""
         path = self._settings.source.model
-        return self._settings.aliases(path.stem if path else "demo")[0]
+        return self._settings.aliases((short_name(path) or path.stem) if path else "demo")[0]
 
     async def _start(self, companions: Sequence[Companion]) -> None:
         await self._owns_address.wait()  # the lead before this one has left the port
@@ -229,7 +231,7 @@ class Lead:
         if self._routed:
             return
         await hand_over(
-            meeting_point(self._settings.host, address.port), address.listener, self._server.replace
+            takeover_path(self._settings.host, address.port), address.listener, self._server.replace
         )
 
     async def _run_local_back(self, address: Address) -> None:
@@ -247,9 +249,7 @@ class Lead:
         try:
             path = settings.model_path
             if settings.source.model is None:
-                log.info(
-                    "without --model, the built-in demo model is served: a small one, which tells stories"
-                )
+                log.info("no --model is set: serving the built-in demo model, which tells short stories")
             chosen = settings.conversation.template()
             program = TokenizerProgram(
                 model=path,
@@ -311,7 +311,7 @@ class Lead:
         """Log where to ask, and how another machine can draft if nothing else does."""
         settings = self._settings
         if not (settings.own_back.is_wanted or settings.drafting.is_wanted):
-            log.info("no back yet: `lead invite --open --nearby` prints the command for a second machine")
+            log.info("no back is connected. To add a second machine, run `lead invite --open --nearby`")
         log.info("%s", how_to_ask(settings, address))
 
     def _services(
@@ -344,7 +344,9 @@ class Lead:
         # This timer needs neither the event loop nor the interpreter, which a thread may keep from ending.
         seconds = self._settings.drain_notice_seconds + self._settings.drain_seconds + _END_SECONDS
         with contextlib.suppress(RuntimeError):  # no more threads here: end without the limit
-            faulthandler.dump_traceback_later(seconds, exit=True)
+            # Where answers are shown, stderr goes through a thread, which may not run any more.
+            out = self._writer.out if self._shows_answers else sys.stderr
+            faulthandler.dump_traceback_later(seconds, exit=True, file=out)
 
     def _disconnect_backs(self) -> None:
         services: Services | None = self._app.state.services
@@ -359,7 +361,7 @@ def _image_reader(settings: LeadSettings, model: Path) -> ImageReader | None:
     for module in plugged(RINGS, "image_reader"):
         reader: ImageReader = module.image_reader(settings, model)
         return reader
-    raise ConfigError("--mmproj: this lead is without the part that reads images (lead.images)")
+    raise ConfigError("--mmproj: this lead was installed without support for images (lead.images)")
 
 
 async def _nothing() -> None:

@@ -35,10 +35,10 @@ class Site:
 
 
 def how_to_ask(settings: LeadSettings, address: Address) -> str:
-    """A sentence with the addresses of the page and for other programs, as this machine reaches them."""
+    """The addresses of the page and for other programs, as this machine reaches them."""
     url = local_url(address.host, address.port, tls=settings.security.https)
-    page = f"open {url}/ in a browser" if settings.ui else "run `chat`"
-    return f"{page}; other programs use {url}/v1"
+    page = f"open {url}/ in a browser; " if settings.ui else ""
+    return f"{page}OpenAI's API: {url}/v1"
 
 
 def companions_of(site: Site) -> list[Companion]:

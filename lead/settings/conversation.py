@@ -19,39 +19,39 @@ class ConversationOptions(OptionGroup):
 
     chat_template: str | None = Field(
         None,
-        description="chat template: the name of one that llama.cpp knows (chatml, llama3, …) or Jinja "
-        "source; without it, the one in the model's metadata",
+        description="chat template: a name that llama.cpp knows (chatml, llama3, …) or Jinja source. "
+        "Default: the template in the model's metadata",
     )
     chat_template_file: Path | None = Field(None, description="file with the chat template")
     chat_template_kwargs: str | None = Field(
         None,
-        description='additional variables for the chat template, a JSON object as in {"enable_thinking": '
-        "false}",
+        description="additional variables for the chat template, as a JSON object such as "
+        '{"enable_thinking": false}',
     )
     reasoning_format: ReasoningFormat = Field(
         "auto",
-        description="where reasoning is returned: in message.reasoning_content (deepseek, auto) or as part "
-        "of message.content (none)",
+        description="field for reasoning: message.reasoning_content (deepseek, auto) or message.content "
+        "(none)",
     )
     reasoning: Literal["on", "off", "auto"] = Field(
         "auto",
-        description="whether the model reasons before it answers: sets enable_thinking for chat templates "
+        description="reasoning before the answer: on, off or auto. Sets enable_thinking for chat templates "
         "that support it",
     )
     prefill_assistant: bool = Field(
-        True, description="continue the last message of a conversation if it is the assistant's"
+        True, description="continue the last message of a conversation if the assistant wrote it"
     )
 
     parse_special: bool = Field(
         False,
-        description="read the texts of control tokens in messages and tools as those tokens, as llama-server "
-        "does; by default only the chat template can write control tokens",
+        description="read the text of a control token in messages and tools as a control token, as "
+        "llama-server does. By default, only the chat template can write control tokens",
     )
 
     keep_billing_header: bool = Field(
         False,
-        description="leave the x-anthropic-billing-header in system prompts of /v1/messages: Claude Code's, "
-        "different in each request, so that hardly any of a prompt is found in the cache",
+        description="keep the x-anthropic-billing-header in system prompts of /v1/messages. Claude Code "
+        "changes it in each request, so the cache then holds almost nothing of a prompt",
     )
 
     @field_validator("chat_template_kwargs")
@@ -62,7 +62,7 @@ class ConversationOptions(OptionGroup):
         except ValueError:
             is_valid = False
         if not is_valid:
-            raise ValueError("should be a JSON object")
+            raise ValueError("must be a JSON object")
         return value
 
     @model_validator(mode="after")

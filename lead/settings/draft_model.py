@@ -38,9 +38,9 @@ class DraftModelOptions(OptionGroup):
 
     draft_model: ModelPath | None = Field(
         None,
-        description="path of a draft model (as with --model) that drafts inside the engine, on its cores and "
-        "devices, between two steps; or of the model's heads (mtp-*.gguf), or of its EAGLE-3 drafter; "
-        "builtin: the demo's draft model",
+        description="path of a draft model (as with --model), of MTP heads (mtp-*.gguf) or of an EAGLE-3 "
+        "drafter; builtin: the demo's draft model. The engine drafts with it between two steps, "
+        "on its own cores and devices",
     )
     hf_repo_draft: HubRepository | None = Field(
         None,
@@ -48,38 +48,38 @@ class DraftModelOptions(OptionGroup):
     )
     device_draft: CommaList = Field(
         (),
-        description="devices to offload the draft model to, as with --device; none: only the CPU. Without "
-        "this option: those of the target",
+        description="devices for the draft model, as with --device; none: only the CPU. Default: the devices "
+        "of the target",
     )
     n_gpu_layers_draft: GpuLayers = Field(
         AUTO_LAYERS,
         ge=-2,
-        description="number of layers of the draft model to store in VRAM, as with --n-gpu-layers; -2 or "
-        "all: all; -1 or auto: as many as fit, before the target's",
+        description="number of layers of the draft model in VRAM, as with --n-gpu-layers; -2 or all: all; -1 "
+        "or auto: as many as fit. The draft model gets VRAM before the target",
     )
     threads_draft: ThreadCount = Field(
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of the draft model; 0: one or as many as --threads, whichever is "
-        "faster when it is measured after loading",
+        description="number of CPU threads of the draft model; 0: one or --threads, as measured after "
+        "loading",
     )
     ctx_size_draft: int = Field(
         0,
         ge=0,
         le=MAX_CTX,
-        description="size of the draft model's context in tokens, for all slots together; 0: that of the "
-        "target. Where a text is longer, drafts are made from its end",
+        description="context size of the draft model in tokens, for all slots together; 0: the context size "
+        "of the target. For a longer text, drafts use only its end",
     )
     cache_type_k_draft: CacheType = Field("f16", description="KV cache data type for K of the draft model")
     cache_type_v_draft: CacheType = Field("f16", description="KV cache data type for V of the draft model")
     mtp: MtpMode = Field(
         "auto",
-        description="draft with the heads of the model (multi-token prediction): on, off or "
-        "auto (if the file has them, and there is no --draft-model)",
+        description="draft with the model's MTP heads (multi-token prediction): on, off or auto (on if the "
+        "file has heads and --draft-model is not set)",
     )
     draft_max: int = Field(
-        16, ge=1, le=_MAX_DRAFTED, description="the most tokens to draft inside the engine for one step"
+        16, ge=1, le=_MAX_DRAFTED, description="maximum number of tokens that the engine drafts for one step"
     )
 
     @model_validator(mode="after")
@@ -87,7 +87,7 @@ class DraftModelOptions(OptionGroup):
         if self.draft_model is not None and self.hf_repo_draft is not None:
             raise OptionError("hf_repo_draft", "cannot be combined with --draft-model")
         if self.mtp == "on" and self.is_wanted:
-            raise OptionError("mtp", "cannot be combined with --draft-model: one of them drafts")
+            raise OptionError("mtp", "cannot be combined with --draft-model")
         return self
 
     @property
@@ -143,7 +143,7 @@ class OwnBackOptions(OptionGroup):
 
     back: ModelPath | None = Field(
         None,
-        description="path of a draft model (as with --model): start a back with it on this machine; builtin: "
+        description="start a back on this machine with this draft model (a path, as with --model); builtin: "
         "the demo's draft model",
     )
     back_hf_repo: HubRepository | None = Field(
@@ -153,19 +153,19 @@ class OwnBackOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of the back started by --back; 0: all physical cores of "
-        "--back-cpus; without --back-cpus, one",
+        description="number of CPU threads of the back of --back; 0: all physical cores of --back-cpus, or "
+        "one without --back-cpus",
     )
     back_gpu_layers: GpuLayers = Field(
         AUTO_LAYERS,
         ge=-2,
-        description="number of layers of the draft model of --back to store in VRAM, as with "
-        "--n-gpu-layers; 0: only the CPU; -2 or all: all; -1 or auto: as many as fit",
+        description="number of layers of the draft model of --back in VRAM; 0: only the CPU; -2 or all: "
+        "all; -1 or auto: as many as fit",
     )
     back_cpus: CpuList | None = Field(
         None,
-        description="CPU cores of the back started by --back, as in 7 or 6-7; required if --cpus is set, and "
-        "must not overlap with it",
+        description="CPU cores of the back of --back, such as 7 or 6-7. Required with --cpus; the two must "
+        "not overlap",
     )
 
     @model_validator(mode="after")

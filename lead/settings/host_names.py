@@ -13,7 +13,7 @@ class AllowedHosts:
     """The allowed names in Host headers. IP addresses are always allowed: DNS cannot redirect them."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        """Each is a name, `*.name` for all names below it, or `*` for any."""
+        """names: each is a name, `*.name` for all names below it, or `*` for any name."""
         wanted = {name.lower() for name in names}
         self._names = {name for name in wanted if not name.startswith("*")}
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
@@ -39,7 +39,7 @@ def machine_names(bound: str) -> set[str]:
 def listening_host(host: str) -> str:
     """Return a name, or an address without the brackets of URLs; raises ValueError for a Unix socket."""
     if "/" in host or host.endswith(".sock"):
-        raise ValueError("the lead listens on a port, not on a Unix socket: give it a name or an IP address")
+        raise ValueError("Unix sockets are not supported. Use a host name or an IP address")
     return host.removeprefix("[").removesuffix("]")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from shared.errors import ConfigError
 from shared.key_file import is_key
 
-HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good one"
+HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good key"
 
 
 class Role(enum.Enum):
@@ -61,10 +61,12 @@ class Key:
 
 
 class Keyring:
-    """The keys of a lead, stored only as hashes. Without any, every request may do everything."""
+    """The keys of a lead, stored only as hashes. Without keys, every request may do everything."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
-        """Raises ConfigError for a key that a header cannot carry, or that has two roles."""
+        """Store hashes of the keys; raises ConfigError for a key that a header cannot carry, or that has two
+        roles.
+        """
         self._known: dict[str, Principal] = {}
         for key in keys:
             self._add(key)
@@ -75,16 +77,14 @@ class Keyring:
     def _add(self, key: Key) -> None:
         if not is_key(key.secret):
             raise ConfigError(
-                f"the key of {key.principal} is empty or has characters that a header cannot carry; "
-                + HOW_TO_MAKE_ONE
+                f"the key of {key.principal} is empty or has characters that are not allowed in a "
+                "header. " + HOW_TO_MAKE_ONE
             )
         digest = key_digest(key.secret)
         principal = replace(key.principal, number=1 + len(self._known), key=digest)
         known = self._known.setdefault(digest, principal)
         if known.role is not key.principal.role:
-            raise ConfigError(
-                f"{known} and {key.principal} have the same key, but a key can only have one role"
-            )
+            raise ConfigError(f"{known} and {key.principal} have the same key. A key can have only one role")
 
     def identify(self, secret: str | None) -> Principal | None:
         """Return the principal of a key; None if it is unknown."""
@@ -116,7 +116,7 @@ def role_keys(role: Role, secrets: Iterable[str], file: Path | None) -> Iterator
     if file:
         lines = list(_lines(file))
         if not lines:
-            raise ConfigError(f"{file} contains no key: write one per line")
+            raise ConfigError(f"{file} contains no key. Write one key per line")
         secrets += lines
     for number, secret in enumerate(secrets, 1):
         yield Key(Principal(role, f"{role.value}-{number}"), secret)
@@ -131,11 +131,11 @@ def named_keys(file: Path) -> Iterator[Key]:
                 yield Key(Principal(Role(role), name), secret)
             case _:
                 raise ConfigError(
-                    f"{file}, key {n_keys}: should be a role (client, back or admin), a name and a key, "
-                    "separated by spaces"
+                    f"{file}, key {n_keys}: write a role (client, back or admin), a name and a "
+                    "key, separated by spaces"
                 )
     if not n_keys:
-        raise ConfigError(f"{file} contains no key: write `role name key` on each line")
+        raise ConfigError(f"{file} contains no key. Write `role name key` on each line")
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -143,7 +143,7 @@ def _lines(path: Path) -> Iterator[str]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "the file is not text"
         raise ConfigError(f"cannot read the keys in {path}: {reason}") from error
     for line in text.splitlines():
         if (bare := line.strip()) and not bare.startswith("#"):

@@ -43,17 +43,18 @@ class RpcOptions(OptionGroup):
 
     rpc: CommaList = Field(
         (),
-        description="RPC workers, comma-separated (host:port): machines that run `lead rpc-worker` (or "
-        "llama.cpp's rpc-server) and get the first layers of --n-gpu-layers, divided by their free memory or "
-        "--tensor-split. Neither encrypted nor authenticated: loopback, a tunnel or a closed network only. "
-        "Needs a llama.cpp with RPC: CMAKE_ARGS=-DGGML_RPC=ON make setup",
+        description="comma-separated RPC workers (host:port). A worker is a machine that runs `lead "
+        "rpc-worker` or llama.cpp's rpc-server. Workers get the first layers of --n-gpu-layers, "
+        "divided by free memory or --tensor-split. RPC has no encryption or authentication: use "
+        "loopback, a tunnel or a closed network. Needs a llama.cpp with RPC "
+        "(CMAKE_ARGS=-DGGML_RPC=ON make setup)",
     )
     rpc_timeout: float = Field(
         60.0,
         gt=0,
         le=86_400,
-        description="seconds to wait for an RPC worker that cannot be reached, at the start and after it was "
-        "lost; answers wait, too",
+        description="seconds to wait for an RPC worker that cannot be reached, at the start and later. "
+        "Answers wait, too",
     )
 
     @field_validator("rpc")
@@ -66,7 +67,7 @@ class RpcOptions(OptionGroup):
     @model_validator(mode="after")
     def _check_number(self) -> Self:
         if len(self.rpc) != len(set(self.rpc)) or len(self.rpc) > _MAX_WORKERS:
-            raise OptionError("rpc", f"at most {_MAX_WORKERS} workers, each named once")
+            raise OptionError("rpc", f"must name at most {_MAX_WORKERS} workers, each only once")
         return self
 
     def check_built(self) -> None:
@@ -78,25 +79,28 @@ class RpcOptions(OptionGroup):
 
 
 class LeadSettings(FileSettings):
-    """Serve a GGUF model over HTTP; draft models on this and other machines make it faster.
+    """Serve a GGUF model over HTTP, with drafts from this machine and other machines.
 
     One machine:
-      lead --model big.gguf                     then `chat`, or http://127.0.0.1:5555/
+      lead --model big.gguf                     then chat, or http://127.0.0.1:5555/
       lead --model big.gguf --draft-model small.gguf
     Two machines:
       lead --model big.gguf                     on the first
-      lead invite --open --nearby               there, too: prints a code
+      lead invite --open --nearby               also on the first: prints a code
       back --model small.gguf --join CODE       on the second
-    An app on this machine has the address http://127.0.0.1:5555/v1 (OpenAI's API).
+    An app (OpenAI's API, among others):
+      http://127.0.0.1:5555/v1                  its address on this machine
+      lead invite --app                         address, key and CA for another machine
 
     Commands, each with its own --help:
       lead models                     list, download, examine, delete models
-      lead invite                     codes with which others join
-      lead plan, bench, doctor        predict; measure; say why it is not faster
-      lead service                    run it whenever the machine runs
-      lead generate, convert          a text without a server; write GGUF files
-      lead cache, rpc-worker          what is kept on disk; layers for `lead --rpc`
-    llama-server's spellings and variables work; ours are LEAD_MODEL, LEAD_PORT, …
+      lead invite                     let other machines and programs join
+      lead plan, bench, doctor        predict, measure or explain the speed
+      lead service                    run the lead as a service
+      lead generate, convert          write a text without a server; make GGUF files
+      lead cache, uninstall           list or remove files on this machine
+      lead rpc-worker                 compute layers for another lead
+    llama-server's options and variables work, too. Variables of lead are LEAD_MODEL, LEAD_PORT, …
     """
 
     program = "lead"
@@ -110,14 +114,14 @@ class LeadSettings(FileSettings):
         "host": "network",
         "api_key": "keys, host names and HTTPS",
         "cpus": "computing",
-        "rpc": "other machines that compute",
+        "rpc": "computing on other machines",
         "context_shift": "long texts",
         "draft_model": "speculation",
         "embedding_model": "embeddings and reranking",
         "chat_template": "conversations",
         "mmproj": "images",
         "print": "running",
-        "n_predict": "sampling defaults, for requests that do not set them",
+        "n_predict": "sampling defaults for requests",
         "flash_attn": "computing, advanced",
         "kv_unified": "computing",
         "max_body_bytes": "limits on clients and backs",
@@ -126,54 +130,55 @@ class LeadSettings(FileSettings):
     source: ModelSource = ModelSource()
     served: ServedModels = ServedModels()
     alias: str | None = Field(
-        None, description="model name aliases, comma-separated; without any, the name in the model's metadata"
+        None, description="comma-separated names of the model. Default: the name in the model's metadata"
     )
-    tags: str | None = Field(None, description="model tags, comma-separated, shown to clients")
+    tags: str | None = Field(None, description="comma-separated model tags, shown to clients")
     host: Annotated[str, AfterValidator(listening_host)] = Field(
         "127.0.0.1",
-        description="address to listen on; 0.0.0.0 or :: (IPv6, too): all network interfaces. Addresses "
-        "other than loopback require keys or --insecure",
+        description="address to listen on, such as 0.0.0.0 (all IPv4 interfaces) or :: (IPv6, too). "
+        "Addresses other than loopback require keys or --insecure",
     )
     port: int = Field(5555, ge=0, le=65535, description="port to listen on; 0: any free port")
     announce: bool = Field(
         False, description="announce the lead on the local network (mDNS), for backs with --discover"
     )
-    slots: bool = Field(True, description="expose the slots monitoring endpoint, /slots; it shows no text")
+    slots: bool = Field(True, description="enable the slots monitoring endpoint, /slots. It shows no text")
     slot_save_path: Path | None = Field(
         None,
-        description="existing folder for files with what slots hold: POST /slots/N?action=save and restore, "
-        "for admins (for everybody, if the lead has no keys). Whoever reads the files reads the texts",
+        description="existing folder for saved slots (POST /slots/N?action=save and restore). Only admins "
+        "can save, or anyone if the lead has no keys. Anyone who can read the files can read "
+        "the texts",
     )
     spm_infill: bool = Field(
         False,
-        description="/infill: put what follows the gap before what precedes it, which some models prefer",
+        description="/infill: put the text after the gap before the text in front of it, as some models need",
     )
-    metrics: bool = Field(False, description="enable the Prometheus-compatible metrics endpoint, /metrics")
+    metrics: bool = Field(False, description="enable the metrics endpoint for Prometheus, /metrics")
     per_request_spec_decode_metrics: SpecDecodeDetail = Field(
         "none",
         description="add vLLM's metrics.speculative_decoding to answers of /v1/chat/completions and "
-        "/v1/completions: none, summary, or detailed (with each step's figures). If streamed, they come with "
-        "the usage",
+        "/v1/completions: none, summary or detailed (for each step). Streams send it with the "
+        "usage",
     )
     ui: bool = Field(True, description="serve the web UI (chat, backs, speculation) at /")
     security: SecurityOptions = SecurityOptions()
     cpus: CpuList | None = Field(
-        None, description="CPU cores to run on, as in 0-7,16; backs on this machine should use other cores"
+        None, description="CPU cores to run on, such as 0-7,16. Backs on this machine should use other cores"
     )
     compute: ModelOptions = ModelOptions()
     disk: DiskCacheOptions = DiskCacheOptions()
     workers: RpcOptions = RpcOptions()
     context_shift: bool = Field(
         False,
-        description="when the context of a request is full, discard the older half of what follows the first "
-        "--keep tokens, process the rest again and go on; otherwise the answer ends",
+        description="when the context of a request is full, discard the older half of the text after the "
+        "first --keep tokens and continue. Without this option the answer ends",
     )
     keep: int = Field(
         0,
         ge=-1,
         le=MAX_CTX,
-        description="number of tokens to keep from the prompt with --context-shift, for requests that do not "
-        "set n_keep; -1: all",
+        description="number of prompt tokens that --context-shift keeps, for requests without n_keep; -1: "
+        "all",
     )
     drafting: DraftModelOptions = DraftModelOptions()
     own_back: OwnBackOptions = OwnBackOptions()
@@ -183,51 +188,53 @@ class LeadSettings(FileSettings):
     images: ImageOptions = ImageOptions()
     print: Print | None = Field(
         None,
-        description="print text while it is generated: none, accepted (with accepted draft tokens in color) "
-        "or all (rejected draft tokens, too). Private requests are never printed. Without this option: "
-        "accepted if stdout is a terminal, else none",
+        description="print answers and their times on this terminal: none, accepted (accepted draft tokens "
+        "in color) or all (rejected draft tokens, too). Only the times of private answers are printed. "
+        "Default: accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
-        10.0, ge=0, le=3600, description="seconds for which running requests may continue after SIGTERM"
+        10.0, ge=0, le=3600, description="seconds that running requests may take to finish after SIGTERM"
     )
     drain_notice_seconds: float = Field(
         0.0,
         ge=0,
         le=3600,
-        description="after SIGTERM, go on accepting requests for this many seconds while /health answers 503 "
-        "and /loads says draining, so that a router sends them elsewhere before the port is closed",
+        description="seconds to accept requests after SIGTERM before the port closes. During this time "
+        "/health answers 503 and /loads says draining, so a load balancer chooses another server",
     )
     takeover: bool = Field(
         False,
-        description="replace the lead of the same user on this --host and --port without losing a "
-        "connection: load the model, take over the port, and let the other one finish its answers",
+        description="replace the running lead of the same user on this --host and --port without losing a "
+        "connection. The new lead loads its model and takes over the port. The old lead finishes "
+        "its answers",
     )
     sleep_idle_seconds: float = Field(
         -1.0,
         ge=-1,
         le=31_536_000,
-        description="free the model after this many seconds without a request; the next request waits until "
-        "it is loaded again; 0 or -1: never",
+        description="seconds without a request after which the model is freed; 0 or -1: never. The next "
+        "request waits until the model is loaded again",
     )
     max_restarts: int = Field(
         3,
         ge=0,
         le=1000,
-        description="end a request with an error when the engine has died more often than this while it "
-        "worked on it; until then the engine is started again and the answer goes on with the same text",
+        description="maximum number of engine crashes during one request. The engine restarts after each "
+        "crash and the answer continues; after more crashes the request ends with an error",
     )
     engine_timeout: float = Field(
         300.0,
         ge=0,
         le=86_400,
-        description="kill and restart an engine that has shown no sign of life for this many seconds; 0: "
-        "never. A step may take longer on a CPU, since each operation in it is a sign of life; on a GPU or "
-        "an RPC worker a whole step has to be shorter",
+        description="seconds without progress after which the engine is killed and restarted; 0: never. On a "
+        "CPU each operation of a step counts as progress. On a GPU or an RPC worker a whole step "
+        "must be shorter",
     )
-    log_level: LogLevel = Field("info", description="log level; debug includes llama.cpp's messages")
+    log_level: LogLevel = Field("info", description="log level. debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
     log_prompts: bool = Field(
-        False, description="log the text of prompts that are not private; otherwise no text is logged"
+        False,
+        description="log the text of prompts that are not private. Without this option no text is logged",
     )
     sampling: SamplingDefaults = SamplingDefaults()
     limits: RequestLimits = RequestLimits()
@@ -239,9 +246,7 @@ class LeadSettings(FileSettings):
         if self.served.models_dir is not None and self.takeover:
             raise OptionError("takeover", "cannot be combined with --models-dir")
         if self.served.models_dir is not None and (name := self.vectors.asked):
-            raise OptionError(
-                name, "with --models-dir, put a model for that into the folder: it is one as others"
-            )
+            raise OptionError(name, "cannot be combined with --models-dir. Put this model into the folder")
         if self.vectors.serve_embeddings and not (self.source.model or self.source.hf_repo):
             raise OptionError("serve_embeddings", "needs --model or --hf-repo")
         if self.served.models_file is not None and self.served.models_dir is None:
@@ -260,14 +265,14 @@ class LeadSettings(FileSettings):
             raise OptionError("host", EXPOSED)
         if self.announce and is_loopback(self.host):
             raise OptionError(
-                "announce", "other machines cannot reach a loopback address: set --host 0.0.0.0"
+                "announce", "other machines cannot reach a loopback address. Set --host 0.0.0.0"
             )
         return self
 
     @model_validator(mode="after")
     def _check_folder(self) -> Self:
         if self.slot_save_path and not self.slot_save_path.is_dir():
-            raise OptionError("slot_save_path", f"{self.slot_save_path} is no folder")
+            raise OptionError("slot_save_path", f"{self.slot_save_path} is not a folder")
         return self
 
     @model_validator(mode="after")
@@ -276,12 +281,11 @@ class LeadSettings(FileSettings):
             return self
         if self.own_back.back_cpus is None:
             # A child process of a pinned process is pinned to the same cores.
-            raise OptionError("back_cpus", "required with --cpus and --back: the cores of the back")
+            raise OptionError("back_cpus", "required with --cpus and --back")
         if shared := cpus.parse_cpus(self.cpus) & cpus.parse_cpus(self.own_back.back_cpus):
             raise OptionError(
                 "back_cpus",
-                "must not overlap --cpus, because both programs busy-wait and would slow each other down: "
-                f"both have {sorted(shared)}",
+                f"must not overlap --cpus, because both programs busy-wait. Shared cores: {sorted(shared)}",
             )
         return self
 
@@ -331,9 +335,9 @@ class LeadSettings(FileSettings):
     def _why_no_images(self) -> str:
         """The reason why images cannot be combined with other options; empty: they can."""
         if self.context_shift:
-            return "cannot be combined with --context-shift: no image can be cut"
+            return "cannot be combined with --context-shift"
         if self.compute.exact == "on":
-            return "cannot be combined with --exact: an image is one batch of its own"
+            return "cannot be combined with --exact"
         return ""
 
     def located(self) -> Self:
@@ -350,8 +354,8 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """Return the settings changed so that only this program and its back can reach the lead, whatever
-        variables say.
+        """Return the settings changed so that only this program and its back can reach the lead, in any
+        environment.
         """
         return self.model_copy(
             update={
@@ -397,7 +401,7 @@ class LeadSettings(FileSettings):
         """For what runs beside the engine and its drafts, by place (`shared.llama.devices.located`)."""
         images, vectors = self.images, self.vectors
         found = Counter({CPU: images.cache_bytes})
-        found[FIRST_GPU if images.mmproj_offload else CPU] += images.projector_bytes
+        found[FIRST_GPU if images.mmproj_offload else CPU] += images.encoder_bytes(self.compute.flash_attn)
         found[FIRST_GPU if vectors.embedding_gpu_layers else CPU] += vectors.n_bytes
         if vectors.serve_embeddings:
             found[self._place_of_second_weights] += size_if_known(self.source.model)
@@ -464,7 +468,7 @@ class LeadSettings(FileSettings):
 
 
 class DoctorSettings(LeadSettings):
-    """Say why the lead that runs with the same options is not faster. Ask it for a long answer first.
+    """Find out why a running lead is not faster. Request a long answer from it first.
 
     lead doctor --model big.gguf --port 5555     the options of the running lead
     """

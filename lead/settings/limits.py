@@ -1,4 +1,4 @@
-"""Options that limit what a client or a back may demand of the lead, each with a default."""
+"""Options that limit the resources that a client or a back may use, each with a default."""
 
 from pydantic import Field
 
@@ -14,39 +14,40 @@ class RequestLimits(OptionGroup):
         4 << 20,
         ge=1024,
         le=1 << 30,
-        description="maximum size of a request body; 413 for larger ones. Where models may see images (a "
-        "projector, --models-dir) 48 MiB, unless it is set",
+        description="maximum size of a request body. Larger bodies get 413. Default with a projector or "
+        "--models-dir: 48 MiB",
     )
     header_seconds: float = Field(
         10.0,
         gt=0,
         le=3600,
-        description="close a connection whose request headers take longer than this to arrive",
+        description="seconds in which the headers of a request must arrive, or the connection is closed",
     )
     body_seconds: float = Field(
         60.0,
         gt=0,
         le=3600,
-        description="answer 408 if a request body takes longer than this to arrive after its headers",
+        description="seconds in which the body of a request must arrive after its headers, or the answer is "
+        "408",
     )
     write_seconds: float = Field(
         60.0,
         gt=0,
         le=86_400,
-        description="disconnect a client or back that has read nothing for this many seconds",
+        description="seconds without reading after which a client or back is disconnected",
     )
     ping_seconds: float = Field(
         20.0,
         gt=0,
         le=3600,
-        description="interval between pings to a back, and the time allowed for each reply",
+        description="interval between pings to a back, and the maximum time for a reply",
     )
     prepare_seconds: float = Field(
         4.0,
         gt=0,
         le=3600,
-        description="CPU time for rendering, tokenizing and checking a request, and half as much again for "
-        "each MB of it; 400 for requests that take longer",
+        description="maximum CPU time for rendering, tokenizing and checking a request, plus half of it for "
+        "each MB. Requests that take longer get 400",
     )
     max_prompt_tokens: int = Field(
         0,
@@ -58,15 +59,15 @@ class RequestLimits(OptionGroup):
         128,
         ge=0,
         le=1 << 16,
-        description="maximum number of requests waiting for a slot; 503 with Retry-After for more",
+        description="maximum number of requests that wait for a slot. More requests get 503 with Retry-After",
     )
     max_n: int = Field(16, ge=1, le=1024, description="maximum number of choices per prompt (n)")
     max_prompts: int = Field(
         128,
         ge=1,
         le=4096,
-        description="maximum number of prompts per request; prompts times n must not exceed the larger of "
-        "this and --max-n",
+        description="maximum number of prompts per request. Prompts times n must not exceed the larger of "
+        "this value and --max-n",
     )
     max_stops: int = Field(32, ge=0, le=1024, description="maximum number of stop strings per request")
     max_stop_characters: int = Field(1024, ge=1, le=1 << 16, description="maximum length of a stop string")
@@ -78,15 +79,15 @@ class RequestLimits(OptionGroup):
         256 << 10,
         ge=0,
         le=1 << 24,
-        description="maximum size of a request's grammar, also of one that the lead makes from JSON schemas "
-        "or tools, whose descriptions do not count; 0: no grammars. Backs cannot draft for requests whose "
+        description="maximum size of a grammar, or of the grammar that the lead makes from JSON schemas or "
+        "tools (without descriptions); 0: no grammars. Backs cannot draft for requests whose "
         "grammar and logit_bias together exceed about 1 MB",
     )
     max_schema_depth: int = Field(
         32,
         ge=1,
         le=200,
-        description="maximum nesting depth of a JSON schema; request bodies may be about twice as deep",
+        description="maximum nesting depth of a JSON schema. Request bodies can be about twice as deep",
     )
     max_tools: int = Field(128, ge=0, le=4096, description="maximum number of tools per request")
     max_backs: int = Field(64, ge=0, le=4096, description="maximum number of connected backs")
@@ -94,19 +95,19 @@ class RequestLimits(OptionGroup):
         MAX_DRAFT_TOKENS,
         ge=1,
         le=MAX_DRAFT_TOKENS,
-        description="maximum number of tokens in a draft; longer ones are rejected",
+        description="maximum number of tokens in a draft. Longer drafts are rejected",
     )
     max_drafts_per_second: float = Field(
         MAX_DRAFTS_PER_SECOND,
         gt=0,
         le=1e6,
-        description="maximum rate of drafts from one back; drafts above it are dropped, and a back that "
-        "keeps sending more than three times this rate is disconnected",
+        description="maximum rate of drafts from one back. Drafts above this rate are dropped. A back that "
+        "keeps sending more than three times as many is disconnected",
     )
     max_draft_bytes_per_second: int = Field(
         2 << 20,
         ge=MAX_BACK_MESSAGE_BYTES,
         le=1 << 30,
-        description="maximum size of one back's messages per second; messages above it are dropped, and a "
-        "back that keeps sending more than three times as much is disconnected",
+        description="maximum size of messages from one back per second. Messages above this rate are "
+        "dropped. A back that keeps sending more than three times as much is disconnected",
     )

@@ -15,7 +15,7 @@ from shared.sampling.parameters import (
     MAX_REMEMBERED,
     MAX_SEED,
     MAX_TEXT_TOKENS,
-    Asked,
+    ApiNames,
     Breaker,
     SamplerName,
     SamplingParameters,
@@ -70,7 +70,7 @@ def _known(given: str, name: SamplerName | None) -> SamplerName:
 def _each_once(given: Iterable[SamplerName]) -> tuple[SamplerName, ...]:
     names = tuple(given)
     if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-        raise ValueError(f"{', '.join(twice)} may be used only once")
+        raise ValueError(f"{', '.join(twice)} can be used only once")
     return names
 
 
@@ -100,10 +100,10 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
         r", comma-separated (\x2c for a comma); none: no strings",
     ),
 }
-"""How the value of an option is written if it is neither a number nor a word."""
+"""The notation of an option's value that is neither a number nor a word."""
 
 
-def _option(name: str, field: FieldInfo, asked: Asked) -> FieldInfo | None:
+def _option(name: str, field: FieldInfo, asked: ApiNames) -> FieldInfo | None:
     """Return the option: with the default and the range of the parameter."""
     if not asked.option:
         return None
@@ -124,8 +124,8 @@ class SamplingDefaults(OptionGroup):
         -1,
         ge=-2,
         le=MAX_TEXT_TOKENS,
-        description="number of tokens to predict; -1: until the context is full, or with --context-shift "
-        "without limit",
+        description="number of tokens to predict; -1: until the context is full (no limit with "
+        "--context-shift)",
     )
     seed: int = Field(-1, ge=-1, le=MAX_SEED, description="RNG seed; -1: a random seed for each request")
 

@@ -19,7 +19,7 @@ log = logging.getLogger("lead")
 
 _GUESSABLE_CHARACTERS = 16
 EXPOSED = (
-    "anyone who can reach this address could use the lead and read prompts: set --api-key, "
+    "anyone who can reach this address could use the lead and read prompts. Set --api-key, "
     f"--back-key or --keys-file ({HOW_TO_MAKE_ONE}), or --insecure"
 )
 """Why a lead does not listen on an address."""
@@ -30,40 +30,37 @@ class SecurityOptions(OptionGroup):
 
     api_key: KeyList = Field(
         [],
-        description="API keys for clients, comma-separated; the variable LEAD_API_KEY or --api-key-file "
-        "hides them from process listings",
+        description="comma-separated API keys for clients. The variable LEAD_API_KEY and --api-key-file hide "
+        "keys from process listings",
     )
     api_key_file: Path | None = Field(None, description="file with API keys for clients, one per line")
     back_key: KeyList = Field(
-        [], description="keys for backs, comma-separated; backs receive the text of requests"
+        [], description="comma-separated keys for backs. Backs receive the text of requests"
     )
     back_key_file: Path | None = Field(None, description="file with keys for backs, one per line")
-    admin_key: KeyList = Field([], description="keys with all permissions, comma-separated")
+    admin_key: KeyList = Field([], description="comma-separated keys with all permissions")
     admin_key_file: Path | None = Field(None, description="file with keys with all permissions, one per line")
     keys_file: Path | None = Field(
         None, description="file with keys of all roles, one per line: ROLE (client, back or admin) NAME KEY"
     )
-    insecure: bool = Field(
-        False, description="allow listening without keys on an address that other machines can reach"
-    )
+    insecure: bool = Field(False, description="allow an address that other machines can reach without keys")
     allowed_hosts: CommaList = Field(
         (),
-        description="additional names that are accepted in a request's Host header, comma-separated "
-        "(*.name: all subdomains; *: any); requests with other names are rejected, as protection against "
-        "DNS rebinding. If keys are set and this option is not, any name is accepted",
+        description="comma-separated additional names for the Host header. *.name means all subdomains, "
+        "and * means any name. Requests with other names are rejected, which protects from "
+        "DNS rebinding. Default with keys: any name",
     )
     cors_origins: CommaList = Field(
         (),
-        description="origins of web pages that may use the API, comma-separated, as in https://chat.example; "
-        "localhost: all pages served from this machine; *: any",
+        description="comma-separated origins of web pages that may use the API, such as "
+        "https://chat.example; localhost: all pages of this machine; *: any",
     )
     ssl_cert_file: Path | None = Field(
         None,
-        description="path to a PEM-encoded TLS certificate (chain); the lead then serves HTTPS instead of "
-        "HTTP",
+        description="path of a TLS certificate or chain (PEM). The lead then serves HTTPS instead of HTTP",
     )
     ssl_key_file: Path | None = Field(
-        None, description="path to the certificate's PEM-encoded private key, which must not be encrypted"
+        None, description="path of the certificate's private key (PEM, not encrypted)"
     )
     private_by_default: bool = Field(
         False, description='treat requests as private (not sent to backs) unless they set `"private": false`'
@@ -123,7 +120,7 @@ class SecurityOptions(OptionGroup):
         keys = list(self.keys())
         if short := [str(each.principal) for each in keys if len(each.secret) < _GUESSABLE_CHARACTERS]:
             log.warning(
-                "short keys can be guessed: %s, with less than %d characters; %s",
+                "short keys can be guessed (%s: less than %d characters). %s",
                 ", ".join(short),
                 _GUESSABLE_CHARACTERS,
                 HOW_TO_MAKE_ONE,

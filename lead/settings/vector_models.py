@@ -12,7 +12,7 @@ from shared.settings.model_options import MAX_CTX, MAX_THREADS
 from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadCount
 
 COMPUTING_BYTES = 256 << 20
-"""What such a model takes of memory, besides its weights."""
+"""The memory of such a model besides its weights."""
 
 
 class VectorModelOptions(OptionGroup):
@@ -21,49 +21,48 @@ class VectorModelOptions(OptionGroup):
     embedding_model: Path | None = Field(
         None,
         description="path of an embedding model (GGUF), such as BERT, nomic-embed, bge-m3, jina, "
-        "Qwen3-Embedding or EmbeddingGemma: answers /v1/embeddings, /api/embed and /embedding. A lead "
-        "whose --model is such a file serves just that",
+        "Qwen3-Embedding or EmbeddingGemma. It answers /v1/embeddings, /api/embed and /embedding. "
+        "To serve only embeddings, use --model",
     )
     rerank_model: Path | None = Field(
         None,
-        description="path of a reranker (GGUF), such as bge-reranker, jina-reranker or Qwen3-Reranker: "
+        description="path of a reranker (GGUF), such as bge-reranker, jina-reranker or Qwen3-Reranker. It "
         "answers /v1/rerank",
     )
     serve_embeddings: bool = Field(
         False,
-        description="answer /v1/embeddings with the mean of the --model's own hidden states, which say less "
-        "than the vectors of an embedding model. A process of its own computes them, on a CPU with the same "
-        "weights in memory",
+        description="answer /v1/embeddings with the mean of the hidden states of --model. An embedding model "
+        "gives better vectors. A separate process computes them on the CPU with the same weights",
     )
     embedding_ctx_size: int = Field(
         0,
         ge=0,
         le=MAX_CTX,
-        description="the most tokens of a text that these models read; 0: as many as they were trained with, "
-        "but at most 2048. Memory grows with its square",
+        description="maximum number of tokens of a text for these models; 0: the training context, at most "
+        "2048. Memory grows with the square of this number",
     )
     embedding_threads: ThreadCount = Field(
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of each of these models; 0: those that --threads leaves, at least "
-        "one. They yield to the engine where they share cores with it",
+        description="number of CPU threads of each of these models; 0: the threads that --threads leaves, at "
+        "least one. They yield to the engine on shared cores",
     )
     embedding_gpu_layers: GpuLayers = Field(
         0,
         ge=-2,
-        description="number of layers of these models to store in VRAM; -1 or auto, -2 or all: all",
+        description="number of layers of these models in VRAM; -1, auto, -2 or all: all",
     )
 
     @model_validator(mode="after")
     def _check_embedder(self) -> Self:
         if self.serve_embeddings and self.embedding_model:
-            raise OptionError("serve_embeddings", "--embedding-model makes them: name one of the two")
+            raise OptionError("serve_embeddings", "cannot be combined with --embedding-model")
         return self
 
     @property
     def asked(self) -> str:
-        """The first of the options that ask for one; empty: none does."""
+        """The first option that requests such a model; empty: none does."""
         names = ("embedding_model", "rerank_model", "serve_embeddings")
         return next((name for name in names if getattr(self, name)), "")
 
@@ -79,15 +78,13 @@ class VectorModelOptions(OptionGroup):
             parts_of(path)
             pooling = pooling_of(path)
             if pooling is None:
-                raise ConfigError(f"--embedding-model: {path} is no embedding model: it continues texts")
+                raise ConfigError(f"--embedding-model: {path} is a text model, not an embedding model")
             if pooling == RANK:
-                raise ConfigError(f"--embedding-model: {path} is a reranker: name it with --rerank-model")
+                raise ConfigError(f"--embedding-model: {path} is a reranker. Use --rerank-model")
         if path := self.rerank_model:
             parts_of(path)
             if pooling_of(path) != RANK:
-                raise ConfigError(
-                    f"--rerank-model: {path} is no reranker: its file does not say that it has a rank head"
-                )
+                raise ConfigError(f"--rerank-model: {path} is not a reranker: its file has no rank head")
         return self.model_copy(
             update={
                 name: path.absolute()

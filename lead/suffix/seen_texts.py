@@ -38,9 +38,8 @@ class SeenTexts(Sequence[int]):
     """
 
     def __init__(self, n_bytes: int, max_age: float, clock: Callable[[], float]) -> None:
-        """Takes up to `n_bytes`, at least 1 KB, for tokens and their index.
-
-        Texts are forgotten `max_age` seconds after they ended; `clock` gives seconds.
+        """n_bytes: the most bytes for tokens and their index; at least 1 KB are used. max_age: the seconds
+        after its end at which a text is forgotten. clock: returns seconds.
         """
         self._n_bits = (n_bytes // (_TOKEN_BYTES + _BUCKET_BYTES)).bit_length() - 1
         n_tokens = (n_bytes - (_BUCKET_BYTES << self._n_bits)) // _TOKEN_BYTES
@@ -73,7 +72,7 @@ class SeenTexts(Sequence[int]):
         return self._view[at % len(self._view)] if self._start <= at < self._end else _NOTHING
 
     def places(self, marked: Sequence[int]) -> list[int]:
-        """Return positions after which the last tokens of `marked` may have occurred; callers must
+        """Return positions just after possible occurrences of the last tokens of `marked`; callers must
         compare.
         """
         self.forget_old()
@@ -121,7 +120,7 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """Return the number of blocks with which another text began, without those about to be
+        """Return the number of blocks with which another text began, except blocks about to be
         overwritten.
         """
         oldest = max(self._start, self._end - len(self._ring) // 2)

@@ -22,7 +22,7 @@ class FairQueue(Generic[T]):
     """
 
     def __init__(self, maximum: int, max_bytes: int) -> None:
-        """Holds at most `maximum` items that have `max_bytes` together."""
+        """Hold at most `maximum` items with at most `max_bytes` in all."""
         self._max = maximum
         self._max_bytes = max_bytes
         self._clients: OrderedDict[Client, dict[T, int]] = OrderedDict()

@@ -16,7 +16,7 @@ class JobHandler:
     """
 
     def __init__(self, jobs: TokenizerJobs | DuoError, base_seconds: float) -> None:
-        """jobs: an error: why none can be done."""
+        """jobs: does the jobs; an error: the reason why no job can be done."""
         self._jobs = jobs
         self._base_seconds = base_seconds
 

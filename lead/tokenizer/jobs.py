@@ -111,8 +111,8 @@ class MadePrompt(ABC):
 class ModelDescription:
     """A description of the model and of llama.cpp, for the front.
 
-    template: the chat template. problem: the reason if that is ChatML instead of the model's own. reasons:
-    the model reasons before it answers.
+    template: the chat template. problem: the reason why `template` is ChatML instead of the model's own.
+    reasons: the model reasons before it answers.
     """
 
     info: ModelInfo
@@ -135,7 +135,7 @@ class TokenizerJobs(Protocol):
     """
 
     def describe(self) -> ModelDescription:
-        """Describe the model."""
+        """Return the description of the model."""
 
     def identify(self) -> VocabularyId:
         """Return the vocabulary's id, which lead and back compare; computing it takes .15 s for 256,000

@@ -32,7 +32,7 @@ _MAX_WAITING = 256
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_TRIES = 3
 _GRACE_SECONDS = 0.05
-"""A job whose client has left may take this long to end by itself: that is cheaper than another fork."""
+"""The time that a job may take to end after its client has left: cheaper than another fork."""
 _HUNG_SECONDS = 5.0
 """Time over allowed CPU time after which a worker counts as hung: it is stopped, or the machine too busy."""
 _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"
@@ -53,10 +53,10 @@ class _Ticket:
 
 @dataclass(slots=True)
 class _Lane:
-    """Jobs and where they wait. slice_seconds: after which one moves to `next`.
+    """A queue of jobs. slice_seconds: the time after which a job moves to `next`.
 
-    needs_grammars: a worker that cannot check any is replaced; until others can, it goes on with the rest.
-    rests: it needs no worker before the next job.
+    needs_grammars: a worker that cannot check grammars is replaced; until then, it does other jobs. rests:
+    the lane needs no worker before the next job.
     """
 
     next: "_Lane | None" = None
@@ -68,7 +68,7 @@ class _Lane:
 
     def push(self, ticket: _Ticket) -> None:
         for removed in self.queue.push(ticket.client, ticket, len(ticket.message)):
-            removed.fail(QueueFullError("too many requests wait to be tokenized: try again in a moment"))
+            removed.fail(QueueFullError("too many requests wait for tokenization: try again in a moment"))
         self.rests = False
         self.has_some.set()
 
@@ -137,7 +137,7 @@ class TokenizerPool:
         *arguments: P.args,
         **options: P.kwargs,
     ) -> R:
-        """Call `method` of `TokenizerJobs` in a tokenizer process; returns what it returns.
+        """Call `method` of `TokenizerJobs` in a tokenizer process; return its result.
 
         Raises RequestError, UnavailableError, QueueFullError; ModelLoadError or ConfigError if no job is
         possible with this model and template. If jobs were possible before, as with a file that is being
@@ -151,7 +151,7 @@ class TokenizerPool:
             if n_rests == self._n_rests:  # of jobs that fail together, the first one does it
                 log.error("%s", answer)
                 await self.rest()
-            raise UnavailableError("the model cannot be read at the moment; see the lead's log")
+            raise UnavailableError("the model cannot be read at the moment. Read the lead's log")
         if isinstance(answer, DuoError):
             raise answer
         self._has_worked = True
@@ -248,8 +248,8 @@ def _too_costly(ticket: _Ticket, status: int) -> RequestError:
             "rendering, tokenizing and checking this request takes more than "
             f"{ticket.limits.cpu_seconds:.1f} s of CPU time (--prepare-seconds)"
         )
-    log.warning("a tokenizer process ended with status %d; its request is refused", status)
+    log.warning("a tokenizer process ended with status %d. Its request was refused", status)
     return RequestError(
-        "the text of this request cannot be tokenized: that needs too much memory, or one character is "
-        "repeated too often"
+        "the text of this request cannot be tokenized: it needs too much memory, or repeats one "
+        "character too often"
     )

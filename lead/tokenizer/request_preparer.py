@@ -54,7 +54,7 @@ from shared.slot_cache import common_prefix_length
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
 _MIN_TOKENS_BETWEEN = 32
-"""Of cuts that are closer together the first one will do."""
+"""Of cuts that are closer together, the first suffices."""
 
 
 class RequestPreparer(TokenizerJobs):
@@ -70,9 +70,8 @@ class RequestPreparer(TokenizerJobs):
         problem: str | None = None,
         indexes_grammars: bool = True,
     ) -> None:
-        """problem: why the template is not the model's own.
-
-        indexes_grammars: otherwise jobs raise GrammarsNeededError where that is still to be done.
+        """problem: the reason why the template is not the model's own. indexes_grammars: index the vocabulary
+        for grammars when needed; otherwise jobs raise GrammarsNeededError.
         """
         self._vocabulary = vocabulary
         self._template = template
@@ -198,7 +197,7 @@ class RequestPreparer(TokenizerJobs):
     def _answers(
         self, body: ConversationFields, given: TemplateInput, prompt: RenderedPrompt, last: Turn | None
     ) -> tuple[tuple[WrittenAnswer, ...], int]:
-        """See `answers_in`."""
+        """Return the answers in a prompt; see `answers_in`."""
         vocabulary = self._vocabulary
         written = last.tokens if last else array("i")
         if has_ended := bool(written) and vocabulary.is_end(written[-1]):
@@ -366,7 +365,7 @@ class RequestPreparer(TokenizerJobs):
     def _constrain_calls(
         self, body: ConversationFields, parser: ParserConfig
     ) -> tuple[CallGrammars | None, list[str]]:
-        """Return the grammars of calls in an answer that may also have none, and what tools have none."""
+        """Return the grammars of calls in an answer that may have none, and the tools without a grammar."""
         reasoning, calls, support = self._template.reasoning, parser.tool_format, call_support()
         if calls is None or support is None:
             return None, []

@@ -17,7 +17,7 @@ class WorkerDiedError(Exception):
     """A worker ended in the middle of a job."""
 
     def __init__(self, status: int | None) -> None:
-        """status: as in `Popen.returncode`; None: not known, the fork server has ended too."""
+        """status: as in `Popen.returncode`; None: unknown, as the fork server has ended, too."""
         super().__init__(status)
         self.status = status
 
@@ -46,7 +46,7 @@ class Worker:
     """A connection to one tokenizer process."""
 
     def __init__(self, connection: _Streams, supervision: _Streams) -> None:
-        """The two ends of a `shared.sandbox.Task`."""
+        """connection, supervision: the two ends of a `shared.sandbox.Task`."""
         self._answer, self._job = connection
         self._news, self._orders = supervision
 

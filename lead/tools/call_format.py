@@ -10,7 +10,7 @@ from lead.chat_format.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
-"""In the texts of a format: where the tool's name, the call's id and its number in the answer stand."""
+"""The places of the tool's name, the call's id and its number, in the texts of a format."""
 
 _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"
@@ -65,9 +65,9 @@ class CallFormat:
     is_generic: bool = False
     is_described: bool = False
     ends: tuple[str, ...] = ()
-    """Texts without meaning between calls and after them; empty: those of the other fields."""
+    """Texts without meaning between calls and after them; empty: the texts of the other fields."""
     header: re.Pattern[str] | None = field(init=False)
-    """What stands between a start and the arguments; None if the name is a member of a JSON object."""
+    """Matches the text between a start and the arguments; None if the name is a member of a JSON object."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ends", self.ends or self._ends())

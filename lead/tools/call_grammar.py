@@ -21,7 +21,7 @@ _ANY_ARGUMENTS = {"type": "object"}
 _SPACE = r"/[ \n]{0,2}/"
 """Before the arguments, when a call has begun."""
 _MAX_ID_CHARACTERS = 16
-"""Of a call's id where the template requires no number. Models write nine (Mistral) or ten (Solar)."""
+"""The length of a call's id if the template requires none. Models write nine (Mistral) or ten (Solar)."""
 
 
 def calls_rule(calls: CallFormat, request: ConversationFields, writer: GrammarWriter) -> str:
@@ -81,7 +81,7 @@ def call_grammars(
 
 
 def _rest(tool: Tool, calls: CallFormat, writer: GrammarWriter) -> str:
-    """Return the arguments and what closes the call."""
+    """Return an expression for a call's arguments, and the text that closes the call."""
     _, end = calls.frame(tool.function.name, NUMBER, ID)
     try:
         arguments = _arguments(calls, tool.function.parameters or _ANY_ARGUMENTS, writer)

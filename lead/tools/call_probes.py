@@ -93,7 +93,7 @@ class _Probes:
         return self._tagged(text)
 
     def id_characters(self) -> int:
-        """Return the length of ids, if the template refuses one that is longer than those of the probes."""
+        """Return the required length of ids, if the template refuses ids longer than those of the probes."""
         try:
             self._written([{}], longer_ids="0")
         except _NotDerivedError:
@@ -122,8 +122,8 @@ class _Probes:
         return text
 
     def _n_shared(self, text: str) -> int:
-        """Return the length shared with a message with content, within what the template writes of any
-        answer.
+        """Return the length that the text shares with a message with content, within the text that the
+        template writes for any answer.
         """
         n = len(whole(common_prefix(text, self._plain)))
         has_header = not self._plain[n:].lstrip().startswith(CONTENT)
@@ -195,7 +195,7 @@ class _Probes:
         return self._with_starts(calls)
 
     def _closing(self, text: str, before: str) -> str:
-        """Return the beginning of `text` that closes what `before` opens; then the turn ends."""
+        """Return the beginning of `text` that closes the markers in `before`; then the turn ends."""
         if end := MARKER.search(self._turn_end):
             text = text.partition(end[0])[0]
         n_open = len(MARKER.findall(before)) + before.rstrip().endswith("[")

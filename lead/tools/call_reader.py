@@ -28,9 +28,11 @@ from lead.tools.tool_calls import (
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
 _MAX_SEPARATOR_CHARACTERS = 100
-"""Between a marker and the call that it begins; with more it begins none."""
+"""The most separators between a marker and its call; after more, the marker begins no call."""
 _MAX_REJECTED_OBJECTS = 16
-"""Each may be as long as the answer and is read twice; after this many, no more calls are looked for."""
+"""Each rejected object may be as long as the answer and is read twice; after this many, no more calls are
+searched.
+"""
 _MAX_KEY_CHARACTERS = 2048
 """The longest beginning of an object, with its first key, which may be the name of a tool, all escaped."""
 _FIRST_KEY = re.compile(r'\s*+\{\s*+"((?:[^"\\]|\\.)*+)"')
@@ -41,7 +43,7 @@ _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 class _Expected(Enum):
     """The part that comes next, for parts that need no memory of their own."""
 
-    OUTSIDE = auto()  # content, which somebody else reads
+    OUTSIDE = auto()  # content, which the parser reads
     BETWEEN = auto()  # between calls, or before the first
     GENERIC = auto()  # a generic answer before its first value
 
@@ -88,7 +90,7 @@ class CallReader:
         self.n_calls = 0
         """The number of tool calls so far."""
         self.rejected = ""
-        """What began like a call and is content, once the reader is no longer active."""
+        """The text that began like a call but is content, once the reader is no longer active."""
         self._state: _Expected | _JsonCall | _TaggedCall | _Code | ResponseStream = _Expected.OUTSIDE
         self.begin_answer()
 
@@ -185,7 +187,9 @@ class CallReader:
         return []
 
     def _is_partial_marker(self) -> bool:
-        """Return whether the text begins a marker; at the end of an answer, one that may follow a call."""
+        """Return whether the text begins a marker; at the end of an answer, a marker that may
+        follow a call.
+        """
         if self._window.complete:
             return not self._held and self._is_separator(self._text)
         markers = (*self._format.ends, *self._format.starts)
@@ -210,8 +214,9 @@ class CallReader:
         return []
 
     def _is_known(self, name: str) -> bool:
-        """Return whether a call of the tool may be one: where other text begins like calls, only known ones
-        are.
+        """Return whether to take a call of this tool for a call.
+
+        If other text begins like calls, only calls of known tools are.
         """
         has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
         return (has_marker and bool(self._held)) or name in self._config.tools
@@ -323,7 +328,10 @@ class CallReader:
         return self._reject_call() if self._held else self._leave()
 
     def _reject_call(self) -> list[Delta]:
-        """Return the marker that began this call is content; what follows it is read again."""
+        """Treat the marker that began this call as content; the text after it is read again.
+
+        Return the deltas.
+        """
         content, again = self._held.reject(self._text)
         self._window.read_again(again)
         return self._leave(content)
@@ -338,7 +346,7 @@ class CallReader:
         return bool(self._held) and self._state is _Expected.BETWEEN
 
     def _is_separator(self, text: str) -> bool:
-        """Return whether `text`, at the end of an answer, is what may follow a call."""
+        """Return whether `text`, at the end of an answer, may follow a call."""
         if not text.strip():
             return self._state is _Expected.BETWEEN or not text
         if self._state is not _Expected.BETWEEN or not self.n_calls:

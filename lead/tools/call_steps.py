@@ -165,7 +165,7 @@ def one_call_each(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def _takes(changed: list[TemplateMessage], result: TemplateMessage) -> bool:
-    """Put a result behind its call, if that is not the last message."""
+    """Put a result behind its call, unless the call is the last message; return whether it was put there."""
     for n, message in enumerate(changed[:-1]):
         calls = message.get("tool_calls", ())
         if len(calls) == 1 and calls[0].get("id") and calls[0]["id"] == result.get("tool_call_id"):
@@ -186,7 +186,7 @@ def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def result_as_text(message: TemplateMessage) -> TemplateMessage:
-    """Return a user message that says what a tool returned."""
+    """Return a user message with the result of a tool."""
     named = {name: message[name] for name in ("tool_call_id", "name") if name in message}
     text = json.dumps({"tool_response": {**named, "content": message["content"]}}, ensure_ascii=False)
     return {"role": "user", "content": text}

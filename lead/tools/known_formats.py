@@ -17,10 +17,8 @@ GENERIC = CallFormat(
     is_described=True,
     ends=(",", "]", "}"),
 )
-"""For templates without tools: these are described in words, and the answer is made JSON.
-
-And for MiniMax M3, which writes objects and lists in arguments as tags inside tags, named as their members:
-to read these takes the whole schema, and so would a grammar.
+"""The format for templates without tools, which are then described in words; the answer is constrained to
+JSON.
 """
 
 _HERMES = CallFormat(
@@ -69,10 +67,12 @@ _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
 
 
 def format_without_calls(template: str) -> CallFormat:
-    """Return the format for a template from whose renderings none could be derived."""
+    """Return the format for a template whose renderings show no format."""
     return next((calls for sign, calls in _WITHOUT_CALLS if sign in template), GENERIC)
 
 
 def completed(calls: CallFormat, template: str) -> CallFormat:
-    """Return the format, completed by what models with this template write although the template does not."""
+    """Return the format, with the parts that models with this template write although the template
+    does not.
+    """
     return replace(calls, **next((also for sign, also in _ALSO if sign in template), {}))

@@ -7,7 +7,7 @@ _OPENING, _CLOSING = "{[(", "}])"
 
 
 class LiteralScanner:
-    """Looks at each character once, while the text grows."""
+    """Finds the end of a literal in growing text; looks at each character once."""
 
     def __init__(self, quotes: tuple[str, str]) -> None:
         """quotes: around strings, in addition to those of JSON and Python."""

@@ -96,7 +96,7 @@ class _ValueReader:
             return json.loads(number[0])
         word = self._take(_WORD)
         if not word or word[0] not in _WORDS:
-            raise ValueError(f"{self._text[self._at :][:20]!r} is no value")
+            raise ValueError(f"{self._text[self._at :][:20]!r} is not a value")
         return _WORDS[word[0]]
 
     def _string(self) -> str | None:

@@ -90,7 +90,7 @@ class TaggedGrammar:
         return self._rule(" | ".join(bodies))
 
     def _value(self, schema: Mapping[str, Any], types: Types) -> str:
-        """Return the value and what closes it."""
+        """Return an expression for a value, and the text that closes it."""
         close = self._spelled(self._arguments.close)
         if "string" not in types:
             return f"{self._json_value(self._of_types(schema, types), 'tools')} {close}".strip()

@@ -33,7 +33,7 @@ class _Value:
 
 @dataclass(slots=True)
 class _Literal:
-    """A value that says itself where it ends."""
+    """A value whose own syntax shows its end."""
 
     types: Types
     scanner: LiteralScanner
@@ -51,7 +51,7 @@ class TaggedReader:
     types: Mapping[str, Types]
     rest: str | None = None
     values: dict[str, Any] = field(default_factory=dict)
-    """Of the arguments, by their names."""
+    """The values of the arguments, by name."""
     _text: str = ""
     _name: str = ""
     _state: _State | _Value | _Literal = _State.BETWEEN
@@ -147,7 +147,7 @@ class TaggedReader:
         return self._end_value(self._value(written, value.types), at + len(close))
 
     def _is_followed(self, at: int, *, is_exact: bool, complete: bool) -> bool | None:
-        """Return whether what stands at `at` may follow an argument; None if more text is needed to know."""
+        """Return whether the text at `at` may follow an argument; None if more text is needed to know."""
         key, between = self._style.key.strip(), self._style.between.strip()
         after = self._text[at:].lstrip().removeprefix(between).lstrip()
         followers = tuple(filter(None, (key, *self._closing[: None if is_exact else 1])))

@@ -12,12 +12,12 @@ _NAMES = ("name", "tool_name")
 _ARGUMENTS = ("arguments", "parameters")
 _IDS = ("id", "tool_call_id")
 CALL_KEYS = {*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"}
-"""Of the members of calls."""
+"""The keys of calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """A call as the model wrote it; `arguments` is JSON text, or was meant to be."""
+    """A call as the model wrote it. arguments: JSON text, perhaps invalid."""
 
     name: str
     arguments: str = "{}"
@@ -70,9 +70,8 @@ def escaped(text: str) -> str:
 
 
 class HeldCall:
-    """The text of a call since its marker, kept as it was written until its tool is known.
-
-    False while nothing is held.
+    """The text of a call since its marker, kept as written until its tool is known; False while it
+    is empty.
     """
 
     def __init__(self) -> None:

@@ -13,12 +13,13 @@ from shared.cached_files import CacheFolder, remove_oldest, written_whole
 from shared.errors import ConfigError, UnavailableError
 
 _N_FILES = 16
-"""How many files of 2 to 16 MB are kept; the oldest ones are deleted."""
+"""The number of files of 2 to 16 MB that are kept; the oldest files are deleted."""
 
 
 class OfferedVocabulary(NamedTuple):
-    """A vocabulary in two files, plain and compressed, and their digest: models with the same tokens may
-    split texts differently.
+    """A vocabulary in two files, plain and compressed, and their digest.
+
+    The digest is of the files, because models with the same tokens may split texts differently.
     """
 
     digest: str

@@ -16,7 +16,7 @@ from shared.convert.gguf_file import GgufFile, Quantization, Weights
 from shared.errors import ModelLoadError
 
 ConversionType = Literal["auto", "f32", "f16", "q8_0"]
-"""How matrices are stored; auto: as in the source."""
+"""The type of stored matrices; auto: as in the source."""
 
 
 @dataclass(frozen=True, slots=True)

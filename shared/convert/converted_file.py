@@ -62,7 +62,7 @@ def converted(conversion: Conversion) -> Path:
     """
     path = cached_path(conversion)
     if not path.is_file():
-        log.info("%s is %s: converting it to GGUF, once", conversion.path, conversion.kind)
+        log.info("%s is %s: converting it to GGUF once", conversion.path, conversion.kind)
         make_cache_folder(path.parent)
         with progress_bar(f"converting {conversion.name}") as progress:
             conversion.file().write(path, progress)

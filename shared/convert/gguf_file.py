@@ -213,6 +213,6 @@ def _require_room(folder: Path, n_needed: int) -> None:
     n_free = shutil.disk_usage(folder).free
     if n_free < n_needed:
         raise ConfigError(
-            f"the model takes {size_text(n_needed)} and {folder} has {size_text(n_free)} free:"
-            " make room there or choose another folder"
+            f"the model needs {size_text(n_needed)}, but {folder} has only {size_text(n_free)} "
+            "free. Free some space or choose another folder"
         )

@@ -85,14 +85,12 @@ def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabula
     if [ids[token] for token in tokens] != list(range(len(tokens))) or "" in ids:
         raise ModelLoadError(f"{path} is not a vocabulary: its ids are not 0, 1, 2, … each once")
     if len(tokens) > n_vocab:
-        raise ModelLoadError(f"{path} has {len(tokens)} tokens, and config.json says vocab_size {n_vocab}")
+        raise ModelLoadError(f"{path} has {len(tokens)} tokens, but config.json says vocab_size {n_vocab}")
     if missing := set(byte_alphabet()) - ids.keys():
-        raise ModelLoadError(
-            f"{path} is not GPT-2's kind of vocabulary: it lacks {len(missing)} of 256 bytes"
-        )
+        raise ModelLoadError(f"{path} is not a GPT-2 vocabulary: it lacks {len(missing)} of 256 bytes")
     end = ids.get(_END) if end is None else end
     if end is None or not 0 <= end < len(tokens):
-        raise ModelLoadError(f"{path} has no end token: neither {_END} nor config.json's eos_token_id")
+        raise ModelLoadError(f"{path} has no end token ({_END}, or eos_token_id of config.json)")
     return Gpt2Vocabulary(tokens, read_merges(folder / "merges.txt", ids), end)
 
 
@@ -108,7 +106,7 @@ def read_merges(path: Path, known: dict[str, int]) -> list[str]:
     for merge in merges:
         pair = merge.split(" ")
         if len(pair) != 2 or not all(pair) or "".join(pair) not in known:  # noqa: PLR2004 - a pair
-            raise ModelLoadError(f"{path} does not fit vocab.json: {merge[:100]!r} makes no token")
+            raise ModelLoadError(f"{path} does not fit vocab.json: {merge[:100]!r} is not a token")
     if len(set(merges)) < len(merges) or not merges:
         raise ModelLoadError(f"{path} has {'a merge twice' if merges else 'no merges'}")
     return merges
@@ -140,9 +138,12 @@ class Gpt2Config(BaseModel):
         if self.n_embd % self.n_head:
             return f"its width {self.n_embd} is not a multiple of its {self.n_head} heads"
         if self.activation_function not in _GELU:
-            return f"its activation function is {self.activation_function[:40]}, and only {_GELU[0]} is known"
+            return (
+                f"its activation function is {self.activation_function[:40]}, but only {_GELU[0]} is "
+                "supported"
+            )
         if not self.scale_attn_weights or self.scale_attn_by_inverse_layer_idx:
-            return "it scales attention in another way than GPT-2"
+            return "it scales attention differently from GPT-2"
         return None
 
 
@@ -193,10 +194,11 @@ def read_config(path: Path) -> Gpt2Config:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "JSON"
-        raise ModelLoadError(f"{path} is not GPT-2's: {where}: {first['msg']}") from error
+        raise ModelLoadError(f"{path} is not a GPT-2 config: {where}: {first['msg']}") from error
     raise ModelLoadError(
-        f"{path.parent} is a Hugging Face folder of the type {kind[:40]!r}, and only gpt2 is read directly: "
-        "look for the model in GGUF format, or convert it with llama.cpp's convert_hf_to_gguf.py"
+        f"{path.parent} is a Hugging Face folder of the type {kind[:40]!r}, but only gpt2 can be "
+        "converted here. Look for the model in GGUF format, or convert it with llama.cpp's "
+        "convert_hf_to_gguf.py"
     )
 
 
@@ -229,7 +231,7 @@ def _layers(config: Gpt2Config) -> Iterator[_Mapping]:
 
 
 def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapping]:
-    """Yield weight and bias; a matrix is that of a Conv1D."""
+    """Yield weight and bias; a matrix is a Conv1D's."""
     yield _Mapping(f"{origin}.weight", f"{name}.weight", dimensions, transposed=len(dimensions) > 1)
     yield _Mapping(f"{origin}.bias", f"{name}.bias", dimensions[:1])
 
@@ -237,12 +239,12 @@ def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapp
 def _weights(folder: Path, files: dict[str, SafetensorsFile], mapping: _Mapping) -> Weights:
     origin = _origin(mapping, files)
     if origin not in files:
-        raise ModelLoadError(f"{folder} lacks the tensor {mapping.origin}: it is not a whole GPT-2")
+        raise ModelLoadError(f"{folder} lacks the tensor {mapping.origin}, so GPT-2 is incomplete")
     entry = files[origin].entries[origin]
     if entry.shape != mapping.origin_dimensions or not is_known_type(entry):
         raise ModelLoadError(
-            f"{folder} has {origin} as {entry.dtype[:10]} {entry.shape}, and config.json says "
-            f"{mapping.origin_dimensions} (types F32, F16 and BF16 are read)"
+            f"{folder} has {origin} as {entry.dtype[:10]} {entry.shape}, but config.json says "
+            f"{mapping.origin_dimensions} (types F32, F16 and BF16 are supported)"
         )
     read = partial(files[origin].rows, origin, transposed=mapping.transposed)
     return Weights(mapping.name, mapping.dimensions, read, exact=mapping.exact)

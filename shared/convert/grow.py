@@ -9,11 +9,9 @@ Let d be the width of the source and D the new width. Three facts keep the funct
 * The embedding is zero in the new dimensions of the residual stream. Every matrix that writes to the stream
   (`attn_output`, `ffn_down`) has zero rows there, so these dimensions stay zero.
 * New heads and new feed-forward units compute noise, but the columns of `attn_output` and `ffn_down` that
-  read
-  them are zero. In an added layer these matrices are zero everywhere, so the layer is the identity.
+  read them are zero. In an added layer these matrices are zero everywhere, so the layer is the identity.
 * RMSNorm divides by the mean square over D dimensions instead of d, and only d of them are non-zero.
-  Therefore
-  norm weights are multiplied by sqrt(d / D) and epsilon by d / D.
+  Therefore norm weights are multiplied by sqrt(d / D) and epsilon by d / D.
 
 Heads keep their width, so rotary positions stay the same. Heads are added in whole groups, so that each old
 query head keeps its key/value head.
@@ -147,7 +145,7 @@ class _GrowthSource:
     def _count(self, key: str, default: int | None = None) -> int:
         value = self._required(key) if default is None else self._optional(key, default)
         if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{self.path}: {key} is not one positive number, so the model cannot grow")
+            raise ConfigError(f"{self.path}: {key} is not a single positive number, so the model cannot grow")
         return value
 
     def _required(self, key: str) -> Any:
@@ -221,7 +219,7 @@ def _layers(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
 
 
 def _norm(source: _GrowthSource, shape: Shape, name: str, origin: str | None) -> Weights:
-    """Return the source's weights, scaled, then zeros; ones in an added layer."""
+    """Return the source's weights, scaled, followed by zeros; ones in an added layer."""
     n_old = source.dimensions(origin)[0] if origin else 0
 
     def rows(_start: int, _stop: int) -> Floats:
@@ -334,7 +332,7 @@ class GrowSettings(ProgramSettings):
     layers: int = Field(description="number of layers")
     heads: int = Field(description="number of query heads; key/value heads follow")
     feed_forward: int = Field(description="hidden units of each feed-forward part")
-    type: Quantization = Field("f16", description="how matrices are stored")
+    type: Quantization = Field("f16", description="data type of the matrices")
 
 
 def main() -> None:
@@ -345,7 +343,7 @@ def main() -> None:
             with progress_bar(settings.destination.name) as progress:
                 grow(settings.source, settings.destination, shape, settings.type, progress)
         except KeyboardInterrupt:
-            say("grow: cancelled, nothing was written")
+            say("grow: canceled. Nothing was written")
             raise
 
 

@@ -68,7 +68,7 @@ class Llama2cHeader:
                 return cls._checked(2, head[shape_at:flags_at], bool(head[flags_at]), group_size)
             case 2:
                 raise ValueError(f"its group size is {group_size}")
-        raise ValueError(f"its version is {version}, and only 0, 1 and 2 are known")
+        raise ValueError(f"its version is {version}, but only 0, 1 and 2 are supported")
 
     @classmethod
     def _checked(
@@ -83,8 +83,8 @@ class Llama2cHeader:
             raise ValueError("one of the sizes in its header is not positive")
         if width % (2 * n_heads) or n_heads % n_kv_heads or n_layers > _MAX_LAYERS:
             raise ValueError(
-                f"its header names {n_layers} layers of width {width} with {n_heads} heads and {n_kv_heads} "
-                "key/value heads, which do not go together"
+                f"its header names {n_layers} layers of width {width} with {n_heads} heads and "
+                f"{n_kv_heads} key/value heads, which is inconsistent"
             )
         return cls(
             version, width, n_hidden, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx, shares, group_size
@@ -122,7 +122,7 @@ class Llama2cHeader:
             yield from self._each("ffn_norm", self.width)
             yield from self._feed_forward()
             yield final_norm
-            yield ("", self.n_ctx * self.head_width)  # tables of rotary positions, which nobody reads
+            yield ("", self.n_ctx * self.head_width)  # tables of rotary positions, which are unused
         else:
             yield from self._each("attn_norm", self.width)
             yield from self._each("ffn_norm", self.width)
@@ -230,8 +230,8 @@ def _tokenizer_in_folder(path: Path, n_vocab: int) -> Path:
     found = next((each for name in names if (each := path.with_name(name)).is_file()), None)
     if found is None:
         raise ModelLoadError(
-            f"{path} is a llama2.c checkpoint and needs its tokenizer.bin: put it next to the checkpoint or "
-            "name it with --tokenizer"
+            f"{path} is a llama2.c checkpoint without its tokenizer.bin. Put tokenizer.bin beside "
+            "the checkpoint or set --tokenizer"
         )
     return found
 

@@ -25,7 +25,7 @@ _MAX_HEADER = 16 << 20
 _SIZE_BYTES = 8
 _TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 _PLAIN_NAME = re.compile(r"[\w-][\w.-]*\.safetensors", re.ASCII)
-"""The name of a shard; anything else could lead out of the folder."""
+"""The name of a shard; other names could lead out of the folder."""
 _MAX_DIMENSIONS = 8
 
 _Offset = Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
@@ -54,7 +54,9 @@ class SafetensorsFile:
         try:
             self._data_at, self.entries = self._read_header()
         except ValueError as error:
-            raise ModelLoadError(f"{path} is not a whole safetensors file: {_first_line(error)}") from error
+            raise ModelLoadError(
+                f"{path} is not a complete safetensors file: {_first_line(error)}"
+            ) from error
 
     def rows(self, name: str, start: int, stop: int, *, transposed: bool = False) -> Floats:
         """Return rows [start, stop) of a tensor, or of its transpose if `transposed`, as float32."""
@@ -111,7 +113,7 @@ class SafetensorsFolder:
             return [], [single]
         index = self._folder / INDEX
         if not index.is_file():
-            raise ModelLoadError(f"{self._folder} has no {SINGLE}, and no {INDEX} for shards")
+            raise ModelLoadError(f"{self._folder} has no {SINGLE} or {INDEX}")
         names = sorted(set(_read_index(index).values()))
         strange = [name for name in names if not _PLAIN_NAME.fullmatch(name)]
         if strange or not names:
@@ -140,7 +142,7 @@ def _check_place(name: str, entry: TensorEntry, n_bytes: int) -> None:
         entry.dtype in _TYPES
         and math.prod(entry.shape) * np.dtype(_TYPES[entry.dtype]).itemsize != end - begin
     ):
-        raise ValueError(f"{name[:100]} has {end - begin} bytes, which is not what its shape takes")
+        raise ValueError(f"{name[:100]} has {end - begin} bytes, which does not match its shape")
 
 
 def is_known_type(entry: TensorEntry) -> bool:

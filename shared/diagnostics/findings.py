@@ -69,7 +69,7 @@ class DoctorReport:
 
 
 def count(n: int, noun: str) -> str:
-    """Return `1 core`, `2 cores`."""
+    """Return a number with a noun: `1 core`, `2 cores`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 

@@ -13,7 +13,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from shared.diagnostics.findings import Finding, good, hint, problem
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
@@ -157,9 +157,9 @@ class LeadProbe:
                 yield time.perf_counter() - began
 
     def _explain_health(self, response: httpx.Response) -> Iterator[Finding]:
-        said = said_by_lead(response.content, response.status_code)
+        said = error_reason(response.content, response.status_code)
         if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-            yield problem(f"the lead at {self._url} is not ready ({said}): wait, or read its log")
+            yield problem(f"the lead at {self._url} is not ready ({said}). Wait, or read its log")
         else:
             yield problem(f"the server at {self._url} is not a lead: /health returned {said}")
 
@@ -171,8 +171,8 @@ class LeadProbe:
         try:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPStatusError, ValidationError):
-            said = said_by_lead(answer.content, answer.status_code)
-            yield hint(f"the lead does not report on speculation ({said}): is it a llama-duo lead?")
+            said = error_reason(answer.content, answer.status_code)
+            yield hint(f"the lead does not report on speculation ({said}). Check that it is a llama-duo lead")
 
 
 def is_own_address(url: str) -> bool:
@@ -195,15 +195,15 @@ def is_own_address(url: str) -> bool:
 def _explain(error: httpx.TransportError, url: str) -> str:
     host = urlsplit(url).hostname or ""
     if isinstance(error, httpx.TimeoutException):
-        return f"no answer for {_SECONDS:.0f} seconds: wrong address, a firewall or a broken connection"
+        return f"no answer for {_SECONDS:.0f} seconds. Check the address, the network and firewalls"
     words = str(error)
     if "refused" in words:
         return (
-            "the machine answers, but nothing listens on this port: is the lead running, with this --port, "
-            "and with --host 0.0.0.0 if it is on another machine?"
+            "the machine answers, but no program listens on this port. Check that the lead runs "
+            "with this --port, and on another machine with --host 0.0.0.0"
         )
     if any(each in words for each in ("resolution", "not known", "No address")):
-        return f"unknown host name {host}: try its IP address"
+        return f"unknown host name {host}. Try its IP address"
     return _explain_tls(error, url) or words or type(error).__name__
 
 

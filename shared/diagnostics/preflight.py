@@ -135,7 +135,7 @@ def check_memory(
     )
     if plan.placement is None:  # llama.cpp places layers: nothing to compare
         where = "on RPC workers" if plan.with_workers else "in VRAM"
-        report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, which is not checked")
+        report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, whose memory is not checked")
         return plan
     _add_placement(report, plan.placement, taken, who_takes)
     if plan.placement.problem:
@@ -146,8 +146,9 @@ def check_memory(
     n_needed = plan.placement.host_bytes
     if n_needed > n_free:
         report.problems.append(
-            f"weights and KV cache need about {size_text(n_needed)} of memory, but only {size_text(n_free)} "
-            "are free: for each token weights would be read from the disk; use a smaller model or --ctx-size"
+            f"weights and KV cache need about {size_text(n_needed)} of memory, but only "
+            f"{size_text(n_free)} are free. Each token would read weights from the disk. Use a "
+            "smaller model or --ctx-size"
         )
     return plan
 
@@ -226,5 +227,5 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
     report.add("CPU kernel", kernel)
     if n_threads > n_cores:
         report.problems.append(
-            f"{n_threads} threads on {n_cores} cores slow each other down: use fewer --threads"
+            f"{n_threads} threads on {n_cores} cores slow each other down. Lower --threads"
         )

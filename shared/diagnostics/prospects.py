@@ -11,7 +11,7 @@ from collections.abc import Mapping
 _SHORT_S, _LONG_S = 0.010, 0.100
 """T(1) from which a back has some time, and all the time that it needs, for its drafts."""
 _MIN_GAIN = 1.15
-"""With a lower best gain, late and wrong drafts leave no speed-up."""
+"""The best gain below which late and wrong drafts leave no speed-up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
 """The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""
@@ -21,37 +21,40 @@ class Prospect(enum.Enum):
     """The gain to expect from drafts. The values are sentences that need no more context."""
 
     SHORT = (
-        "Steps are shorter than 10 ms, too short for drafts from another machine, which give 1.0 to 1.4 "
-        "times here: draft in the engine (--draft-model, --mtp), or not at all."
+        "Steps are shorter than 10 ms. Drafts from another machine give a speed-up of only 1.0 to "
+        "1.4 here. Draft in the engine (--draft-model, --mtp), or not at all."
     )
     MEDIUM = (
-        "Steps take 10 to 100 ms: a fast back, whose token takes less than a fifth of a step, gives 1.4 to 2 "
-        "times from 25 ms on and up to 1.5 below; a slow one 1.1 to 1.3, or nothing."
+        "Steps take 10 to 100 ms. A fast back needs less than a fifth of a step per token. It "
+        "gives a speed-up of 1.4 to 2 for steps of at least 25 ms, and up to 1.5 for shorter "
+        "steps. A slow back gives at most 1.3."
     )
     LONG = (
-        "Steps take 100 ms or more, as with layers in RAM or on a CPU: here backs pay most, 1.4 to 2.8 "
-        "times, if they are faster than the lead will be with them."
+        "Steps take 100 ms or more, as with layers in RAM or on a CPU. Backs help most here: they "
+        "give a speed-up of 1.4 to 2.8 if they draft faster than the lead generates with them."
     )
     STEEP = (
-        "Verifying several tokens takes nearly as long as generating them, as is usual for mixtures of "
-        "experts, for K-quants on Metal, and for weights of 4 or 8 bits on a few CPU cores: drafts seldom "
-        "give more than 1.2 times, wherever they come from."
+        "Verifying several tokens takes nearly as long as generating them. This is usual for "
+        "mixtures of experts, for K-quants on Metal, and for 4-bit or 8-bit weights on a few CPU "
+        "cores. Drafts rarely give a speed-up above 1.2 here."
     )
     UNKNOWN = (
-        "What drafts give depends on how long a step takes: from another machine little below 10 ms, 1.4 to "
-        "2 times with a fast back from 25 ms on, most with layers in RAM. `lead plan` measures it."
+        "The speed-up depends on the time of a step. A back on another machine gives little below "
+        "10 ms, 1.4 to 2 from 25 ms on, and most with layers in RAM. `lead plan` measures the "
+        "speed-up."
     )
 
 
 SLOW_BACK = 0.3
 """The time of a draft token over T(1) above which a faster draft model is likely to give more."""
 SLOWER_BACK = (
-    "A faster draft model may give more even if it is right less often: on steps of 118 ms, a back that "
-    "takes 30 ms for a token and is right in 70 % gives 1.56 times, one of 80 ms that is right in 80 % 1.18 "
-    "(simulated)."
+    "A faster draft model can help more even if fewer tokens are accepted. In a simulation with "
+    "steps of 118 ms, 30 ms per token and 70 % accepted gave a speed-up of 1.56. 80 ms and 80 % "
+    "gave 1.18."
 )
 SECOND_BACK = (
-    "A second machine should run another draft model that is about as often right, not the same one again."
+    "A second machine should run another draft model with about the same acceptance, not the same "
+    "model again."
 )
 
 

@@ -268,7 +268,7 @@ class Drafter:
     def _log_unusable(self, message: Extend) -> None:
         log.log(
             logging.DEBUG if self._logged_unusable else logging.WARNING,
-            "sequence %s: no longer drafting for it: the lead's tokens %d to %d cannot be right",
+            "sequence %s: drafting stops because the lead's tokens %d to %d are inconsistent",
             message.sequence,
             message.start,
             message.start + len(message.tokens),
@@ -438,7 +438,7 @@ class Drafter:
         try:
             yield
         except Exception:
-            log.exception("sequence %s: no longer drafting for it", state.id)
+            log.exception("sequence %s: drafting stops", state.id)
             self._close(state)
 
     def _has_work(self, state: SequenceState) -> bool:
@@ -463,7 +463,8 @@ class Drafter:
         """
         log.log(
             logging.DEBUG if self._logged_full else logging.WARNING,
-            "the draft model's cache is full, drafting less: try a larger --ctx-size or a smaller --parallel",
+            "the KV cache of the draft model is full, so the back drafts less. Raise --ctx-size "
+            "or lower --parallel",
         )
         self._logged_full = True
         if any(state.branches for state in self.sequences.values()):

@@ -70,8 +70,8 @@ def drafter_maker(
         maker: DrafterMaker = ring.translating_maker(model, vocabulary, log)
         return maker
     raise ModelLoadError(
-        f"{model.vocabulary.info.name} has another tokenizer than {vocabulary.info.name}, and the part that "
-        "translates is not installed: use a draft model with the same tokenizer"
+        f"{model.vocabulary.info.name} and {vocabulary.info.name} have different tokenizers, and "
+        "translation is not installed. Use a draft model with the same tokenizer"
     )
 
 

@@ -186,7 +186,7 @@ class SequenceState:
         return [*self.committed[start : start + n], *branch.tokens][:n]
 
     def can_follow(self, branch: DraftBranch, tokens: Sequence[int]) -> bool:
-        """Return whether a branch agrees with these tokens, which follow the committed ones."""
+        """Return whether a branch agrees with these tokens, which follow the committed tokens."""
         drafted = [*self.main.tokens[: branch.start - self.main.start], *branch.tokens]
         return all(mine == theirs for mine, theirs in zip(drafted, tokens, strict=False))
 

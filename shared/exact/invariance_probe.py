@@ -26,7 +26,7 @@ from shared.llama.span import Span
 
 _ESTIMATED = (2, 1, 4, 8, 16, 3)
 _ESTIMATE_STEPS = 35
-"""They take about as long as this many single tokens, with the context and the repetitions."""
+"""The duration of the estimate in single tokens, with the context and the repetitions."""
 _NEEDED = (*_ESTIMATED, 32)
 """Without these sizes nothing can be promised."""
 _FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
@@ -44,19 +44,19 @@ _ANCHOR = 16
 _LARGEST = 32
 """The widest that is needed; contexts are read in batches of it."""
 _ACTIVATIONS = 250_000
-"""How many are compared of each size: tokens, times layers, times the size of a layer. None of size 1."""
+"""The activations to compare of each size (tokens times layers times width of a layer); 0 of size 1."""
 _MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
 
 _N_PROMPT = 45
 _REHEARSED_ACTIVATIONS = 300_000
-"""How many are compared in a rehearsal."""
+"""The activations to compare in a rehearsal."""
 _ANSWER_TOKENS = (24, 200)
 """The least and the most tokens of the answer."""
 NEEDED_CONTEXT = 96 + RESERVE
 """Tokens that each slot must hold."""
 _PIECES = (13, 1, 40)
-"""In which the prompt is read the second time, as far as it goes."""
+"""The sizes of the pieces in which the prompt is read the second time."""
 _MAX_OTHERS = 3
 _OTHERS = 9
 """Tokens of the first other slot, and by how many each has more than the one before."""

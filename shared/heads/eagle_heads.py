@@ -57,7 +57,7 @@ def _load_eagle(path: Path, target: Model) -> tuple[Any, list[int]]:
     All has to be known before llama.cpp computes: it aborts the process where something does not fit.
     """
     if reason := why_no_target(target.vocabulary.info.architecture):
-        raise ModelLoadError(f"{path} cannot draft here: {reason}")
+        raise ModelLoadError(f"{path} cannot draft for this model: {reason}")
     model = llama_cpp.llama_model_load_from_file(str(path).encode(), target.model_parameters())
     if not model:
         raise ModelLoadError(f"{path} cannot be loaded as an EAGLE-3 drafter")
@@ -72,12 +72,12 @@ def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str |
     n_embd, n_layers, n_vocab = _shape(target)
     n_target = int(metadata(model, f"{EAGLE}.target_hidden_size") or 0)
     if n_target != n_embd:
-        return f"it reads states of {n_target} numbers, those of the model have {n_embd}"
+        return f"it reads states of {n_target} numbers, but the states of the model have {n_embd}"
     if not all(0 <= layer < n_layers for layer in layers):
         return f"it reads the inputs of layers {layers} of {n_layers}"
     own_embd, _, own_vocab = _shape(model)
     if own_vocab != n_vocab:
-        return f"its vocabulary has {own_vocab} tokens, that of the model {n_vocab}"
+        return f"its vocabulary has {own_vocab} tokens, but the model's vocabulary has {n_vocab}"
     missing = _OWN - set(tensor_names(path))
     if missing and own_embd != n_embd:
         return f"it lacks {' and '.join(sorted(missing))}, and its states have another size than the model's"

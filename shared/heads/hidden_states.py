@@ -56,7 +56,7 @@ class HiddenStates(SlotPart):
         self.token_bytes = 4 * n_embd
         self.n_max = max(1, min(_MAX_STATES, _MAX_BYTES // (4 * n_embd)))
         self.nothing = np.zeros(n_embd, np.float32)
-        """What stands before the first token of a text."""
+        """The state before the first token of a text."""
         self._slots = [_SlotStates() for _ in range(n_slots)]
         self._stored: dict[int, _SlotStates] = {}
 

@@ -32,8 +32,9 @@ _ARCHITECTURES = frozenset(
         *("nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next"),
     }
 )
-"""With a single head that keeps a cache of its own. Of step35 and others with several, each head has to read
-the draft again; that of gemma4 is a file of its own which reads the target's cache."""
+"""Models with a single head that keeps its own cache. With several heads, as in step35, each must read the
+draft again. gemma4's head is a separate file, which reads the target's cache.
+"""
 _FEW_TOKENS = 16
 """Up to this many are decoded with outputs of all: cheaper than two passes."""
 
@@ -73,7 +74,7 @@ def _load_heads(path: Path, target: Model) -> Any:
         return model
     if model:
         llama_cpp.llama_model_free(model)
-    raise ModelLoadError(f"{path} does not have the heads (MTP) of {target.vocabulary.info.name}")
+    raise ModelLoadError(f"{path} does not have the MTP heads of {target.vocabulary.info.name}")
 
 
 class MtpHeads:
@@ -81,16 +82,16 @@ class MtpHeads:
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
     reads_first = True
-    """True if it reads the first token of a text, for which there is no hidden state."""
+    """True if the head reads the first token of a text, for which there is no hidden state."""
     source = "mtp"
-    """What its drafts are called."""
+    """The name of the source of its drafts."""
     title = "the model's own heads (MTP)"
 
     def __init__(self, model: Any, target: Model, *, owns_model: bool = False) -> None:
         """model: a llama_model with the head; if it is owned, `close` frees it. Raises ModelLoadError."""
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
-        """Bytes, in addition to those of the target."""
+        """The bytes in addition to the target's weights."""
         parameters = context_parameters(target.plan.options, target.n_ctx, target.n_slots)
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target.native.context
@@ -100,7 +101,7 @@ class MtpHeads:
         with library.captured_log() as lines:
             self._context = llama_cpp.llama_init_from_model(model, parameters)
         if not self._context:
-            raise ModelLoadError(f"no memory for {self.title}: use --mtp off, or no such --draft-model")
+            raise ModelLoadError(f"no memory for {self.title}. Use --mtp off, or remove --draft-model")
         self.memory_size = read_sizes(lines).with_graphs(graph_bytes(self._context, parameters))
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
         self._memory = llama_cpp.llama_get_memory(self._context)

@@ -14,9 +14,9 @@ from shared.llama.span import Pass, Span, SpanPart
 TILE = 64
 """Tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
 _MIN_CELLS = 1024
-"""How many cells make another pass over the weights cheaper than attention by tiles.
-
-Measured: both cost the same at 450 to 800."""
+"""The number of cells from which on another pass over the weights is cheaper than attention by tiles.
+Measured: both cost the same at 450 to 800.
+"""
 
 
 class BatchSizes(Protocol):

@@ -24,7 +24,7 @@ _SWITCH = "GGML_CUDA_DISABLE_GRAPHS"
 """Read by ggml when it computes for the first time."""
 _CAPABILITY = re.compile(r"compute capability (\d+\.\d+)")
 _VECTOR = re.compile(r"norm|\.bias$|^rope_|sinks")
-"""Names of tensors that are no matrices."""
+"""Matches the names of tensors that are not matrices."""
 NO_FLASH_ATTENTION = "Flash Attention not supported"
 
 
@@ -42,7 +42,7 @@ def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention
     if flash_attention and not _has_unquantized_matrices(path):
         return
     os.environ[_SWITCH] = "1"
-    log.info("CUDA graphs are off: with weights that are not quantized they can be wrong on this GPU")
+    log.info("CUDA graphs are off because they can give wrong results with unquantized weights on this GPU")
 
 
 def _has_unquantized_matrices(path: Path) -> bool:

@@ -19,7 +19,7 @@ from shared.sandbox import NO_GPU
 from shared.settings.model_options import ModelOptions
 
 _GPU, _INTEGRATED_GPU = 1, 2
-"""ggml_backend_dev_type."""
+"""Values of ggml_backend_dev_type."""
 _RPC: Final = "RPC"
 METAL: Final = "MTL"
 """ggml's names of these backends."""
@@ -85,9 +85,9 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
         found = [device for device in pointers() if not only_gpus or _is_gpu(device)]
         known = {function("ggml_backend_dev_name")(device).decode(): device for device in found}
     except AttributeError as error:  # as in `has_gpu`
-        raise ModelLoadError(f"{option}: this build of llama.cpp does not name its devices") from error
+        raise ModelLoadError(f"{option}: this build of llama.cpp does not list its devices") from error
     if unknown := [name for name in wanted if name not in known]:
-        there_are = f"there are {', '.join(known)}" if known else "there is none"
+        there_are = f"available: {', '.join(known)}" if known else "no device is available"
         raise ModelLoadError(f"{option} {','.join(unknown)}: {there_are}")
     return [known[name] for name in wanted]
 
@@ -145,7 +145,7 @@ def all_devices() -> list[Device]:
     try:
         return describe([device for device in pointers() if _is_gpu(device)])
     except AttributeError as error:  # as in `has_gpu`
-        raise ModelLoadError("this build of llama.cpp does not name its devices") from error
+        raise ModelLoadError("this build of llama.cpp does not list its devices") from error
 
 
 def buffer_names(found: Sequence[int]) -> dict[str, str]:
@@ -178,17 +178,15 @@ def pinned_buffer_type(name: str) -> int | None:
 def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
     all_names = ", ".join(device.name for device in describe(found))
     if options.main_gpu >= len(found):
-        raise ModelLoadError(
-            f"--main-gpu {options.main_gpu}: devices are counted from 0, and there are {all_names}"
-        )
+        raise ModelLoadError(f"--main-gpu {options.main_gpu}: the first device is 0. Available: {all_names}")
     if len(options.tensor_split) > len(found):
         raise ModelLoadError(
             f"--tensor-split has {len(options.tensor_split)} shares for {len(found)} devices: {all_names}"
         )
     if options.split_mode == "row" and (unable := [each for each in found if not _splits_rows(each)]):
         raise ModelLoadError(
-            f"--split-mode row: {', '.join(device.name for device in describe(unable))} cannot divide a "
-            "tensor's rows; use --split-mode layer"
+            f"--split-mode row: {', '.join(device.name for device in describe(unable))} cannot "
+            "split the rows of a tensor. Use --split-mode layer"
         )
 
 

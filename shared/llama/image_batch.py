@@ -11,7 +11,7 @@ from shared.llama.native import llama_cpp
 from shared.llama.span import Span
 
 _N_SECTIONS = 4
-"""Of a position under M-RoPE, each of which is one array after the other: t, y, x, z."""
+"""The sections of a position under M-RoPE, one array after the other: t, y, x, z."""
 
 
 class ImageDecoder:

@@ -31,8 +31,9 @@ _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 _explained: list[list[str]] = []
+"""Of contexts in one another, the innermost last."""
 about_devices: list[str] = []
-"""What backends have said of their devices, which they do once."""
+"""The messages of backends about their devices, which they write once."""
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
@@ -78,8 +79,8 @@ def _load_kernels() -> Path | None:
     paths = [Path(found[1]) for line in lines if (found := _CPU_LOADED.match(line))]
     if not paths:
         raise LibraryError(
-            f"no CPU kernel in {FOLDER} runs on this CPU: compile llama.cpp for it (NATIVE=1 make setup, or "
-            "pip install --no-binary llama-cpp-python llama-cpp-python)"
+            f"no CPU kernel in {FOLDER} runs on this CPU. Compile llama.cpp for this CPU (NATIVE=1 "
+            "make setup, or pip install --no-binary llama-cpp-python llama-cpp-python)"
         )
     add_library(paths[-1])
     return paths[-1]
@@ -108,7 +109,7 @@ def explained_errors() -> Iterator[list[str]]:
     try:
         yield errors
     finally:
-        _explained.remove(errors)
+        _explained.pop()
 
 
 def kernel() -> str:

@@ -17,7 +17,7 @@ class ContextNeeds:
     """The requirements on a context, independent of the placement of its layers.
 
     n_window: the number of tokens in a sliding window; 0: there are none. kv_unified: as in `ModelOptions`,
-    except that slots of a recurrent target with windows always have cells of their own.
+    but False for a recurrent target with windows.
     """
 
     n_ctx: int
@@ -49,9 +49,11 @@ class ContextNeeds:
 
     @property
     def can_store(self) -> bool:
-        """True if texts can be stored. If all cells of windows are kept, a text can be cut anywhere.
+        """True if texts can be stored.
 
-        llama.cpp stores nothing of a sequence outside its last window, but parts are no longer than that.
+        Memory with windows that can be cut anywhere stores texts only in parts. Of a whole text, llama.cpp
+        stores only the last window, so the loaded text could not be cut anywhere. A part is not longer than a
+        window.
         """
         return self.has_parts or not (self.traits.can_trim and self.n_window > 0)
 

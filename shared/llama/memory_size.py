@@ -11,7 +11,7 @@ from shared.terminal import size_text
 
 _MIB = 1 << 20
 _N_GRAPHS = 3
-"""That a llama_context keeps: the reserved one, and the last ones with and without outputs."""
+"""The graphs that a llama_context keeps: the reserved one, and the last ones with and without outputs."""
 _CREATING = re.compile(r"creating +(.*) KV cache")
 _ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
 _STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")
@@ -65,7 +65,7 @@ class MemorySize:
         """Return the sizes as text for the log."""
         parts = [f"{size_text(self.full_attention)} for keys and values"]
         if self.windows:
-            parts.append(f"{size_text(self.windows)} for those of sliding windows")
+            parts.append(f"{size_text(self.windows)} for keys and values of sliding windows")
         if self.states:
             each = size_text(self.states / self.n_states)
             parts.append(f"{size_text(self.states)} for {self.n_states} recurrent states of {each}")

@@ -51,10 +51,10 @@ class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
     batch_sizes: BatchSizes | None = None
-    """In which sizes to decode, so that logits depend on nothing but the tokens; None: in any."""
+    """The batch sizes for logits that depend only on the tokens; None: any sizes."""
 
     facts: LoadedFacts
-    """Which files were loaded, and how."""
+    """The loaded files, and the way in which they were loaded."""
 
     overlaps = False
     """True if the last step left this thread free most of the time between `launch` and its end.
@@ -264,7 +264,7 @@ class Model:
         """Decode rows of an image, which are alone in a pass."""
         image = span.image
         assert image is not None
-        assert self._images, "this model reads no images"
+        assert self._images, "this model cannot read images"
         position = self._positions.position_of(span.slot, image.start)
         if code := self._images.decode(span, position):
             raise _decode_error(code, len(span.tokens))
@@ -479,7 +479,7 @@ def _decode_error(code: int, n_tokens: int) -> Exception:
 
 def _why_no_context(path: Path, options: ModelOptions) -> str:
     size = f"a context of {options.ctx_size} tokens" if options.ctx_size else "the model's context"
-    reason = f"{path}: no memory for {size}: try a smaller --ctx-size"
+    reason = f"{path}: no memory for {size}. Lower --ctx-size"
     types = {options.cache_type_k, options.cache_type_v}
     if types <= UNQUANTIZED:
         return reason

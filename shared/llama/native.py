@@ -82,7 +82,7 @@ if not TYPE_CHECKING:
     check_structures(llama_cpp.llama_cpp)
 
 FOLDER = Path(llama_cpp.llama_cpp._lib._name).parent  # noqa: SLF001 - as above
-"""Where llama.cpp's libraries are."""
+"""The folder of llama.cpp's libraries."""
 
 if not TYPE_CHECKING:
     try:

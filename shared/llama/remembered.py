@@ -15,7 +15,7 @@ log = logging.getLogger("llama")
 T = TypeVar("T", bound=BaseModel)
 
 _N_FILES = 256
-"""Of a kilobyte or two each; the oldest are deleted."""
+"""The number of files of one or two kilobytes; the oldest files are deleted."""
 
 
 class Remembered(Generic[T]):
@@ -44,4 +44,4 @@ class Remembered(Generic[T]):
                 part.write_text(found.model_dump_json())
             remove_oldest(self.path.parent, _N_FILES)
         except OSError as error:
-            log.info("%s: to be measured again at the next start: %s", self.path.parent.name, error)
+            log.info("cannot save %s, so the next start measures again: %s", self.path.parent.name, error)

@@ -75,8 +75,8 @@ class WindowGuard(SlotPart):
 class WindowCheck(SlotPart):
     """Checks that a slot that was cut back still holds the window that its next token sees.
 
-    `llama_memory_seq_rm` succeeds even if cells of the window have been reused; logits would be wrong without
-    an error. For a cache of sliding windows that is not of full size.
+    It is for a cache of sliding windows that is not of full size. `llama_memory_seq_rm` succeeds even if
+    cells of the window are reused, and logits would then be wrong without an error.
 
         in the text of a slot    [0 ................................ n_keep)
         seen by the next token               [n_keep - n_window + 1 .. n_keep)

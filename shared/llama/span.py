@@ -68,4 +68,4 @@ class SpanPart(NamedTuple):
 
 
 Pass = list[SpanPart]
-"""What one call of llama_decode computes."""
+"""The work of one call of llama_decode."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _SPACE = " \t\n\v\f\r"
-"""What C's isspace accepts."""
+"""The characters that C's isspace accepts."""
 _N_PREFIX = 2
 
 Fragment = str | int

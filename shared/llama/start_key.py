@@ -1,4 +1,4 @@
-"""Keys of starts, under which one start caches data for later ones. `DECIDES` has a row for each input.
+"""Keys under which a start caches data for later starts. `DECIDES` has a row for each input.
 
 A key is a digest of the inputs that determine the data: options, files, llama.cpp's build, the CPU and other
 devices. The process that loads the files describes them before loading (`state_of_files`).
@@ -40,7 +40,7 @@ class StoredKind(enum.Flag):
     EXACTNESS = enum.auto()
     STEP_TIMES = enum.auto()
     MEMORY = enum.auto()
-    """What contexts take (`shared.memory.stored_outline`)."""
+    """The memory of contexts (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
     """True if flash attention is faster (the ring `lead.attention`)."""
 
@@ -80,7 +80,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "uses_flash_attention": StoredKind.TEXTS,
     }
 )
-"""What has another key if this input is another. A test fails for an option that has no row."""
+"""The stored kinds whose key changes with an input. A test fails for an option without a row."""
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
@@ -114,7 +114,7 @@ def state_of_files(model: Path, options: ModelOptions) -> str:
 
 def changed_meanwhile(model: Path) -> ModelLoadError:
     """Return the error for a model whose files changed while they were loaded."""
-    return ModelLoadError(f"{model}, or an adapter, has changed while it was loaded: try again")
+    return ModelLoadError(f"{model} or an adapter changed while it was loaded. Try again")
 
 
 def _environment() -> list[str]:

@@ -51,7 +51,7 @@ class StoredStates(SlotPart):
             llama_cpp.llama_memory_seq_rm(self._memory, self._spare, -1, -1)
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """Return a slot to a state, or add a text up to `n_keep` tokens; raises DecodeFatalError."""
+        """Set a slot back to a state, or add a text up to `n_keep` tokens; raises DecodeFatalError."""
         if snapshot.kind == "state":
             self._load(slot, slot, snapshot.key, snapshot.end, _PARTIAL)
         elif self._spare is None:

@@ -40,7 +40,7 @@ _DEFAULTS: dict[str, dict[str, float]] = {
         "load_mtp": False,
     },
 }
-"""What llama.cpp gives fields of its structures: those whose value a shifted one would hardly have."""
+"""llama.cpp's defaults of fields of its structures, chosen because a shifted field would hardly have them."""
 
 
 def check_structures(functions: ModuleType) -> None:
@@ -54,9 +54,9 @@ def check_structures(functions: ModuleType) -> None:
         for field, expected in defaults.items():
             if (value := getattr(found, field, None)) != expected:
                 raise LibraryError(
-                    f"{library} is another version of llama.cpp than that of the installed llama-cpp-python: "
-                    f"{field} of its {name} is {value}, not {expected}. Unset LLAMA_CPP_LIB_PATH, or install "
-                    "llama-cpp-python again"
+                    f"{library} does not match the version of the installed llama-cpp-python: "
+                    f"{field} of its {name} is {value}, not {expected}. Unset LLAMA_CPP_LIB_PATH, "
+                    "or install llama-cpp-python again"
                 )
 
 

@@ -21,6 +21,7 @@ from shared.llama.gguf_metadata import tensor_names
 from shared.llama.model_info import ModelInfo
 from shared.llama.native import llama_cpp
 from shared.llama.special_tokens import SpecialToken, SpecialTokens
+from shared.model_files.builtin import short_name
 from shared.model_files.damaged_file import why_unusable
 from shared.model_files.file_kind import (
     POOLING_TYPES,
@@ -72,7 +73,7 @@ class Vocabulary:
         self.adds_bos = bool(llama_cpp.llama_vocab_get_add_bos(self._vocab))
         turn_end = _token_or_none(llama_cpp.llama_vocab_eot(self._vocab))
         self.turn_end = self.eos if turn_end is None else turn_end
-        """What a chat template puts after every message, where the model has such a token."""
+        """The token that a chat template puts after every message, if the model has one."""
         self._pieces: dict[tuple[int, bool], bytes] = {}
 
     @property
@@ -111,7 +112,9 @@ class Vocabulary:
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """Control tokens by their text. A grammar refers to them by id, because they have no text in it."""
+        """The control tokens by their text. A grammar refers to them by id, because they have no
+        text in it.
+        """
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
             for token in self._with_attributes(llama_cpp.LLAMA_TOKEN_ATTR_CONTROL)
@@ -164,10 +167,10 @@ class Vocabulary:
         """Return the tokens of `text`, as llama_tokenize returns them, except for a second BOS at the
         beginning.
 
-        `add_special` adds the tokens that the model wants around a prompt (BOS, unless the text begins with
-        it, as the output of chat templates does); `parse_special` reads the text of control tokens as those
-        tokens: never set it for text that must not be able to end a turn. `breaks`: ascending positions that
-        no control token may contain (see `SpecialTokens.split`).
+        add_special: add the tokens that the model wants around a prompt. BOS is not added if the text begins
+        with it, as the output of chat templates does. parse_special: read the texts of control tokens as
+        these tokens; never set it for text that must not be able to end a turn. breaks: ascending positions
+        that no control token may contain (see `SpecialTokens.split`).
         """
         before, after = self._around if add_special else (_NONE, _NONE)
         return self._encode(text, before, parse_special=parse_special, breaks=breaks) + after
@@ -333,19 +336,19 @@ def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
     said = next(filter(None, map(_LOADING_ERROR.search, errors)), None)
     if said and (unknown := _UNKNOWN_ARCHITECTURE.search(said[1])):
         return (
-            f"{parts[0]} cannot be loaded: this llama.cpp does not know the architecture {unknown[1]}; "
-            "a newer llama-duo may"
+            f"{parts[0]} cannot be loaded: this llama.cpp does not support the architecture "
+            f"{unknown[1]}. Try a newer llama-duo"
         )
-    reason = said[1] if said else errors[0] if errors else "llama.cpp does not say why"
+    reason = said[1] if said else errors[0] if errors else "llama.cpp gives no reason"
     return (
-        f"{parts[0]} cannot be loaded ({reason}): download it again; if it needs too much memory, use a "
-        "smaller model or, with a GPU, a smaller --n-gpu-layers. --log-level debug shows llama.cpp's own log"
+        f"{parts[0]} cannot be loaded ({reason}). Download it again. If it needs too much memory, "
+        "use a smaller model or a smaller --n-gpu-layers. --log-level debug shows llama.cpp's log"
     )
 
 
 def unusable(path: Path, reason: str) -> ModelLoadError:
     """Return the error for a kind of model that cannot be served."""
-    return ModelLoadError(f"{path} cannot be used: {reason}. A decoder-only text model is needed")
+    return ModelLoadError(f"{path} cannot be used: {reason}. Use a decoder-only text model")
 
 
 def _check_usable(model: Any, path: Path, n_parts: int) -> None:
@@ -359,7 +362,7 @@ def _check_usable(model: Any, path: Path, n_parts: int) -> None:
         raise unusable(path, f"{architecture} models have an encoder")
     if llama_cpp.llama_model_is_diffusion(model):
         raise unusable(
-            path, f"{architecture} is a diffusion model, which does not write its text from left to right"
+            path, f"{architecture} is a diffusion model, which does not generate from left to right"
         )
     is_pooled = metadata(model, f"{architecture}.pooling_type") in {str(each) for each in POOLING_TYPES}
     if is_pooled or metadata(model, f"{architecture}.attention.causal") == "false":
@@ -377,9 +380,7 @@ def _check_vocabulary(model: Any, path: Path) -> None:
 
 
 def _lacks_first_layer(path: Path) -> bool:
-    """Return whether there are layers, but not the first: a file with what comes after a model's
-    last layer.
-    """
+    """Return whether a file has layers, but not the first: it only has parts after a model's last layer."""
     names = [name for name in tensor_names(path) if name.startswith("blk.")]
     return bool(names) and not any(name.startswith("blk.0.") for name in names)
 
@@ -391,7 +392,7 @@ def _token_or_none(token: int) -> int | None:
 def _read_info(model: Any, vocab: Any, path: Path) -> ModelInfo:
     architecture = metadata(model, "general.architecture") or "unknown"
     return ModelInfo(
-        name=metadata(model, "general.name") or path.stem,
+        name=short_name(path) or metadata(model, "general.name") or path.stem,
         path=path,
         architecture=architecture,
         description=_description(model),

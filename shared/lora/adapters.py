@@ -20,7 +20,7 @@ def check_adapters(adapters: Sequence[LoraAdapter], model: Path) -> None:
     for each in adapters:
         values = read_beginning(each.path)
         if (values.get("general.type"), values.get("adapter.type")) != ("adapter", "lora"):
-            raise ModelLoadError(f"{each.path} is no LoRA adapter in GGUF's format (--lora)")
+            raise ModelLoadError(f"{each.path} is not a LoRA adapter in GGUF format (--lora)")
         if (found := values.get("general.architecture")) != architecture:
             raise ModelLoadError(
                 f"{each.path} is an adapter for {found} models; the architecture of {model} is {architecture}"
@@ -52,4 +52,4 @@ def apply_adapters(context: Any, loaded: Sequence[Any], adapters: Sequence[LoraA
     )
     scales = (ctypes.c_float * len(loaded))(*[each.scale for each in adapters])
     code = llama_cpp.llama_set_adapters_lora(context, pointers, len(loaded), scales)
-    assert code == 0, "llama.cpp refuses an adapter that it has loaded"
+    assert code == 0, "llama.cpp cannot apply an adapter that it has loaded"

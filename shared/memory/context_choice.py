@@ -1,5 +1,6 @@
-"""Decides how a model's memory is used: numbers of cells and states, and which settings llama.cpp would
-compute wrongly.
+"""Chooses the use of a model's memory: the numbers of cells and states.
+
+Refuses settings that llama.cpp computes wrongly.
 """
 
 from pathlib import Path
@@ -14,35 +15,35 @@ from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
 _ROLLBACKS = (8, 6, 4, 3, 2, 1)
-"""How many states to keep per slot for rollback: the first that fits. Drafts are cut to this."""
+"""The numbers of states per slot to keep for rollback: the first that fits. Drafts are cut to it."""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 
 
 def refuse_several_slots(path: Path, n_slots: int) -> None:
-    """Raise if several slots are requested for a model for which llama.cpp then computes wrong logits or
-    aborts.
+    """Raise ModelLoadError if several slots are requested for a model with which llama.cpp then computes
+    wrong logits, or aborts.
     """
     architecture = read_beginning(path).get("general.architecture")
     if architecture in _ONE_SLOT_ONLY and n_slots > 1:
         raise ModelLoadError(
-            f"{path} cannot be used with {n_slots} slots: llama.cpp is wrong about several sequences of "
-            f"{architecture} models. Use --parallel 1 (and --n-branches 0 for a back)"
+            f"{path} cannot be used with {n_slots} slots: llama.cpp computes several sequences of "
+            f"{architecture} models incorrectly. Use --parallel 1 (and --n-branches 0 for a back)"
         )
 
 
 def refuse_unguarded_slots(path: Path, context: ContextNeeds) -> None:
-    """Raise if there are too many slots for each to have a second sequence (`WindowGuard`)."""
+    """Raise ModelLoadError if there are too many slots for each to have a second sequence (`WindowGuard`)."""
     n_max, n_slots = MAX_SLOTS // 2, context.n_slots
     if context.is_guarded and n_slots > n_max:
         raise ModelLoadError(
-            f"{path}: a model with a sliding window has at most {n_max} slots in one KV cache, not "
-            f"{n_slots}: lower --parallel, or use --no-kv-unified"
+            f"{path}: a model with a sliding window can have at most {n_max} slots in one KV "
+            f"cache, not {n_slots}. Lower --parallel, or use --no-kv-unified"
         )
 
 
 def without_unsafe_pool(options: ModelOptions, probe: MemoryProbe) -> ModelOptions:
-    """Return the options with separate cells per slot, for recurrent models with windows.
+    """Return the options; for recurrent models with windows, with separate cells per slot.
 
     In one pool, llama.cpp would silently reuse cells that are still in a window.
     """

@@ -55,10 +55,10 @@ class ModelOutline:
             llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
         )
         self.n_layers = self._metadata("block_count")
-        """All, with those of MTP heads, and without the output."""
+        """The number of all layers, including MTP heads, without the output."""
         self.n_heads = self._metadata("nextn_predict_layers")
         self.used_experts = self._metadata("expert_used_count") / (self._metadata("expert_count") or 1)
-        """Which share of a mixture's experts computes a token."""
+        """The share of a mixture's experts that compute a token."""
 
     def _metadata(self, key: str) -> int:
         architecture = metadata(self._model, "general.architecture")
@@ -98,7 +98,7 @@ class ModelOutline:
         )
 
     def texts_size(self, parameters: Any) -> MemorySize:
-        """Return the part of `size` for caches; nothing is allocated for the rest."""
+        """Return the size of a context's caches alone; nothing else is allocated to measure it."""
         with self._context(parameters) as (_, size):
             return replace(size, computing=0)
 

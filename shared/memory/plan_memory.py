@@ -35,7 +35,7 @@ _SURE = 0.75
 _MIN_CTX = 256
 """Tokens; fewer are of no use."""
 _LONG_FACTORS = "rope_factors_long"
-"""In the names of tensors with the factors for long contexts."""
+"""A part of the names of tensors with the factors for long contexts."""
 
 
 class Headroom(NamedTuple):
@@ -166,10 +166,11 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
     n_texts = n_needed - n_weights
     n_fitting = int(_SURE * max(0, n_free - n_weights) * n_ctx / max(1, n_texts))
     n_round = 1 << n_fitting.bit_length() >> 1
+    needed = f"weights ({size_text(n_weights)}) and context need" if n_weights else "the context needs"
     return (
-        f"{size_text(n_needed)} of memory are needed, {size_text(n_texts)} of them for a context of {n_ctx} "
-        f"tokens, and {size_text(n_free)} are free: "
-        + (f"lower --ctx-size, to {n_round} for instance" if n_round >= _MIN_CTX else "use a smaller model")
+        f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, but only {size_text(n_free)} are "
+        "free: "
+        + (f"lower --ctx-size, for instance to {n_round}" if n_round >= _MIN_CTX else "use a smaller model")
     )
 
 
@@ -185,9 +186,7 @@ def _weights(
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes of what `lora` adds to `weights`, each beside its tensor; what does not fit is refused
-    later.
-    """
+    """Return the bytes that `lora` adds to `weights`, each beside its tensor; misfits are refused later."""
     return {
         f"{name} of {adapter.path}": size
         for adapter in options.lora

@@ -9,7 +9,7 @@ from shared.terminal import size_text
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 _PART_BYTES = 32 << 20
-"""How much of a text is stored or loaded in one step: it takes some hundredths of a second."""
+"""The bytes of a text that are stored or loaded in one step, in some hundredths of a second."""
 
 
 def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
@@ -63,6 +63,6 @@ def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
         return ""
     n, n_bytes = n_prompt_checkpoints(traits, options), traits.checkpoint_bytes
     if n == 0:
-        return "none: requests cannot reuse earlier prompts (--ctx-checkpoints, --checkpoint-memory)"
+        return "none, so requests cannot reuse earlier prompts (--ctx-checkpoints, --checkpoint-memory)"
     at_most = size_text(n * n_bytes * options.parallel)
     return f"up to {n} of each slot, {size_text(n_bytes)} each, {at_most} in all"

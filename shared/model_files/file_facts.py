@@ -1,4 +1,4 @@
-"""What lists of models say of a file that is not loaded."""
+"""Facts about a model file for lists of models, read without loading the model."""
 
 from pathlib import Path
 from typing import Literal

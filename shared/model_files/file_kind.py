@@ -15,7 +15,7 @@ from shared.model_files.gguf_header import first_values
 BEGINNING_BYTES: Final = 1 << 16
 """`general.*` comes first, the vocabulary much later."""
 RANK: Final = 4
-"""llama.cpp's number for a head that says how well two texts go together."""
+"""llama.cpp's number for a head that scores how well two texts match."""
 POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
 """Its numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
 
@@ -25,21 +25,24 @@ _NO_MODELS = (PROJECTOR, "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 """Substrings in the names of GGUF files that are not models themselves."""
 EAGLE = "eagle3"
 """The architecture of EAGLE-3 drafters."""
-_TEXT_MODEL = "a decoder-only text model is needed"
-_ADAPTER = "an adapter (LoRA) for another model: name that model, and this file with --lora"
-_PROJECTOR = "the projector of a model that also sees or hears: name the model itself, a file without mmproj"
+_TEXT_MODEL = "use a decoder-only text model"
+_ADAPTER = "a LoRA adapter. Set --model to its base model and --lora to this file"
+_PROJECTOR = (
+    "the projector of a model that reads images or audio. Set --model to the model itself, a "
+    "file without mmproj in its name"
+)
 _DRAFTER = (
-    "a drafter that reads hidden states of its target, which EAGLE-3 and MTP can do inside the lead "
-    "(--draft-model) and others cannot: for a back, use a small text model of the same family"
+    "a drafter that reads hidden states of its target. The lead can use EAGLE-3 and MTP drafters "
+    "with --draft-model. For a back, use a small text model of the same family"
 )
 _SPEECH = f"a part of a speech synthesizer: {_TEXT_MODEL}"
 _ENCODER = (
-    f"an encoder, which turns text into vectors: {_TEXT_MODEL}. A lead serves it as its --model, or beside "
-    "one with --embedding-model or --rerank-model"
+    f"an encoder, which turns text into vectors: {_TEXT_MODEL}. A lead can serve it with --model, "
+    "--embedding-model or --rerank-model"
 )
 _TRANSLATOR = f"an encoder-decoder model: {_TEXT_MODEL}"
-_DIFFUSION = f"a diffusion model, which does not write its text from left to right: {_TEXT_MODEL}"
-_STATISTICS = "no model but was measured on one: name that model"
+_DIFFUSION = f"a diffusion model, which does not generate from left to right: {_TEXT_MODEL}"
+_STATISTICS = "measured on a model (an importance matrix or a control vector). Name the model instead"
 
 _BY_TYPE = {"adapter": _ADAPTER, PROJECTOR: _PROJECTOR, "imatrix": _STATISTICS}
 _BY_ARCHITECTURE = {
@@ -61,7 +64,7 @@ def check_kind(path: Path) -> None:
     try:
         str(path).encode()
     except UnicodeEncodeError:
-        raise ModelLoadError(f"{str(path)!a} has a name that is not UTF-8: rename the file") from None
+        raise ModelLoadError(f"{str(path)!a} has a name that is not UTF-8. Rename the file") from None
     values = read_beginning(path)
     check_metadata(path, values.get("general.architecture", ""), values.get("general.type", ""))
 
@@ -89,12 +92,12 @@ def is_eagle_file(path: Path) -> bool:
 
 
 def refuse_drafter(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a file with nothing but MTP layers."""
+    """Raise the ModelLoadError for a file that has only MTP layers."""
     raise _unusable(path, _DRAFTER)
 
 
 def refuse_encoder(path: Path) -> NoReturn:
-    """Raise the ModelLoadError for a model whose metadata say that it computes embeddings."""
+    """Raise the ModelLoadError for a model that computes embeddings according to its metadata."""
     raise _unusable(path, _ENCODER)
 
 
@@ -103,11 +106,10 @@ def _unusable(path: Path, reason: str) -> ModelLoadError:
 
 
 def pooling_of(path: Path) -> int | None:
-    """Return the pooling type by which a GGUF's model makes an embedding of a text, as llama.cpp numbers it;
-    None: it makes none.
+    """Return the pooling type with which a GGUF file's model embeds a text, as a number of llama.cpp.
 
-    0: the file does not specify it. The result is meaningless for models that generate text, whose files may
-    have 0 or -1.
+    None: the model does not embed texts. 0: the file does not specify the type. The result is meaningless for
+    models that generate text, whose files may have 0 or -1.
     """
     values = values_of(path)
     architecture = str(values.get("general.architecture", ""))
@@ -182,13 +184,14 @@ def parts_of(path: Path) -> list[Path]:
         return [_existing(path)]
     if part.number != 1:
         raise ModelLoadError(
-            f"{path} is part {part.number} of {part.count}: name the first, {path.with_name(part.sibling(1))}"
+            f"{path} is part {part.number} of {part.count}. Name the first part, "
+            f"{path.with_name(part.sibling(1))}"
         )
     missing = [name for name in part.all() if not path.with_name(name).is_file()]
     if missing and missing != part.all():
         raise ModelLoadError(
-            f"{path} is the first of {part.count} parts, of which {len(missing)} are missing in its folder: "
-            f"{', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
+            f"{path} is the first of {part.count} parts, but {len(missing)} parts are missing in "
+            f"its folder: {', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
         )
     _existing(path)
     return [path.with_name(name) for name in part.all()]
@@ -202,8 +205,10 @@ def size_of(path: Path) -> int:
 def _existing(path: Path) -> Path:
     if path.is_dir():
         raise ModelLoadError(
-            f"{path} is a folder: name a GGUF file in it, or a folder with GPT-2 (config.json)"
+            f"{path} is a folder. Name a GGUF file in it, or a folder with GPT-2 (config.json)"
         )
     if not path.is_file():
-        raise ModelLoadError(f"{path} is not {'a file' if path.exists() else 'there'}: check the path")
+        raise ModelLoadError(
+            f"{path} {'is not a file' if path.exists() else 'does not exist'}. Check the path"
+        )
     return path

@@ -22,12 +22,14 @@ log = logging.getLogger("hub")
 
 _REPOSITORY = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+)(:(?P<quantization>[\w.-]+))?")
 _PREFERRED = ("Q4_K_M", "Q8_0")
-"""What llama-server prefers if no quantization is given, before the repository's first file."""
+"""The quantizations that llama-server prefers if none is given, before the repository's first file."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """USER/REPO[:QUANT]; `file` is a name in the repository, which overrides the quantization."""
+    """A model of the hub, USER/REPO[:QUANT]. file: a name in the repository, which overrides the
+    quantization.
+    """
 
     repository: str
     quantization: str | None = None
@@ -38,7 +40,9 @@ class HubModel:
         """Parse a name such as OWNER/MODEL:QUANT; raises ValueError."""
         found = _REPOSITORY.fullmatch(re.sub(r"^(https?://)?(hf\.co|huggingface\.co)/", "", text))
         if not found:
-            raise ValueError("write it as in ggml-org/gemma-3-1b-it-GGUF or ggml-org/gemma-3-1b-it-GGUF:Q8_0")
+            raise ValueError(
+                "write it as USER/REPO or USER/REPO:QUANT, such as ggml-org/gemma-3-1b-it-GGUF:Q8_0"
+            )
         return cls(found["repository"], found["quantization"], file)
 
     def choose(self, names: Sequence[str]) -> list[str]:
@@ -66,9 +70,9 @@ class HubModel:
 
     def _why_none(self, models: list[str]) -> str:
         if not models:
-            return f"{self.repository} has no GGUF models: look for a repository with GGUF in its name"
+            return f"{self.repository} has no GGUF models. Look for a repository with GGUF in its name"
         asked = self.file or f"quantization {self.quantization}"
-        return f"{self.repository} has no {asked}: there are {', '.join(models)}"
+        return f"{self.repository} has no {asked}. Available: {', '.join(models)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class Hub:
         parts = model.choose(names)
         projector = nearest_projector(parts[0], names) if with_projector else None
         if projector and (reason := self._why_useless(hub, model.repository, projector)):
-            log.warning("%s reads text only: %s", parts[0], reason)
+            log.warning("%s runs without images: %s", parts[0], reason)
             projector = None
         wanted = [*parts, projector] if projector else parts
         log.info("%s: %s", model.repository, ", ".join(wanted))
@@ -118,14 +122,14 @@ class Hub:
             found = hub.HfApi(token=self.token, endpoint=self.endpoint).model_info(repository)
         except errors.GatedRepoError as error:
             raise ConfigError(
-                f"{repository} requires accepting its terms on its page, and a token: set HF_TOKEN"
+                f"{repository} needs a token. Accept its terms on its page and set HF_TOKEN"
             ) from error
         except errors.RepositoryNotFoundError as error:
             raise ConfigError(
-                f"there is no repository {repository} on the hub; for a private one set HF_TOKEN"
+                f"the hub has no repository {repository}. For a private repository, set HF_TOKEN"
             ) from error
         except Exception as error:  # noqa: BLE001 - its HTTP library, and with it the classes, have changed
-            log.warning("the hub does not answer, using the cache: %s", _first_line(error))
+            log.warning("the hub does not answer. Using the cache: %s", _first_line(error))
             return None
         return [file.rfilename for file in found.siblings or []]
 
@@ -138,7 +142,7 @@ class Hub:
         try:
             reason = why_unserved(first_values(_beginning(url, headers)))
         except (httpx.HTTPError, OSError) as error:  # the download says what is wrong
-            log.debug("%s cannot be looked at: %s", url, _first_line(error))
+            log.debug("cannot read %s on the hub: %s", url, _first_line(error))
             return ""
         return reason and f"{projector} {reason}"
 
@@ -156,7 +160,7 @@ class Hub:
             found = httpx.get(url, params=asked, timeout=seconds).raise_for_status().json()
             return [str(model["id"]) for model in found]
         except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
-            log.debug("no search on the hub: %s", error)
+            log.debug("searching the hub failed: %s", error)
             return []
 
     def revisions(self) -> Iterator[tuple[str, str, dict[str, Path]]]:
@@ -203,7 +207,7 @@ def _huggingface_hub() -> ModuleType:
         import huggingface_hub.constants  # noqa: PLC0415
         import huggingface_hub.errors  # noqa: PLC0415
     except ImportError as error:
-        raise ConfigError("-hf needs huggingface_hub: pip install 'llama-duo[hub]'") from error
+        raise ConfigError("-hf needs huggingface_hub. Install it: pip install 'llama-duo[hub]'") from error
     return huggingface_hub
 
 

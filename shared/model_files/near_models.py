@@ -10,7 +10,7 @@ from typing import Final
 
 from shared.errors import ConfigError
 from shared.model_files.file_kind import is_model
-from shared.model_files.hub import Hub
+from shared.model_files.hub import Hub, HubModel
 
 _HUB_SECONDS: Final = 3.0
 """For a search on the hub, which may be out of reach."""
@@ -25,10 +25,10 @@ def no_such_model(path: Path, hub: Hub) -> str:
     near = [
         _offer("in its folder", (str(each) for each in _alike(name, _in_folder(path.parent)))),
         _offer("in the hub's cache", (f"-hf {each}" for each in _alike(name, _in_cache(hub)))),
-        _offer("on the hub", (f"-hf {each}" for each in _on_hub(name, hub))),
+        _offer("on the hub", (f"-hf {each}" for each in _meant_on_hub(path, name, hub))),
     ]
     found = "; ".join(filter(None, near)) or "-hf USER/REPO:QUANT downloads a model of the hub"
-    return f"there is no file {path}; {found}"
+    return f"{path} does not exist. Check the path; {found}"
 
 
 def _offer(place: str, names: Iterable[str]) -> str:
@@ -61,7 +61,17 @@ def _in_cache(hub: Hub) -> list[str]:
     return []
 
 
-def _on_hub(name: str, hub: Hub) -> list[str]:
+def _meant_on_hub(path: Path, name: str, hub: Hub) -> list[str]:
+    """Whoever names a folder means no model of the hub, unless it looks like a repository."""
+    if len(path.parts) == 1:
+        return on_hub(name, hub)
+    with suppress(ValueError):
+        HubModel.parse(str(path))
+        return [] if path.suffix in {".gguf", ".bin"} else [str(path)]
+    return []
+
+
+def on_hub(name: str, hub: Hub) -> list[str]:
     """Repositories with GGUF files, the most used first; none if the hub does not answer soon."""
     found: list[str] = []
 

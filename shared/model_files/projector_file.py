@@ -1,4 +1,6 @@
-"""Projectors (mmproj-*.gguf), with which a model sees: whose a file is, and which of several a model gets."""
+"""Projectors (mmproj-*.gguf), with which a model reads images: the model of a file, and the choice among
+several.
+"""
 
 import importlib.util
 import logging
@@ -28,7 +30,7 @@ _PATCHES_PER_ROW: Final = 4
 QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
-"""The end of a file's name that says how most weights are stored."""
+"""Matches the end of a file's name, with the type of most weights."""
 _REVISION: Final = "models--*/snapshots/*"
 """The folder of a revision of a repository in the hub's cache."""
 
@@ -36,9 +38,11 @@ _REVISION: Final = "models--*/snapshots/*"
 def kind_of(projector: Path) -> str:
     """Return llama.cpp's name for the kind of a projector; raises ModelLoadError for other files."""
     if not projector.is_file():
-        raise ModelLoadError(f"--mmproj: {projector} is not there: check the path")
+        raise ModelLoadError(f"--mmproj: {projector} does not exist. Check the path")
     if (kind := _kind(values_of(projector))) is None:
-        raise ModelLoadError(f"--mmproj: {projector} is no projector: its name usually begins with mmproj")
+        raise ModelLoadError(
+            f"--mmproj: {projector} is not a projector. Names of projectors usually begin with mmproj"
+        )
     return kind
 
 
@@ -54,7 +58,7 @@ def why_unserved(values: Mapping[str, object]) -> str:
     kind = _kind(values)
     if kind is None or kind in _SERVED:
         return ""
-    return f"is of the kind {kind!r}, which is not served yet; served are {', '.join(_SERVED)}"
+    return f"is of the unsupported kind {kind!r}. Supported: {', '.join(_SERVED)}"
 
 
 def check_fits(model: Path, projector: Path) -> None:
@@ -65,7 +69,7 @@ def check_fits(model: Path, projector: Path) -> None:
     architecture = read_beginning(model).get("general.architecture", "")
     if architecture not in _SERVED[kind]:
         raise ModelLoadError(
-            f"--mmproj: {projector} ({kind}) is the projector of another model than {model} ({architecture})"
+            f"--mmproj: {projector} ({kind}) does not belong to the model {model} ({architecture})"
         )
 
 
@@ -90,8 +94,8 @@ def check_batch(projector: Path, max_rows: int) -> None:
 def too_many_rows(n_rows: int, max_rows: int) -> str:
     """Why images of a model cannot be decoded. max_rows: at once (`--ubatch-size`)."""
     return (
-        f"--ubatch-size {max_rows}: an image of this model has {n_rows} rows, which are decoded at once: "
-        f"--ubatch-size {n_rows} or more is needed"
+        f"--ubatch-size {max_rows}: an image of this model needs a batch of {n_rows} tokens. Set "
+        f"--ubatch-size {n_rows} or more"
     )
 
 
@@ -130,7 +134,9 @@ def projector_beside(model: Path, max_rows: int | None = None) -> Path | None:
 
 
 def _is_usable(model: Path, projector: Path, max_rows: int | None) -> bool:
-    reason: object = "" if _is_built() else "llama.cpp's library for images is not there: see `make images`"
+    reason: object = (
+        "" if _is_built() else ("llama.cpp's image library is missing. Build it with `make images`")
+    )
     try:
         check_fits(model, projector)
         if max_rows is not None:
@@ -138,7 +144,7 @@ def _is_usable(model: Path, projector: Path, max_rows: int | None) -> bool:
     except ModelLoadError as error:
         reason = error
     if reason:
-        log.warning("%s reads text only: %s", model.name, reason)
+        log.warning("%s runs without images: %s", model.name, reason)
     return not reason
 
 

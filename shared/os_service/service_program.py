@@ -28,7 +28,7 @@ from shared.terminal import sanitize
 _SYSTEMCTL_SECONDS = 180.0
 """A lead is given its drain time to end."""
 _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
-"""What ProtectHome= hides."""
+"""The folders that ProtectHome= hides."""
 _CREDENTIALS = "%d"
 _NO_BUS = "Failed to connect to"
 """What systemctl says where it does not reach a systemd: `bus`, `user scope bus via local transport`, …"""
@@ -38,18 +38,19 @@ class ServiceOptions(OptionGroup):
     """The options of `service` itself; all other options are the program's."""
 
     action: CliPositionalArg[Literal["install", "remove", "status"]] = Field(
-        "status", description="what to do: install (or change), remove or status"
+        "status", description="action: install (or change), remove or status"
     )
     system: CliToggleFlag[bool] = Field(
-        False, description="a service of the system, which starts at boot; without it, the user's own"
+        False, description="use a system service, which starts at boot. Default: a service of the user"
     )
     dry_run: CliToggleFlag[bool] = Field(
-        False, description="with install: show the units that would be written, and change nothing"
+        False, description="with install: print the units without writing them"
     )
     unit: str | None = Field(
         None,
         pattern=r"^[A-Za-z0-9_-]+$",
-        description="name of the service, for several of them; without it llama-duo-lead or llama-duo-back",
+        description="name of the service, to have several services. Default: llama-duo-lead or "
+        "llama-duo-back",
     )
 
 
@@ -76,9 +77,7 @@ def serve_as(
     a status.
     """
     if sys.platform == "win32":
-        sys.exit(
-            f"{settings.program}: Windows has other services; its Task Scheduler starts programs at boot"
-        )
+        sys.exit(f"{settings.program}: services on Windows are not supported. Use its Task Scheduler")
     values = {name: value for name, value in given.items() if name not in ServiceOptions.model_fields}
     try:
         service = _Service(options, settings, facts)
@@ -139,7 +138,7 @@ class _Service:
         """Stop it and delete all that `install` has written; raises ConfigError, PermissionError."""
         owned = [path for path in self._owned() if path.exists()]
         if not owned:
-            raise ConfigError(f"there is no service {self._name}")
+            raise ConfigError(f"not installed: the service {self._name}")
         self._stop()
         if self._is_system:
             with suppress(ConfigError):  # it never ran
@@ -149,7 +148,7 @@ class _Service:
         with suppress(OSError):  # other services have files there
             self._places.settings.rmdir()
         cache = Path("/var/cache") / self._name if self._is_system else user_cache_path("llama-duo")
-        kept = f"\nWhat it has measured and converted is kept in {cache}" if cache.exists() else ""
+        kept = f"\nMeasurements and converted models stay in {cache}" if cache.exists() else ""
         if not self._on_mac:
             self._systemctl("daemon-reload")
             with suppress(ConfigError):  # only a service that has failed is remembered
@@ -157,7 +156,7 @@ class _Service:
         return f"{self._name} is removed.{kept}"
 
     def status(self) -> int:
-        """Print what systemd says of the service; returns systemctl's status, 3 if it does not run."""
+        """Print systemd's report of the service; return systemctl's status, 3 if it does not run."""
         if self._on_mac:
             print_text(f"launchctl print gui/{os.getuid()}/{self._name}")
             return 0
@@ -208,12 +207,14 @@ class _Service:
         if path.exists():
             return path
         if name.endswith("_file"):
-            raise ConfigError(f"--{name.replace('_', '-')} {value}: there is no such file")
+            raise ConfigError(f"--{name.replace('_', '-')} {value}: the file does not exist")
         return None  # a model may be named
 
     def _start(self) -> str:
         if self._on_mac:
-            return f"Written. Start it: launchctl bootstrap gui/{os.getuid()} {self._owned()[1]}"
+            return (
+                f"The service is written. Start it: launchctl bootstrap gui/{os.getuid()} {self._owned()[1]}"
+            )
         self._systemctl("daemon-reload")
         if units := self._units():
             self._systemctl("enable", "--now", *units)
@@ -221,13 +222,13 @@ class _Service:
         if not self._is_system:
             scope, when = (" --user", "you log in (at boot: loginctl enable-linger)")
         return (
-            f"{self._name} starts now, and whenever {when}. `{self._settings.program} status` shows whether "
-            f"it runs, journalctl{scope} -u {self._name} its log."
+            f"{self._name} starts now and whenever {when}. `{self._settings.program} status` shows "
+            f"whether it runs, journalctl{scope} -u {self._name} its log."
         )
 
     def _stop(self) -> None:
         if self._on_mac:
-            say(f"If it runs, end it: launchctl bootout gui/{os.getuid()}/{self._name}")
+            say(f"If the service runs, end it: launchctl bootout gui/{os.getuid()}/{self._name}")
         elif units := self._units():
             self._systemctl("disable", "--now", *units)
 
@@ -249,9 +250,10 @@ class _Service:
         if self._is_system:
             return ". systemd does not run here, as in most containers; `--dry-run` shows the unit"
         return (
-            f". There is no systemd of this user here. `sudo loginctl enable-linger {getpass.getuser()}` "
-            "starts it, also at boot; log in again afterwards. Or install a service of the system: "
-            f"sudo {sys.prefix}/bin/{self._settings.program} install --system. `--dry-run` shows the unit"
+            ". systemd does not run for this user. `sudo loginctl enable-linger "
+            f"{getpass.getuser()}` starts it, now and at boot. Then log in again. Or install a "
+            f"system service: sudo {sys.prefix}/bin/{self._settings.program} install --system. "
+            "`--dry-run` shows the unit"
         )
 
     def _run_systemctl(self, *words: str, quiet: bool = True) -> subprocess.CompletedProcess[str]:
@@ -268,7 +270,7 @@ class _Service:
         except FileNotFoundError:
             raise ConfigError("systemctl is not installed: this machine has no systemd") from None
         except subprocess.TimeoutExpired:
-            raise ConfigError(f"systemctl {words[0]} has not ended in {_SYSTEMCTL_SECONDS:.0f} s") from None
+            raise ConfigError(f"systemctl {words[0]} did not end within {_SYSTEMCTL_SECONDS:.0f} s") from None
 
     def _launch_agent(self, command: tuple[str, ...]) -> bytes:
         log = str(user_log_path("llama-duo") / f"{self._name}.log")
@@ -310,7 +312,7 @@ def _check_reachable(path: Path) -> None:
     """Raise ConfigError for a path that a service of the system, with its own user, may not read."""
     if any(path.resolve().is_relative_to(home) for home in _NO_HOME):
         raise ConfigError(
-            f"{path} is in a home folder, which a service of the system may not read: move it to /opt or "
+            f"{path} is in a home folder, which a system service cannot read. Move it to /opt or "
             "/srv, or install the service without --system"
         )
 
@@ -324,7 +326,7 @@ def _has_group(name: str) -> bool:
 
 
 def _toml(value: object) -> str:
-    """Return a value as TOML has it, which is JSON for what command lines, variables and files give."""
+    """Return a value in TOML, which equals JSON for values of command lines, variables and files."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\x7f", "\\u007f")
 
 

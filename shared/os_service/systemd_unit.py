@@ -126,7 +126,7 @@ class SystemdService:
         try:
             is_long = ipaddress.ip_address(host).version == 6  # noqa: PLR2004 - IPv6
         except ValueError:
-            raise ConfigError(f"--socket needs --host with an address, not {host!r}") from None
+            raise ConfigError(f"--socket needs an IP address as --host, not {host!r}") from None
         address = f"[{host}]:{port}" if is_long else f"{host}:{port}"
         return (
             f"# The lead's port, which stays open while {self.name}.service is replaced.\n\n"

@@ -34,17 +34,17 @@ whatever others announce.
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
 _MORE_SECONDS = 2.5
-"""How long to wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
+"""The wait for further leads after the first; an answer may be held back for a second (RFC 6762)."""
 _MAX_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
-"""Further announcements are ignored: nobody has that many leads, but anybody can announce them."""
+"""Further announcements are ignored: real networks have fewer leads, but any machine can announce them."""
 _MAX_ADDRESSES = 4
 """Further addresses of a lead are not tried."""
 _MAX_LISTED = 8
 _NO_MULTICAST = (OSError, RuntimeError)
-"""What zeroconf raises without a network; RuntimeError if no interface has an address of IPv4."""
+"""The errors that zeroconf raises without a network; RuntimeError if no interface has an IPv4 address."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -91,7 +91,7 @@ def _registered(info: "ServiceInfo", **options: bool) -> Iterator[None]:
     try:
         announcer = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except _NO_MULTICAST as error:
-        raise ConfigError(f"this machine cannot be announced by multicast: {error}") from error
+        raise ConfigError(f"cannot announce this machine by multicast: {error}") from error
     with contextlib.closing(announcer):
         try:
             announcer.register_service(info, **options)
@@ -117,9 +117,12 @@ def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
     Announcements are not trusted: a client that connects compares keys. Raises ConfigError.
     """
     with _listening() as listener:
+        # What it hears is another way to the answer: replies to the question alone can go to another program.
+        _zeroconf().ServiceBrowser(listener, JOIN_SERVICE, handlers=[lambda **_: None])
         info = listener.get_service_info(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", round(1000 * seconds))
-    if info is None:
-        return ()
+        if info is None:
+            return ()
+        info.load_from_cache(listener)  # until now it has the first address that was read
     return tuple(with_port(address, info.port or 0) for address in info.parsed_addresses()[:_MAX_ADDRESSES])
 
 
@@ -130,7 +133,7 @@ def _listening() -> Iterator["Zeroconf"]:
     try:
         listener = zeroconf.Zeroconf(ip_version=zeroconf.IPVersion.V4Only)
     except _NO_MULTICAST as error:
-        raise NoLeadError(f"this machine cannot send multicast: {error}") from error
+        raise NoLeadError(f"cannot send multicast: {error}") from error
     with contextlib.closing(listener):
         yield listener
 
@@ -139,7 +142,7 @@ def _listening() -> Iterator["Zeroconf"]:
 def _browsing(
     service: str, seconds: float
 ) -> Iterator[tuple[list[str], Callable[[str], "ServiceInfo | None"]]]:
-    """Yield the names that are announced within `seconds`, and what reads one.
+    """Yield the names announced within `seconds`, and a function that reads one of them.
 
     Raises ConfigError, NoLeadError.
     """
@@ -184,7 +187,7 @@ def choose(found: Iterable[FoundLead], *, with_https: bool = False, former: str 
         more = f" and {len(leads) - _MAX_LISTED} more" if len(leads) > _MAX_LISTED else ""
         listed = ", ".join(map(str, leads[:_MAX_LISTED])) + more
         raise SeveralLeadsError(
-            f"several leads are announced: set --lead to one of them, or --discover-all: {listed}"
+            f"several leads are announced. Set --lead to one of them, or use --discover-all: {listed}"
         )
     return leads[0]
 
@@ -196,10 +199,10 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
         return leads
     if with_https:
         raise NoLeadError(
-            "no lead with HTTPS is announced on this network: start one with --announce, --ssl-cert-file "
-            "and --ssl-key-file, or set --lead"
+            "no lead with HTTPS is announced on this network. Start a lead with --announce, "
+            "--ssl-cert-file and --ssl-key-file, or set --lead"
         )
-    raise NoLeadError("no lead is announced on this network: start one with --announce, or set --lead")
+    raise NoLeadError("no lead is announced on this network. Start a lead with --announce, or set --lead")
 
 
 def own_addresses() -> list[str]:
@@ -232,17 +235,17 @@ def _outward_address() -> str | None:
     """Return the address of the default route; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # RFC 5737: belongs to nobody
+            probe.connect(("192.0.2.1", 9))  # RFC 5737: an address for documentation
         except OSError:
             return None
         return str(probe.getsockname()[0])
 
 
 def _label(name: str, address: str, port: int) -> str:
-    """Return a name of at most 63 bytes (RFC 6763) without dots, which would end it.
+    """Return a name of at most 63 bytes (RFC 6763), without dots, which would end it.
 
-    With the address it is the lead's own, also where two machines have one host name: that two leads have one
-    name shows only if the other one answers in time.
+    The address makes the name unique even if two machines have the same host name. Otherwise a conflict would
+    show only if the other lead answers in time.
     """
     place = f" at {address}:{port}".replace(".", "-")
     words = f"{one_line(name)} on {socket.gethostname()}".replace(".", "-")
@@ -292,6 +295,7 @@ def _zeroconf() -> ModuleType:
         import zeroconf  # noqa: PLC0415 - an extra
     except ImportError:
         raise ConfigError(
-            "finding leads on the network needs zeroconf: pip install 'llama-duo[discover]'"
+            "finding leads on the network needs zeroconf. Install it: pip install 'llama-duo[discover]'"
         ) from None
+    logging.getLogger("zeroconf").setLevel(logging.CRITICAL)  # it logs a trace when an address goes
     return zeroconf

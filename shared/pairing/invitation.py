@@ -25,7 +25,7 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """`addresses`: host:port, the likeliest first; empty: the lead is found on the local network.
+    """An invitation to join a lead.
 
     `fingerprint`: of the lead's CA. `role`: for information only; the lead remembers for which role it has
     made the secret.
@@ -51,9 +51,7 @@ class Invitation:
         role = _ROLES.get(prefix)
         content = role and _content(prefix, digits)
         if not role or not content:
-            raise ConfigError(
-                "this is not a whole code of `lead invite`: it begins with duo3, and is copied to its end"
-            )
+            raise ConfigError("this invitation code is incomplete. Copy all of it, starting with duo3")
         secret, rest = content[:SECRET_BYTES], content[SECRET_BYTES:]
         addresses = rest[_FINGERPRINT_BYTES:].decode("ascii", "replace").split(",")
         return cls(role, secret, rest[:_FINGERPRINT_BYTES], tuple(filter(None, addresses)))

@@ -26,23 +26,23 @@ from shared.cached_files import write_private
 from shared.errors import ConfigError
 from shared.pairing.discovery import find_pairing
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
-from shared.terminal import said_by_lead
+from shared.terminal import error_reason
 from shared.tls import trusting_only
 
 log = logging.getLogger("shared")
 
 _OTHER_ROLE: dict[MemberRole, str] = {
-    "back": "this code is for chat, not for a back: `lead invite` makes one for a back",
-    "client": "this code is for a back, not for chat: `lead invite --chat` makes one for chat",
+    "back": "this code is for chat. `lead invite` makes a code for a back",
+    "client": "this code is for a back. `lead invite --chat` makes a code for chat",
 }
-"""What is said to a program of this role that has a code for the other one."""
+"""The message for a program of this role that has a code for the other role."""
 FORGET = "forget"
-"""In place of a code: forget the lead that was joined."""
+"""Given instead of a code, forgets the lead that was joined."""
 JOIN_HELP = (
-    "join a lead with a code of its `%s`, and remember it: from then on neither address nor key has to be "
-    f"given. `{FORGET}` instead of a code forgets it"
+    "join a lead with a code of its `%s`, and remember the lead, so that later starts need "
+    f"neither address nor key. `{FORGET}` instead of a code forgets the lead"
 )
-"""With the command that makes such codes."""
+"""The help text, in which %s is the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
 _MAX_KEPT = 12
@@ -109,7 +109,7 @@ def _read(folder: Path) -> _KeptLead | None:
         return None
     except (OSError, ValidationError) as error:
         raise ConfigError(
-            f"cannot read which lead was joined ({folder / _FILE}): join it again with --join"
+            f"cannot read the joined lead ({folder / _FILE}). Join the lead again with --join"
         ) from error
 
 
@@ -123,7 +123,7 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
         return
     _join(folder, invitation, name)
     if kept and kept.addresses[0] not in invitation.addresses:
-        log.info("the lead joined before, at %s, is forgotten", kept.addresses[0])
+        log.info("forgot the joined lead at %s", kept.addresses[0])
 
 
 def _locate(folder: Path, kept: _KeptLead) -> str:
@@ -136,7 +136,9 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
         certificate = (folder / _CERTIFICATE).read_text("ascii")
         pin = fingerprint(certificate)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read the certificate in {folder}: join it again with --join") from error
+        raise ConfigError(
+            f"cannot read the certificate in {folder}. Join the lead again with --join"
+        ) from error
     for address in itertools.chain(kept.addresses, _announced(pin)):
         if found := _authority(address, certificate, pin):
             if found != certificate or address != kept.addresses[0]:
@@ -214,7 +216,7 @@ def _keep(folder: Path, kept: _KeptLead, certificate: str) -> None:
         write_private(folder / _CERTIFICATE, certificate.encode("ascii"))
         write_private(folder / _FILE, kept.model_dump_json().encode())
     except OSError as error:
-        raise ConfigError(f"joined, but cannot remember it in {folder}: {error.strerror}") from error
+        raise ConfigError(f"joined the lead, but cannot save it in {folder}: {error.strerror}") from error
 
 
 def _digest(invitation: Invitation) -> str:
@@ -229,12 +231,12 @@ def _reach(invitation: Invitation) -> tuple[str, str]:
             return address, certificate
     if impostor := next(filter(_answers, addresses), None):
         raise ConfigError(
-            f"the machine at {impostor} is not the lead that made this code: its certificate is another one. "
-            "The code was not sent to it"
+            f"the machine at {impostor} is not the lead that made this code: its certificate "
+            "differs. The code was not sent"
         )
     raise ConfigError(
-        f"no lead answers at {' or '.join(addresses)}: is it running, and does a firewall let this "
-        "machine in? `lead invite --address HOST` makes a code with another address"
+        f"no lead answers at {' or '.join(addresses)}. Check that the lead runs and that no "
+        "firewall blocks it. `lead invite --address HOST` makes a code with another address"
     )
 
 
@@ -243,8 +245,8 @@ def _look_for(invitation: Invitation) -> tuple[str, ...]:
     if addresses := find_pairing(invitation.fingerprint.hex(), _LOOK_SECONDS):
         return addresses
     raise ConfigError(
-        "the lead of this code is not found on this network: does it run, and is it on the same network? "
-        "`lead invite` without --nearby makes a code with an address"
+        "the lead of this code was not found on this network. Check that it runs on the same "
+        "network. `lead invite` without --nearby makes a code with an address"
     )
 
 
@@ -262,12 +264,15 @@ def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
     except httpx.HTTPError as error:
         raise ConfigError(f"the lead at {address} cannot be joined: {error}") from error
     if response.status_code != HTTPStatus.OK:
-        message = said_by_lead(response.content, response.status_code)
-        raise ConfigError(f"the lead at {address} does not let this machine in: {message}")
+        message = error_reason(response.content, response.status_code)
+        raise ConfigError(f"the lead at {address} refuses this machine: {message}")
     try:
         return _Membership.model_validate_json(response.content)
     except ValidationError as error:
-        raise ConfigError(f"{address} does not answer as a lead of this version does") from error
+        raise ConfigError(
+            f"{address} does not answer like a lead of this version. Check the address, or "
+            "update llama-duo there"
+        ) from error
 
 
 def _answers(address: str) -> bool:

@@ -146,8 +146,9 @@ class _Search:
                 if found.parts.get((EXPERTS, device.name)):
                     lower += " or raise --n-cpu-moe"
                 return (
-                    f"{n_used / _MIB:.0f} MiB are needed on {device.name}, {cache / _MIB:.0f} MiB of them for"
-                    f" the KV cache, and {device.free / _MIB:.0f} MiB are free: lower {lower}"
+                    f"{device.name} needs {n_used / _MIB:.0f} MiB, {cache / _MIB:.0f} MiB of them "
+                    f"for the KV cache, but only {device.free / _MIB:.0f} MiB are free. Lower "
+                    f"{lower}"
                 )
         if unheld := self._unheld(found):
             return (

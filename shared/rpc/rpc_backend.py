@@ -14,7 +14,7 @@ from shared.llama import devices, library
 from shared.llama.native import llama_cpp
 from shared.llama.unbound import function
 
-HOW_TO_BUILD = "this llama.cpp was built without RPC; build it with: CMAKE_ARGS=-DGGML_RPC=ON make setup"
+HOW_TO_BUILD = "this llama.cpp was built without RPC. Build it with CMAKE_ARGS=-DGGML_RPC=ON make setup"
 
 
 def is_available() -> bool:
@@ -41,7 +41,7 @@ def add_workers(addresses: Sequence[str]) -> None:
     for address in addresses:
         worker = add(address.encode())
         if not worker:
-            raise ModelLoadError(f"RPC worker {address} has no device to compute on")
+            raise ModelLoadError(f"RPC worker {address} has no device")
         if address not in devices.remote:
             function("ggml_backend_register")(worker)
             devices.remote.add(address)

@@ -17,9 +17,7 @@ _HELLO = 14
 _N_CAPABILITIES = 24
 _REQUEST = struct.pack("<BQ", _HELLO, _N_CAPABILITIES) + bytes(_N_CAPABILITIES)
 _REPLY = struct.Struct(f"<Q4B{_N_CAPABILITIES}s")
-_WHY_SILENT = (
-    "it hangs, computes for another lead, or is named twice: a worker serves one connection at a time"
-)
+_WHY_SILENT = "it hangs, serves another lead, or is named twice. A worker serves one connection at a time"
 
 
 class WorkerAwayError(AwayError):
@@ -60,12 +58,13 @@ def _check(address: str, reply: bytes) -> None:
         raise WorkerAwayError(f"RPC worker {address} has closed the connection")
     size, major, minor, *_ = _REPLY.unpack(reply.ljust(_REPLY.size, b"\0"))
     if len(reply) < _REPLY.size or size != _REPLY.size - struct.calcsize("<Q"):
-        raise ForeignWorkerError(f"what listens at {address} is not an RPC worker of llama.cpp")
+        raise ForeignWorkerError(f"the program at {address} is not an RPC worker of llama.cpp")
     own_major, own_minor = VERSION
     if major != own_major or minor > own_minor:
         raise ForeignWorkerError(
-            f"RPC worker {address} speaks version {major}.{minor} of llama.cpp's RPC protocol, this lead "
-            f"version {own_major}.{own_minor}: install the same llama-cpp-python on both"
+            f"RPC worker {address} speaks version {major}.{minor} of llama.cpp's RPC protocol, but "
+            f"this lead uses version {own_major}.{own_minor}. Install the same llama-cpp-python on "
+            "both machines"
         )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from shared.sampling.call_grammars import NAME, CallGrammars
 
 _LONGEST = 1024
-"""Bytes in which a call has to begin."""
+"""The bytes in which a call must begin."""
 
 
 class BegunCall(NamedTuple):
@@ -65,7 +65,7 @@ class AnswerText:
         return new and BegunCall(new[NAME].decode(), text[new.end() :])
 
     def _is_call(self, start: int) -> bool:
-        """Return whether what looks like the beginning of a call is one."""
+        """Return whether the text that looks like the beginning of a call is a call."""
         if self._opening:
             opened, closed = (self._text.rfind(mark, 0, start) for mark in (self._opening, self._closing))
             if opened > closed:

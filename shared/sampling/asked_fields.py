@@ -10,21 +10,21 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, create_model
 from pydantic.fields import FieldInfo
 
-from shared.sampling.parameters import Asked, SamplingParameters
+from shared.sampling.parameters import ApiNames, SamplingParameters
 
 T = TypeVar("T", bound=BaseModel)
-Form = Callable[[str, FieldInfo, Asked], FieldInfo | None]
-"""What becomes of a parameter, by its name, its field and how it is asked for; None: nothing."""
+Form = Callable[[str, FieldInfo, ApiNames], FieldInfo | None]
+"""Makes a field from a parameter's name, field and `ApiNames`; None: no field."""
 
 
 @functools.cache
-def asked_for() -> Mapping[str, Asked]:
+def settable_parameters() -> Mapping[str, ApiNames]:
     """Return all parameters that requests or options can set."""
     return {
         name: asked
         for name, field in SamplingParameters.model_fields.items()
         for asked in field.metadata
-        if isinstance(asked, Asked)
+        if isinstance(asked, ApiNames)
     }
 
 
@@ -36,7 +36,7 @@ def with_sampling_fields(form: Form) -> Callable[[type[T]], type[T]]:
 
     def add(model: type[T]) -> type[T]:
         fields: dict[str, Any] = {}
-        for name, asked in asked_for().items():
+        for name, asked in settable_parameters().items():
             made = form(name, SamplingParameters.model_fields[name], asked)
             if made is not None and name not in model.model_fields:
                 fields[name] = (made.annotation, made)

@@ -9,11 +9,12 @@ NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class CallGrammars:
-    """begins: an expression for a call up to its arguments. follows: for a call directly after another.
+    """The beginnings of calls, and the grammars of their rest.
 
+    begins: an expression for a call up to its arguments. follows: for a call directly after another.
     is_first: only reasoning may come before a call. reasoning: the texts around reasoning, in which no call
-    begins; empty: none. said: the beginning of the answer that is part of the prompt. grammars: for the text
-    after such a beginning, by the name of the tool.
+    begins; empty: there are none. said: the beginning of the answer that is part of the prompt. grammars: for
+    the text after such a beginning, by the name of the tool.
     """
 
     begins: str

@@ -15,8 +15,9 @@ from shared.sampling.sampler import Sampler, needs_filters
 from shared.sandbox import CAN_FORK
 
 _WINDOW = 1024
-"""How far penalties and DRY look back. Each rejected draft and each side branch reads this many
-tokens again, in half a millisecond. Missing an older repetition may cost a draft token."""
+"""The tokens that penalties and DRY look back. Each rejected draft and each side branch reads this many
+tokens again, in half a millisecond. Missing an older repetition may cost a draft token.
+"""
 
 Follow = Callable[[str | CallGrammars], Constraint]
 """The beginning of a text under a grammar, or with calls under grammars."""
@@ -69,10 +70,10 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """Return a sampler that makes the lead's choices from a draft model's logits; a grammar that cannot be
-    compiled here is ignored.
+    """Return a sampler that makes the lead's choices from a draft model's logits.
 
-    Where no process can follow grammars, more drafts violate them and are rejected by the lead.
+    A grammar that cannot be compiled here is ignored. Without a process that follows grammars, more drafts
+    violate them and are rejected by the lead.
     """
     if not CAN_FORK:
         parameters = parameters.model_copy(update={"grammar": None, "calls": None})

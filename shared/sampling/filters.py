@@ -1,7 +1,7 @@
-"""llama-server's samplers as filters, in any order: they narrow the candidates but choose none.
+"""llama-server's samplers as filters, in any order: they remove candidates, and do not choose a token.
 
-llama.cpp's own samplers, with its arithmetic, decide; tokens that cannot affect the result are removed with
-numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same.
+llama.cpp's own samplers, with its arithmetic, decide. Tokens that cannot affect the result are removed with
+numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same token.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ _SLACK = 1e-4
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
 _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
-"""At temperature 0 these have no effect at the end of the chain."""
+"""Filters without effect at the end of the chain at temperature 0."""
 
 
 class NativeFilters:
@@ -192,11 +192,11 @@ class _Penalty:
 
 
 class _Truncation:
-    """llama.cpp's typical-p, top-p and min-p, those of them that follow one another.
+    """llama.cpp's typical-p, top-p and min-p, as far as they are adjacent.
 
-    All but a few tokens are usually so far below the likeliest that min-p certainly removes them. Where it
-    comes first, they are removed before llama.cpp sees them; behind top-p, which they have a share in, only
-    if nothing but the likeliest is left: top-p does not remove that.
+    Most tokens are usually so far below the likeliest that min-p certainly removes them. If min-p comes
+    first, they are removed before llama.cpp sees them. After top-p, which counts their probability, they are
+    removed only if just the likeliest token is left, because top-p never removes that.
     """
 
     def __init__(

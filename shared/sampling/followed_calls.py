@@ -1,7 +1,7 @@
 """Grammars that apply only to tool calls in an answer: two kinds of `constrained.Constraint`.
 
-Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins,
-only a search in the last text for each token. From then on `FollowedCalls`, in another process, knows where
+Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins; it
+only searches the last text for each token. From then on `FollowedCalls`, in another process, tracks where
 each call ends.
 """
 
@@ -24,7 +24,8 @@ from shared.sampling.sampler import every_token
 class FreeUntilCall:
     """Allows every token until a call begins, then behaves as another constraint.
 
-    If that fails, the rest is free: a model can also write calls without it.
+    If that constraint fails, the rest of the answer is free, because a model can also write calls without a
+    constraint.
     """
 
     def __init__(

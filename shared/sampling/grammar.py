@@ -74,7 +74,7 @@ class GrammarMatcher:
     """The state of a grammar at some place in a text."""
 
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
-        """Raises ValueError with llguidance's message if the grammar cannot be compiled."""
+        """Compile the grammar; raises ValueError with llguidance's message if that fails."""
         self._end_tokens = vocabulary.end_tokens
         self._n_tokens = vocabulary.n_tokens
         self._matcher = LLMatcher(prepare(vocabulary), text, limits=_LIMITS, log_level=0)

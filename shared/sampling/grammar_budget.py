@@ -2,8 +2,9 @@
 
 
 class GrammarBudget:
-    """The time to wait for other processes that follow grammars; this implementation is for when there are
-    none.
+    """The time to wait for processes that follow grammars.
+
+    This implementation is for a program without such processes.
     """
 
     def set(self, seconds: float) -> None:

@@ -61,7 +61,7 @@ class NativeChain:
         llama_cpp.llama_sampler_reset(self._chain)
 
     def _reserve(self, n: int) -> None:
-        """Allocate room for `n` candidates, and cache what every call needs."""
+        """Allocate room for `n` candidates, and cache the objects that every call needs."""
         self._candidates = np.zeros(n, _CANDIDATE)
         self._ids, self._logits = self._candidates["id"], self._candidates["logit"]
         self._address = self._candidates.ctypes.data

@@ -27,7 +27,7 @@ _CHUNK = 1 << 14
 """Tokens worked on at once: what is computed for them stays in the CPU's cache."""
 
 _NO_TOKEN = 1 << 32
-"""The place in the stream after those of all tokens, whose ids have 31 bits."""
+"""The place in the stream after the places of all tokens, whose ids have 31 bits."""
 
 _HANDFUL = 8
 """Up to this many tokens, Python's integers are faster than a dozen calls of numpy."""
@@ -109,7 +109,7 @@ def _units(tokens: NDArray[np.integer[Any]], start: int) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=4)
 def _stream(n: int) -> NDArray[np.uint64]:
-    """Return the distance of each of the first `n` tokens' states from that of token 0."""
+    """Return the distance of each of the first `n` tokens' states from the state of token 0."""
     steps = np.arange(n, dtype=np.uint64) * _GOLDEN_U64
     steps.flags.writeable = False
     return steps

@@ -37,12 +37,12 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ApiNames:
     """A parameter's names in every API, as metadata of its field.
 
     option: the lead has an option of that name. spellings, variables: llama-server's further names of that
-    option. least: the option's lower bound, if it differs from the parameter's. in_chat: the terminal client
-    has the parameter.
+    option. minimum: the option's lower bound, if it differs from the parameter's. in_chat: the terminal
+    client has the parameter.
     """
 
     option: bool = True
@@ -55,9 +55,9 @@ class Asked:
 class SamplingParameters(BaseModel):
     """Sampling parameters of a request; names and defaults are llama-server's.
 
-    This is their only table: a parameter annotated with `Asked` becomes a field of the requests of all APIs,
-    an option and a parameter of chat (`shared.sampling.asked_fields`). Drafts follow all of them; a sampler
-    that drafts cannot follow is not in here, and requests that name it are refused.
+    This is their only table. A parameter annotated with `ApiNames` becomes a field of the requests of all
+    APIs, an option, and a parameter of chat (`shared.sampling.asked_fields`). Drafts follow all of them. A
+    sampler that drafts cannot follow is missing here, and requests that name it are refused.
 
     The limits keep every logit finite in 32 bits for any combination. An infinity would turn into a NaN, and
     a NaN leaves no candidate.
@@ -66,114 +66,114 @@ class SamplingParameters(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     temperature: Annotated[
-        Finite, Asked(spellings=("--temp",), variables=("LLAMA_ARG_TEMPERATURE",), in_chat=True)
+        Finite, ApiNames(spellings=("--temp",), variables=("LLAMA_ARG_TEMPERATURE",), in_chat=True)
     ] = Field(0.8, ge=0, le=1e6, description="temperature; 0: always the most likely token")
-    top_k: Annotated[int, Asked(variables=("LLAMA_ARG_TOP_K",), in_chat=True)] = Field(
+    top_k: Annotated[int, ApiNames(variables=("LLAMA_ARG_TOP_K",), in_chat=True)] = Field(
         40, ge=-1, lt=1 << 31, description="top-k sampling; 0 or -1: disabled"
     )
-    top_p: Annotated[Finite, Asked(variables=("LLAMA_ARG_TOP_P",), in_chat=True)] = Field(
+    top_p: Annotated[Finite, ApiNames(variables=("LLAMA_ARG_TOP_P",), in_chat=True)] = Field(
         0.95, ge=0, le=1, description="top-p sampling; 1: disabled"
     )
-    min_p: Annotated[Finite, Asked(variables=("LLAMA_ARG_MIN_P",), in_chat=True)] = Field(
+    min_p: Annotated[Finite, ApiNames(variables=("LLAMA_ARG_MIN_P",), in_chat=True)] = Field(
         0.05, ge=0, le=1, description="min-p sampling; 0: disabled"
     )
-    typical_p: Annotated[Finite, Asked(spellings=("--typical",), in_chat=True)] = Field(
+    typical_p: Annotated[Finite, ApiNames(spellings=("--typical",), in_chat=True)] = Field(
         1.0, ge=0, le=1, description="locally typical sampling, parameter p; 1: disabled"
     )
-    repeat_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_REPEAT_PENALTY",), in_chat=True)] = Field(
-        1.0, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled"
+    repeat_penalty: Annotated[Finite, ApiNames(variables=("LLAMA_ARG_REPEAT_PENALTY",), in_chat=True)] = (
+        Field(1.0, ge=1e-6, le=1e6, description="penalty for repeated tokens; 1: disabled")
     )
-    repeat_last_n: Annotated[int, Asked(minimum=-1)] = Field(
+    repeat_last_n: Annotated[int, ApiNames(minimum=-1)] = Field(
         64,
         ge=0,
         le=MAX_TEXT_TOKENS,
-        description="last n tokens to consider for the repeat, presence and frequency penalties; -1: all "
-        "tokens of the context, 0: disabled",
+        description="number of last tokens to which the repeat, presence and frequency penalties apply; "
+        "-1: all tokens of the context, 0: disabled",
     )
-    presence_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_PRESENCE_PENALTY",), in_chat=True)] = (
+    presence_penalty: Annotated[Finite, ApiNames(variables=("LLAMA_ARG_PRESENCE_PENALTY",), in_chat=True)] = (
         Field(0.0, ge=-1e6, le=1e6, description="penalty for tokens that have occurred; 0: disabled")
     )
-    frequency_penalty: Annotated[Finite, Asked(variables=("LLAMA_ARG_FREQUENCY_PENALTY",), in_chat=True)] = (
-        Field(
-            0.0,
-            ge=-1e6,
-            le=1e6,
-            description="penalty for each time that a token has occurred; 0: disabled",
-        )
+    frequency_penalty: Annotated[
+        Finite, ApiNames(variables=("LLAMA_ARG_FREQUENCY_PENALTY",), in_chat=True)
+    ] = Field(
+        0.0,
+        ge=-1e6,
+        le=1e6,
+        description="penalty for each time that a token has occurred; 0: disabled",
     )
-    seed: Annotated[int, Asked(spellings=("-s",), in_chat=True)] = Field(
+    seed: Annotated[int, ApiNames(spellings=("-s",), in_chat=True)] = Field(
         ge=0, le=MAX_SEED, description="RNG seed; the same seed gives the same text"
     )
-    dry_multiplier: Annotated[Finite, Asked()] = Field(
+    dry_multiplier: Annotated[Finite, ApiNames()] = Field(
         0.0,
         ge=0,
         le=1e6,
-        description="DRY sampling multiplier, which penalizes repeated sequences; 0: disabled",
+        description="DRY sampling: strength of the penalty for repeated sequences; 0: disabled",
     )
-    dry_base: Annotated[Finite, Asked(minimum=1)] = Field(
+    dry_base: Annotated[Finite, ApiNames(minimum=1)] = Field(
         1.75,
         ge=0,
         le=1e6,
-        description="DRY sampling base: factor by which the penalty grows with each repeated token",
+        description="DRY sampling: factor by which the penalty grows with each repeated token",
     )
-    dry_allowed_length: Annotated[int, Asked()] = Field(
+    dry_allowed_length: Annotated[int, ApiNames()] = Field(
         2,
         ge=0,
         le=MAX_TEXT_TOKENS,
-        description="DRY sampling: length up to which repeated sequences are not penalized",
+        description="DRY sampling: maximum length of repeated sequences without a penalty",
     )
-    dry_penalty_last_n: Annotated[int, Asked()] = Field(
+    dry_penalty_last_n: Annotated[int, ApiNames()] = Field(
         -1,
         ge=-1,
         le=MAX_TEXT_TOKENS,
-        description="last n tokens to consider for DRY sampling; -1: all tokens of the context, 0: disabled",
+        description="number of last tokens to which DRY sampling applies; -1: all tokens of the context, "
+        "0: disabled",
     )
-    dry_sequence_breakers: Annotated[tuple[Breaker, ...], Asked(spellings=("--dry-sequence-breaker",))] = (
+    dry_sequence_breakers: Annotated[tuple[Breaker, ...], ApiNames(spellings=("--dry-sequence-breaker",))] = (
         Field(
             ("\n", ":", '"', "*"), max_length=32, description="strings that end a repeated sequence for DRY"
         )
     )
-    xtc_probability: Annotated[Finite, Asked()] = Field(
+    xtc_probability: Annotated[Finite, ApiNames()] = Field(
         0.0,
         ge=0,
         le=1,
-        description="XTC sampling: probability of removing top tokens (each time a token is chosen); 0: "
-        "disabled",
+        description="XTC sampling: probability, for each token, of removing the top tokens; 0: disabled",
     )
-    xtc_threshold: Annotated[Finite, Asked()] = Field(
+    xtc_threshold: Annotated[Finite, ApiNames()] = Field(
         0.1,
         ge=0,
         le=1,
         description="XTC sampling: remove all but the least likely of the tokens with at least this "
         "probability; above 0.5: disabled",
     )
-    top_n_sigma: Annotated[Finite, Asked(spellings=("--top-nsigma",))] = Field(
+    top_n_sigma: Annotated[Finite, ApiNames(spellings=("--top-nsigma",))] = Field(
         -1.0,
         ge=-1,
         le=1e6,
         description="top-n-sigma sampling: keep tokens within this many standard deviations of the highest "
         "logit; -1: disabled",
     )
-    dynatemp_range: Annotated[Finite, Asked()] = Field(
+    dynatemp_range: Annotated[Finite, ApiNames()] = Field(
         0.0,
         ge=0,
         le=1e6,
-        description="dynamic temperature range: the temperature varies with the entropy by up to this much "
-        "in both directions; 0: disabled",
+        description="dynamic temperature: maximum change of the temperature, up or down, with the "
+        "entropy; 0: disabled",
     )
-    dynatemp_exponent: Annotated[Finite, Asked(spellings=("--dynatemp-exp",))] = Field(
+    dynatemp_exponent: Annotated[Finite, ApiNames(spellings=("--dynatemp-exp",))] = Field(
         1.0, ge=0, le=1e6, description="dynamic temperature exponent"
     )
-    samplers: Annotated[tuple[SamplerName, ...], Asked(spellings=("--sampler-seq", "--sampling-seq"))] = (
-        Field(DEFAULT_SAMPLERS, max_length=32, description="samplers in the order in which they are applied")
+    samplers: Annotated[tuple[SamplerName, ...], ApiNames(spellings=("--sampler-seq", "--sampling-seq"))] = (
+        Field(DEFAULT_SAMPLERS, max_length=32, description="samplers, in order")
     )
-    ignore_eos: Annotated[bool, Asked()] = Field(
+    ignore_eos: Annotated[bool, ApiNames()] = Field(
         False, description="ignore end-of-text tokens and continue generating"
     )
-    logit_bias: Annotated[dict[int, Bias], Asked(option=False)] = Field(
+    logit_bias: Annotated[dict[int, Bias], ApiNames(option=False)] = Field(
         default_factory=dict, max_length=1 << 16, description="what to add to the logits of tokens"
     )
-    grammar: Annotated[str | None, Asked(option=False)] = Field(
+    grammar: Annotated[str | None, ApiNames(option=False)] = Field(
         None, description="a grammar in llguidance's Lark"
     )
     calls: SkipJsonSchema[CallGrammars | None] = Field(
@@ -187,7 +187,7 @@ class SamplingParameters(BaseModel):
     @classmethod
     def _within_reason(cls, breakers: tuple[str, ...]) -> tuple[str, ...]:
         if sum(map(len, breakers)) > _MAX_BREAKERS:
-            raise ValueError(f"at most {_MAX_BREAKERS} characters together")
+            raise ValueError(f"can have at most {_MAX_BREAKERS} characters in total")
         return breakers
 
     def biases(self, n_vocab: int, end_tokens: frozenset[int]) -> dict[int, float]:

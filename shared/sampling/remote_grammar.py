@@ -28,14 +28,14 @@ from shared.sampling.grammar_worker import AnswerKind, Operation
 from shared.sandbox import FOLLOW, STATUS, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
-"""The kernel buffers this much of a message that nobody reads yet; more may wait for a compilation."""
+"""The bytes of an unread message that the kernel buffers; more may wait for a compilation."""
 _MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
 """The news of the fork server usually come within microseconds of the end of the connection."""
 _RETRY_SECONDS = 0.25
 _PATIENCE_SECONDS = 30.0
-"""How long there may be no descriptor, memory or process for following a grammar."""
-_NO_START = "the process that follows grammars does not start: try again in a moment"
+"""The longest lack of a descriptor, memory or process for following a grammar."""
+_NO_START = "the grammar process does not start: try again in a moment"
 _TOO_COSTLY = "the grammar takes too much time or memory"
 
 
@@ -76,10 +76,10 @@ class GrammarServer(Sandbox):
         self._budget = budget
 
     def follow(self, grammar: str | CallGrammars, *, is_optional: bool = False) -> "RemoteGrammar":
-        """Return the beginning of a text under `grammar`; return before that is compiled.
+        """Return the beginning of a text under `grammar`; return before the grammar is compiled.
 
-        is_optional: a grammar that this vocabulary cannot express allows everything. Those of calls are
-        optional.
+        is_optional: a grammar that this vocabulary cannot express allows everything. The grammars of calls
+        are optional.
         """
         return RemoteGrammar(_Channel(self, pickle.dumps((grammar, is_optional)), self._budget))
 
@@ -105,13 +105,13 @@ class _Channel:
         """All messages: a process that takes the place of one that was killed gets them again."""
         self._n_answered = 0
         self._n_known = 0
-        """How many of the next answers were known before the process was started."""
+        """The number of the next answers that were known before the process was started."""
         self._n_opened = 0
         """Processes since the last new answer."""
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
-        """When there was no descriptor, memory or process to open it with."""
+        """The time since which a descriptor, memory or process to open it with is lacking; None: none is."""
         self._open()
 
     def _open(self) -> None:
@@ -140,7 +140,7 @@ class _Channel:
         return question
 
     def _send(self, *messages: bytes) -> None:
-        """Send messages, or have a thread send them that waits until somebody reads."""
+        """Send messages; a thread sends messages that must wait until they are read."""
         connection, earlier = self._connection, self._sending
         if connection is None:
             return  # `_open` sends all
@@ -154,8 +154,9 @@ class _Channel:
             self._sending.start()
 
     def wait_for(self, question: _Question) -> bytes:
-        """Return the answer; raises PendingAnswerError if it does not come in time, and see
-        `RemoteGrammar`.
+        """Return the answer.
+
+        Raises PendingAnswerError if it does not come in time, and the errors of `RemoteGrammar`.
         """
         while question.answer is None:
             if self._connection is None:
@@ -195,10 +196,12 @@ class _Channel:
         self._open()
 
     def _is_lost(self) -> bool:
-        """Return whether it can be followed anew: its process was killed from outside.
+        """Return whether the grammar can be followed again, because its process did not end through its own
+        fault.
 
-        Or the fork server has ended before a worker began. Once a question was answered, nobody says how a
-        process has ended. One that takes its place ends at the same question if that is at fault.
+        That is so if the process was killed from outside, or if the fork server ended before a worker began.
+        Once a question was answered, the cause of an end is unknown. Another process ends at the same
+        question if the question is at fault.
         """
         if self._n_answered:
             return self._n_opened < _MAX_OPENED

@@ -20,7 +20,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.top_k import candidates_for_top_k, top_k
 
 _FEW = 2048
-"""Up to this many candidates, computing all noise is faster than finding those that need any."""
+"""Up to this many candidates, computing all noise is faster than finding candidates that need noise."""
 _N_FAVOURITES = 64
 
 
@@ -42,10 +42,12 @@ class Filters(Protocol):
     def apply(
         self, logits: NDArray[np.float32], position: int, among: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        """Return (ids, logits) of the remaining candidates of `among`, or of all tokens; at least one.
+        """Return (ids, logits) of the remaining candidates of `among`, or of all tokens; at least one
+        candidate.
 
-        Several logits are divided by the temperature; a single one may not be. Valid until the next call. If
-        all tokens remain, the ids are `every_token(n_vocab)` itself, which makes the choice faster.
+        Several logits are divided by the temperature; a single logit may not be. The arrays are valid until
+        the next call. If all tokens remain, the ids are `every_token(n_vocab)` itself, which makes the choice
+        faster.
         """
 
     def likeliest(self, logits: NDArray[np.float32]) -> int | None:
@@ -68,7 +70,7 @@ class Sampler:
     def __init__(
         self, parameters: SamplingParameters, filters: Filters | None, history: Sequence[int]
     ) -> None:
-        """filters: None where `needs_filters` is False. history: all tokens so far."""
+        """filters: None if `needs_filters` is False. history: all tokens so far."""
         self._parameters = parameters
         self._filters = filters
         self._is_greedy = parameters.is_greedy

@@ -1,6 +1,6 @@
-"""The k largest of many values, at the cost of reading them once, or twice if they are few.
+"""The k largest of many values, in one pass over them, or two if they are few.
 
-`np.argpartition` over a vocabulary moves every value; here all but a few hundred are only compared.
+`np.argpartition` over a vocabulary moves every value; here all but a few hundred values are only compared.
 """
 
 import functools

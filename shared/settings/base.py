@@ -55,7 +55,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def from_options(cls, **values: Any) -> Self:
-        """Make settings from values by option, whatever their groups; raises ValidationError."""
+        """Make settings from values by option, in any groups; raises ValidationError."""
         nested: dict[str, Any] = {**cls.defaults, **values}
         for group, field in cls.model_fields.items():
             if fields := _group_fields(field):
@@ -89,7 +89,7 @@ class ProgramSettings(BaseModel):
             if not undecoded:
                 return settings
             for name in undecoded:
-                cls._complain(f"{sources.origin(name)}: the value has bytes that are not UTF-8")
+                cls._complain(f"{sources.origin(name)}: the value is not UTF-8")
         except ValidationError as error:
             for message in explain_invalid(error, sources.options, sources.origin):
                 cls._complain(message)
@@ -136,8 +136,9 @@ class ProgramSettings(BaseModel):
             return cls.usual
         base = next(each for each in cls.__mro__ if "usual" in each.__dict__)
         assert issubclass(base, ProgramSettings)
-        inherited = base.options()
-        return {name: "" for name in cls.options() if name not in inherited}
+        inherited = {(name, field.description) for name, field in base.options().items()}
+        own = ((name, field.description) for name, field in cls.options().items())
+        return {name: "" for name, description in own if (name, description) not in inherited}
 
     @classmethod
     def version(cls) -> str:
@@ -149,15 +150,15 @@ class FileSettings(ProgramSettings):
 
     check: CliToggleFlag[bool] = Field(
         False,
-        description="report what would be run and whether this machine can run it, then exit with status 0 "
-        "or 1",
+        description="check whether this machine can run the model with these options, then exit with "
+        "status 0 or 1",
     )
     list_devices: CliToggleFlag[bool] = Field(
-        False, description="list the devices that models can be offloaded to, and their memory, then exit"
+        False, description="list the devices for models and their memory, then exit"
     )
     config: Path | None = Field(
         None,
-        description="TOML file with options, as in ctx-size = 8192; the command line and environment "
+        description="TOML file with options, such as ctx-size = 8192. The command line and environment "
         "variables override it",
     )
 
@@ -198,7 +199,7 @@ def explain_invalid(
 ) -> Iterator[str]:
     """Yield a line for each invalid option, about its first fault, without values that may be secrets.
 
-    origin: returns where a person finds the value of an option.
+    origin: returns the place where a person finds the value of an option.
     """
     told: set[str] = set()
     for item in error.errors():

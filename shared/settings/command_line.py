@@ -167,7 +167,7 @@ class OptionParser(argparse.ArgumentParser):
             action=_ShowHelp,
             nargs="?",
             metavar="TOPIC",
-            help="show the usual options, or those of a topic, and exit",
+            help="show the usual options, or the options of a topic, and exit",
         )
         self.add_argument("--help-all", action=_ShowHelpAll, nargs=0, help="show all options and exit")
 
@@ -182,8 +182,9 @@ class OptionParser(argparse.ArgumentParser):
         _add_section(formatter, "usual options", shown)
         topics = dict.fromkeys(re.findall(r"\w+", title)[0] for title in self._topics())
         formatter.add_text(
-            f"{self.prog} --help-all shows all options, {self.prog} --help TOPIC those of one:\n"
-            f"{textwrap.fill(', '.join(topics), initial_indent='  ', subsequent_indent='  ')}"
+            f"{self.prog} --help-all shows all options. {self.prog} --help TOPIC shows the options "
+            "of a "
+            f"topic:\n{textwrap.fill(', '.join(topics), initial_indent='  ', subsequent_indent='  ')}"
         )
         return formatter.format_help()
 
@@ -264,10 +265,10 @@ class OptionParser(argparse.ArgumentParser):
 
     def _explain_stray(self, words: Sequence[str], *, may_be_secret: bool) -> str:
         if _DOCTOR in words:
-            return f"{_DOCTOR} must come first: {self.prog} {_DOCTOR} [options]"
+            return f"{_DOCTOR} must be the first word: {self.prog} {_DOCTOR} [options]"
         if may_be_secret:
-            return "a value does not belong to an option"
-        return f"{words[0]!r} is no option; to load a model: {self.prog} --model {words[0]}"
+            return "a value belongs to no option"
+        return f"{words[0]!r} is not an option. To load a model: {self.prog} --model {words[0]}"
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -319,7 +320,7 @@ class _ShowHelpAll(argparse.Action):
 
 
 class _ShowVersion(argparse.Action):
-    """`const` says which it is, which may take a while."""
+    """Prints the version, which `const` returns, perhaps after a while; then exits."""
 
     def __call__(self, *_: object) -> None:
         print_text(self.const())
@@ -362,7 +363,10 @@ def _metavar(kind: str) -> str:
 
 
 def _names_secret(argument: str) -> bool:
-    """Return whether the next word may be part of a secret: of one with a space in it that was not quoted."""
+    """Return whether the argument names a secret, so that the next word may be part of it.
+
+    A secret with a space that was not quoted has several words.
+    """
     name = argument.partition("=")[0]
     return name.startswith("-") and ("key" in name or "token" in name)
 

@@ -1,12 +1,12 @@
 """llama-server's options and environment variables, as far as lead and back support them.
 
-Options that we have are mapped, options that change nothing are ignored, all others are refused with a
+Options that we have are mapped, and options without effect here are ignored. All others are refused with a
 reason. The source is llama.cpp's common/arg.cpp.
 """
 
 from typing import Final
 
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 from shared.settings.command_line import Dialect, Spelling
 
 _SPELLINGS: Final = {
@@ -114,25 +114,23 @@ _ESSENTIAL: Final = {
         "--vision-gemma-4b-default --vision-gemma-12b-default"
     ),
 }
-"""Like those below, and whoever asked for it does not want what would be run without it."""
+"""Refused options whose effect is required, so that nothing is run without it."""
 
 _REFUSED: Final = {
     "name the projector with --mmproj FILE": "-mmu --mmproj-url",
-    "images are part of a request": "--image --media-path",
+    "send images in a request": "--image --media-path",
     "images are encoded one by one, on the CPU or with --mmproj-offload on the first GPU": (
         "-mmdev --mmproj-device --mtmd-batch-max-tokens"
     ),
-    "an image has as many tokens as its projector says, or fewer: --image-max-tokens": "--image-min-tokens",
+    "the projector sets the number of tokens of an image. --image-max-tokens limits it": "--image-min-tokens",
     "only text and images are supported, no audio or video": (
         "--audio --video -mv --model-vocoder --video-fps --video-timestamp-interval --video-ffmpeg-dir"
     ),
-    "the lead chooses the number of draft tokens itself; --policy fixed with --depth N sets it": (
+    "the lead chooses the number of draft tokens. Use --policy fixed and --depth N to set it": (
         "--draft-min --draft-n-min --spec-draft-n-min "
         "--draft-p-min --draft-p-split --spec-draft-p-min --spec-draft-p-split"
     ),
-    "drafts with given acceptance rates are for llama-server's benchmarks": (
-        "--spec-synth-len --spec-synth-rates"
-    ),
+    "simulated drafts are not supported. Use `lead plan`": ("--spec-synth-len --spec-synth-rates"),
     "use --draft-model for a draft model, and --ngram or --no-ngram for drafts from the text itself": (
         "--spec-type --spec-default -lcs --lookup-cache-static -lcd --lookup-cache-dynamic "
         "--spec-ngram-mod-n-min --spec-ngram-mod-n-max --spec-ngram-mod-n-match --spec-ngram-simple-size-n "
@@ -142,26 +140,26 @@ _REFUSED: Final = {
         "--spec-ngram-min-hits"
     ),
     "use --threads-draft": "--spec-draft-threads-batch -tbd --threads-batch-draft",
-    "the draft model computes on the lead's cores; a back has its own: --back FILE --back-cpus 6-7": (
+    "a draft model shares the lead's cores. For separate cores use --back FILE --back-cpus 6-7": (
         "--spec-draft-cpu-mask -Cd --cpu-mask-draft --spec-draft-cpu-range -Crd --cpu-range-draft "
         "--spec-draft-cpu-strict --cpu-strict-draft --spec-draft-cpu-mask-batch -Cbd --cpu-mask-batch-draft "
         "--spec-draft-cpu-strict-batch --cpu-strict-batch-draft"
     ),
-    "use --cpus for the cores, as in --cpus 0-7": (
+    "use --cpus, such as --cpus 0-7": (
         "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
         "--cpu-strict-batch --numa"
     ),
     "use --override-tensor, as in 'blk.[0-7].ffn_=CPU'": "-ncffn --n-cpu-ffn",
-    "of a draft model only whole layers can be placed: --n-gpu-layers-draft, --device-draft": (
+    "a draft model can be placed only by whole layers. Use --n-gpu-layers-draft and --device-draft": (
         "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
         "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"
     ),
-    "options of models are in TOML: --models-file": "--models-preset",
-    "a request's model is always started": "--no-models-autoload",
-    "vectors and ranks are made as their files say: --embedding-model, --rerank-model": (
+    "options of models are read from TOML. Use --models-file": "--models-preset",
+    "a request always loads its model": "--no-models-autoload",
+    "the model file sets the pooling. Use --embedding-model or --rerank-model": (
         "--embedding --embeddings --rerank --reranking --pooling --embd-normalize"
     ),
-    "the model runs as its file specifies": (
+    "the model file sets these values": (
         "--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
         "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast --override-kv "
         "--lora-init-without-apply "
@@ -178,19 +176,15 @@ _REFUSED: Final = {
         "--mcp-servers-json --ui-mcp-proxy --webui-mcp-proxy"
     ),
     "the web UI has no settings": "--ui-config --webui-config --ui-config-file --webui-config-file",
-    "idle event streams get a comment every 15 to 30 seconds": "--sse-ping-interval",
-    "set it as a variable of the chat template: --chat-template-kwargs": (
-        "--reasoning-effort --reasoning-preserve --no-reasoning-preserve"
-    ),
+    "the lead pings idle event streams every 15 to 30 seconds": "--sse-ping-interval",
+    "use --chat-template-kwargs": ("--reasoning-effort --reasoning-preserve --no-reasoning-preserve"),
     "/completion returns the text as the model writes it": (
         "--skip-chat-parsing --no-skip-chat-parsing -sp --special"
     ),
     "this sampler is not supported": (
         "--mirostat --mirostat-lr --mirostat-ent --adaptive-target --adaptive-decay"
     ),
-    "sampling runs on the CPU, with random numbers shared with the backs": (
-        "-bs --backend-sampling --spec-draft-backend-sampling"
-    ),
+    "sampling always runs on the CPU": ("-bs --backend-sampling --spec-draft-backend-sampling"),
     "batching is always continuous": "-nocb --no-cont-batching",
     "chat templates are always Jinja; --chat-template sets another one": "--no-jinja",
     "only common prefixes of prompts are reused": "--cache-reuse",
@@ -199,12 +193,12 @@ _REFUSED: Final = {
     "use --ctx-size and --parallel, with --no-kv-unified": "--kv-unified-per-slot",
     "tensors are read as --load-mode says": "-lzm --lazy-mode",
     "tensors are not checked": "--check-tensors",
-    "devices of --n-gpu-layers compute large batches": "--no-op-offload",
+    "large batches run on the devices of --n-gpu-layers": "--no-op-offload",
     "pages of --cors-origins may use all methods and headers, and no cookies": (
         "--cors-methods --cors-headers --cors-credentials"
     ),
-    "properties change with options only, at a restart": "--props",
-    "reasoning has no bound of its own: --reasoning off switches it off, --n-predict limits answers": (
+    "properties cannot be changed while the lead runs. Set options instead": "--props",
+    "reasoning has no separate limit. Use --reasoning off, or --n-predict for the whole answer": (
         "--reasoning-budget --reasoning-budget-message"
     ),
     "use a reverse proxy to add a prefix": "--api-prefix",
@@ -216,7 +210,7 @@ _REFUSED: Final = {
 LLAMA_SERVER: Final = Dialect(
     _SPELLINGS
     | {name: Spelling(variables=(f"LLAMA_ARG_{name.upper()}",)) for name in _BY_VARIABLE.split()}
-    | {name: Spelling(each.spellings, each.variables) for name, each in asked_for().items()},
+    | {name: Spelling(each.spellings, each.variables) for name, each in settable_parameters().items()},
     {option: n_values for n_values, options in _IGNORED.items() for option in options.split()},
     {option: reason for reason, options in (_REFUSED | _ESSENTIAL).items() for option in options.split()},
     frozenset(" ".join(_ESSENTIAL.values()).split()),

@@ -43,7 +43,7 @@ def _check_places(value: tuple[str, ...]) -> tuple[str, ...]:
     for place in value:
         pattern, _, buffer = place.partition("=")
         if not (pattern and buffer):
-            raise ValueError(f"PATTERN=BUFFER is needed, as in exps=CPU, not {place!r}")
+            raise ValueError(f"write PATTERN=BUFFER, such as exps=CPU, not {place!r}")
         try:
             re.compile(pattern)  # llama.cpp ends the process for a wrong one
         except re.error as error:
@@ -73,7 +73,7 @@ def _read_adapter(text: str) -> LoraAdapter:
         try:
             path, scale = Path(name), float(factor)
         except ValueError:
-            raise ValueError(f"FILE or FILE:SCALE is needed, not {text!r}") from None
+            raise ValueError(f"write FILE or FILE:SCALE, not {text!r}") from None
     try:
         path.stat()
     except OSError as error:
@@ -106,37 +106,37 @@ class ComputeOptions(OptionGroup):
     n_gpu_layers: GpuLayers = Field(
         AUTO_LAYERS,
         ge=-2,
-        description="number of layers to store in VRAM, counted from the last one; -2 or all: all; -1 or "
-        "auto: as many as fit into the free memory of the devices, with context, draft model and "
-        "--fit-target; of a mixture, rather layers without their experts than fewer layers",
+        description="number of layers in VRAM, counted from the last layer; -2 or all: all; -1 or auto: "
+        "as many as fit. auto leaves room for the context, the draft model and --fit-target. "
+        "For a mixture, auto moves experts to RAM before whole layers",
     )
     ctx_size: int = Field(
         0,
         ge=0,
         le=MAX_CTX,
-        description="size of the context in tokens, for all slots together; 0: the model's training context "
-        f"times --parallel, or {DEFAULT_CTX} if that is less",
+        description="size of the context in tokens, for all slots together; 0: the model's training "
+        f"context times --parallel, at most {DEFAULT_CTX}",
     )
     parallel: SlotCount = Field(
         DEFAULT_SLOTS,
         ge=1,
         le=MAX_SLOTS,
-        description="number of slots: requests that are processed in parallel",
+        description="number of slots, which process requests in parallel",
     )
     threads: ThreadCount = Field(
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads; 0: all physical cores of --cpus, without efficiency cores; "
-        "without --cpus, a lead uses all those of the machine, or all but one where that is measured to be "
-        "faster, or a back runs on the same machine",
+        description="number of CPU threads; 0: all physical cores of --cpus except efficiency cores. "
+        "Without --cpus, a lead uses all cores of the machine. It leaves out one core for a "
+        "back on this machine, or if that is measured to be faster",
     )
     flash_attn: FlashAttention = Field(
         "auto",
-        description="flash attention: on, off or auto (on if layers are on a GPU, the V cache is quantized, "
-        f"or there are more than {DEFAULT_SLOTS} slots; else, for a lead's target without --exact, what was "
-        "measured to be faster with the model's heads, which later starts keep). With flash attention, "
-        "results on a CPU may depend on which other requests are running",
+        description="flash attention: on, off or auto. auto means on for layers on a GPU, a quantized V "
+        f"cache or more than {DEFAULT_SLOTS} slots. Otherwise the first start of a lead "
+        "without --exact measures which is faster, and later starts use the result. With "
+        "flash attention, results on a CPU may depend on other running requests",
     )
     cache_type_k: CacheType = Field("f16", description="KV cache data type for K")
     cache_type_v: CacheType = Field(
@@ -145,24 +145,24 @@ class ComputeOptions(OptionGroup):
     cache_ram: int = Field(
         8192,
         ge=-1,
-        description="the most host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
-        "none. What idle slots hold is moved there while others run, and a request that continues such a "
-        "text does not read it again. What a lead has, it shares with its --draft-model and --back, which "
-        "get an eighth each. Never more than a quarter of the memory that the weights leave free; not "
-        "used with --rpc, nor for sliding windows with --exact, nor with --swa-full and --no-kv-unified",
+        description="maximum host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
+        "none. The texts of idle slots move there. A request that continues such a text does "
+        "not process it again. --draft-model and --back get an eighth each of a lead's share. "
+        "The limit is a quarter of the memory that the weights leave free. Not used with "
+        "--rpc, for sliding windows with --exact, or with --swa-full and --no-kv-unified",
     )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(
         512,
         ge=1,
         le=1 << 16,
-        description="physical maximum batch size: a larger batch is computed in several parts",
+        description="physical maximum batch size. A larger batch is computed in several parts",
     )
     threads_batch: int = Field(
         0,
         ge=-1,
         le=MAX_THREADS,
-        description="number of CPU threads for batches of more than one token; 0: same as --threads",
+        description="number of CPU threads for batches with more than one token; 0: same as --threads",
     )
     load_mode: LoadMode = Field(
         "auto",
@@ -171,19 +171,19 @@ class ComputeOptions(OptionGroup):
     )
     repack: bool = Field(
         True,
-        description="repack weights for the CPU's matrix instructions while loading; with --no-repack more "
-        "weights can be computed in one way for batches of any size, see --exact",
+        description="repack weights for the CPU's matrix instructions while loading. --no-repack lets "
+        "--exact work with more models",
     )
     device: CommaList = Field(
         (),
-        description="devices to offload to, comma-separated, by the names that --list-devices shows; none: "
-        "only the CPU. Without this option: all GPUs; integrated ones only if there are no others",
+        description="comma-separated devices to offload to, as named by --list-devices; none: only the "
+        "CPU. Default: all GPUs, but integrated GPUs only if there are no others",
     )
     split_mode: SplitMode = Field(
         "layer", description="how to split the model across multiple GPUs: none, layer or row"
     )
     main_gpu: int = Field(
-        0, ge=0, description="the GPU to use with --split-mode none: its place among the devices, from 0"
+        0, ge=0, description="index of the GPU to use with --split-mode none, counted from 0"
     )
     tensor_split: Shares = Field(
         (), description="fraction of the model to offload to each GPU, as a list of proportions such as 3,1"
@@ -194,20 +194,21 @@ class ComputeOptions(OptionGroup):
     )
     override_tensor: TensorPlaces = Field(
         (),
-        description="where to store tensors, as in PATTERN=BUFFER,…: a regular expression, and a device of "
-        "--list-devices or CPU. The first pattern that is found in a tensor's name decides, before --cpu-moe",
+        description="places of tensors, as PATTERN=BUFFER,…: PATTERN is a regular expression, BUFFER is "
+        "CPU or a device of --list-devices. The first pattern that matches a tensor's name "
+        "decides, before --cpu-moe",
     )
     fit: Fit = Field(
         "on",
-        description="on: see --n-gpu-layers auto; a model that cannot fit into VRAM as it was asked for, or "
-        "whose context does not fit into host memory, is refused before it is loaded. off: auto means all, "
-        "and llama.cpp tries",
+        description="check memory before loading: on or off. With on, a model or context that does not "
+        "fit is refused. With off, --n-gpu-layers auto means all, and llama.cpp tries to load "
+        "the model",
     )
     fit_target: int = Field(
         1024,
         ge=0,
-        description="MiB of each device's memory that --n-gpu-layers auto leaves free, at most an eighth of "
-        "it: what drivers take while they compute cannot be foreseen",
+        description="memory of each device that --n-gpu-layers auto leaves free for drivers, in MiB, at "
+        "most an eighth of the device's memory",
     )
 
     @model_validator(mode="after")
@@ -229,46 +230,45 @@ class ModelOptions(ComputeOptions):
 
     kv_unified: bool = Field(
         True,
-        description="use a single KV cache shared by all slots; --no-kv-unified gives each slot an equal "
-        "part of --ctx-size, which no text can exceed: many long prompts without anything in common are read "
-        "faster (on a CPU 1.15 times with eight of 900 tokens and a model of 0.2G, more with smaller ones), "
-        "steps with drafts or few busy slots may be slower",
+        description="share one KV cache between all slots. --no-kv-unified gives each slot an equal part "
+        "of --ctx-size, which no text can exceed. It processes many long, different prompts "
+        "faster (on a CPU 1.15 times for eight prompts of 900 tokens and a model of 0.2G). "
+        "Steps with drafts or few busy slots may be slower",
     )
     lora: LoraAdapters = Field(
         (),
-        description="LoRA adapters in GGUF's format, applied to the model: FILE or FILE:SCALE, "
-        "comma-separated or by repeating the option. Backs and draft models need none",
+        description="LoRA adapters in GGUF format: FILE or FILE:SCALE, comma-separated or by repeating "
+        "the option. Backs and draft models need no adapters",
     )
     exact: Exact = Field(
         "off",
-        description="the same text bit for bit whatever else happens (other backs, other clients, a "
-        "restart), not only an exact sample: each slot gets cells of its own, and every token is decoded in "
-        "batches of sizes that agree on this machine. --exact alone means on, and refuses to start where "
-        "that cannot be had; auto: on where it costs at most 5 %. The first start measures that, in about "
-        "ten seconds; later ones find it in the cache folder",
+        description="bit-identical text on every run: on, off or auto. The text then does not depend on "
+        "backs, other clients or restarts. --exact alone means on. on refuses to start where "
+        "this is not possible. auto means on if it costs at most 5 %. The first start "
+        "measures the cost in about ten seconds",
     )
     batch_size: int | None = Field(
         None,
         ge=MIN_BATCH,
         le=1 << 16,
-        description="logical maximum batch size: tokens in one decoding step. Without this option: "
-        f"{GPU_BATCH} where all layers are in VRAM, so that several devices work at the same time, else "
-        f"{DEFAULT_BATCH}",
+        description="logical maximum batch size, the number of tokens in one decoding step. Default: "
+        f"{GPU_BATCH} with all layers in VRAM, so that several devices work at the same time, "
+        f"else {DEFAULT_BATCH}",
     )
     swa_full: bool = Field(
         False,
-        description="keep all tokens of sliding-window models in the KV cache, not only the window: any "
-        "prefix of an earlier request can be reused, but it takes more memory",
+        description="keep all tokens of sliding-window models in the KV cache, not only the window. This "
+        "takes more memory, but requests can reuse any prefix of an earlier request",
     )
     ctx_checkpoints: int = Field(
         8,
         ge=0,
         le=256,
-        description="checkpoints per slot, for models whose memory cannot be cut back to any length (sliding "
-        "windows, recurrent states): a request can reuse an earlier prompt up to a checkpoint; 0: none",
+        description="number of checkpoints per slot, for models with sliding windows or recurrent states; "
+        "0: none. A request can reuse an earlier prompt up to a checkpoint",
     )
     checkpoint_memory: int = Field(
-        2048, ge=0, description="the most memory that the checkpoints of all slots may take, in MiB"
+        2048, ge=0, description="maximum memory for the checkpoints of all slots, in MiB"
     )
 
     def on_cpu(self) -> Self:

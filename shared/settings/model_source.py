@@ -43,29 +43,30 @@ class ModelSource(OptionGroup):
 
     model: ModelPath | None = Field(
         None,
-        description="model path to load: a GGUF file, a llama2.c checkpoint (.bin) or a folder with GPT-2 "
-        "from Hugging Face; smollm2, smollm2-draft: of the extra smollm2; without it, the "
-        "program's built-in demo model",
+        description="path of the model: a GGUF file, a llama2.c checkpoint (.bin) or a Hugging Face "
+        "folder with GPT-2; smollm2 or smollm2-draft: models of the extra smollm2. Default: "
+        "the program's built-in demo model",
     )
     tokenizer: Path | None = Field(
         None,
-        description="tokenizer.bin of a llama2.c checkpoint; without it, the one in the checkpoint's folder",
+        description="tokenizer.bin of a llama2.c checkpoint. Default: tokenizer.bin in the folder of the "
+        "checkpoint",
     )
     hf_repo: HubRepository | None = Field(
         None,
-        description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model; without QUANT: "
+        description="Hugging Face model repository, USER/REPO[:QUANT], instead of --model. Default QUANT: "
         "Q4_K_M, else Q8_0, else the first file of the repository",
     )
     hf_file: str | None = Field(
-        None, description="file to load from the repository of --hf-repo, instead of QUANT"
+        None, description="file of the repository of --hf-repo to load, instead of QUANT"
     )
     hf_token: SecretStr | None = Field(
         None,
-        description="Hugging Face access token, for private repositories; the variable HF_TOKEN hides it "
-        "from process listings",
+        description="Hugging Face access token for private repositories. The variable HF_TOKEN hides the "
+        "token from process listings",
     )
     offline: bool = Field(
-        False, description="use only models that are already in the Hugging Face cache; no network access"
+        False, description="use only models in the Hugging Face cache, without network access"
     )
 
     @model_validator(mode="after")
@@ -73,7 +74,7 @@ class ModelSource(OptionGroup):
         if self.hf_repo is not None and self.model is not None:
             raise OptionError("hf_repo", "cannot be combined with --model")
         if self.hf_file is not None and self.hf_repo is None:
-            raise OptionError("hf_file", "needs the repository: -hf USER/REPO")
+            raise OptionError("hf_file", "needs a repository: -hf USER/REPO")
         return self
 
     def located(self, *, with_projector: bool = False) -> Self:

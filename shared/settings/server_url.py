@@ -5,7 +5,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 Scheme = Literal["http", "https"]
 
-_HOW_TO_WRITE = "write an address as in 192.168.1.20:5555 or http://192.168.1.20:5555"
+_HOW_TO_WRITE = "write an address such as 192.168.1.20:5555 or http://192.168.1.20:5555"
 
 
 def server_url(value: str) -> str:

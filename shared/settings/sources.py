@@ -23,7 +23,7 @@ from shared.settings.command_line import Dialect, OptionParser
 from shared.settings.options import AsWritten
 
 _MISSPELLED = 0.75
-"""How similar (`difflib`) a variable is to the name of an option if that was probably meant."""
+"""The similarity (`difflib`) of a variable to an option's name above which it is probably misspelled."""
 
 
 class OptionSources:
@@ -37,7 +37,7 @@ class OptionSources:
         dialect: Dialect,
         arguments: Sequence[str],
     ) -> None:
-        """`prefix` begins the names of variables."""
+        """prefix: begins the names of variables."""
         self.options = options
         self._prefix = prefix
         self._parser = parser
@@ -74,7 +74,7 @@ class OptionSources:
         )
 
     def origin(self, option: str) -> str:
-        """Return where a person finds the value of `option`: its spelling, variable or file."""
+        """Return the place where a person finds the value of `option`: its spelling, variable or file."""
         if spelled := self._parser.given_as(option, self._arguments):
             return spelled
         variables = [f"{self._prefix}{option.upper()}"]

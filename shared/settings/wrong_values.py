@@ -10,26 +10,26 @@ from pydantic_core import ErrorDetails
 _CHOICE = re.compile(r"'([^']*)'")
 _SENTENCES: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        ("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "a whole number is needed"
+        ("int_parsing", "int_type", "int_from_float", "int_parsing_size"), "must be a whole number"
     ),
-    **dict.fromkeys(("float_parsing", "float_type"), "a number is needed"),
-    "finite_number": "a finite number is needed",
-    **dict.fromkeys(("bool_parsing", "bool_type"), "true or false is needed"),
-    **dict.fromkeys(("string_type", "path_type"), "a text is needed"),
-    **dict.fromkeys(("list_type", "tuple_type"), "a list is needed"),
-    "dict_type": 'an object is needed, as in {"name": "value"}',
-    "json_invalid": 'JSON is needed, as in {"name": "value"}',
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    "finite_number": "must be a finite number",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("string_type", "path_type"), "must be a text"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
+    "dict_type": 'must be an object such as {"name": "value"}',
+    "json_invalid": 'must be JSON such as {"name": "value"}',
 }
 """By pydantic's names of errors."""
 _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
-    "greater_than_equal": ("ge", "at least {} is needed"),
-    "greater_than": ("gt", "more than {} is needed"),
-    "less_than_equal": ("le", "at most {} is possible"),
-    "less_than": ("lt", "less than {} is needed"),
-    "too_long": ("max_length", "at most {} values are possible"),
-    "too_short": ("min_length", "at least {} value is needed"),
-    "string_too_long": ("max_length", "at most {} characters are possible"),
-    "string_too_short": ("min_length", "at least {} character is needed"),
+    "greater_than_equal": ("ge", "must be at least {}"),
+    "greater_than": ("gt", "must be more than {}"),
+    "less_than_equal": ("le", "must be at most {}"),
+    "less_than": ("lt", "must be less than {}"),
+    "too_long": ("max_length", "can have at most {} values"),
+    "too_short": ("min_length", "must have at least {} value"),
+    "string_too_long": ("max_length", "can have at most {} characters"),
+    "string_too_short": ("min_length", "must have at least {} character"),
 }
 """By pydantic's names: where the bound is, and what is said of it."""
 
@@ -48,4 +48,4 @@ def sentence(item: ErrorDetails) -> str:
 def _one_of(value: object, choices: list[str]) -> str:
     similar = difflib.get_close_matches(str(value), choices, 1)
     hint = f": did you mean {similar[0]}?" if similar else ""
-    return f"one of {', '.join(choices)} is needed{hint}"
+    return f"must be one of {', '.join(choices)}{hint}"

@@ -23,15 +23,14 @@ class ReadToken(NamedTuple):
 
 
 class ByteVocabulary:
-    """The bytes of every token, and bytes → tokens."""
+    """The bytes of every token, and a map from bytes to tokens."""
 
     def __init__(
         self, pieces: Sequence[bytes], tokenize: Callable[[str], Sequence[int]], preferred: Iterable[int] = ()
     ) -> None:
-        """pieces: the bytes of each token; empty for tokens that stand for no text.
-
-        tokenize: text → tokens, without any that the text does not contain (BOS, a leading blank).
-        preferred: tokens that represent others with the same bytes.
+        """pieces: the bytes of each token; empty for tokens without text. tokenize: maps a text to tokens,
+        without tokens that the text does not contain (BOS, a leading blank). preferred: tokens that represent
+        others with the same bytes.
         """
         self.pieces = list(pieces)
         self.preferred = list(preferred)
@@ -74,11 +73,11 @@ class ByteVocabulary:
         return [token for token, _ in self.read(data)]
 
     def read(self, data: bytes) -> list[ReadToken]:
-        """Tokenize `data`, with the bytes that each token was read from: together all of them.
+        """Tokenize `data`; return each token with the bytes that it was read from, which together are `data`.
 
-        For a word that the tokenizer changes (a capital letter, an unknown character) the first resulting
-        token gets all bytes, the others none. Invalid UTF-8 (part of a character, for example) becomes the
-        longest tokens that fit, and a stand-in for each byte that no token has.
+        The tokenizer may change a word (a capital letter, an unknown character). Then the first resulting
+        token gets all bytes, and the other tokens get none. Invalid UTF-8 (part of a character, for example)
+        becomes the longest tokens that fit, and a stand-in for each byte without a token.
         """
         read: list[ReadToken] = []
         for part in _parts(data):

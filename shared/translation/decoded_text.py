@@ -15,7 +15,10 @@ _N_NODES = 6
 
 
 class DecodedText:
-    """Offsets are in bytes from the beginning of the text; `base`: the offset of the first decoded token."""
+    """The draft tokens in a slot, and their text. Offsets are in bytes from the beginning of the text.
+
+    base: the offset of the first decoded token.
+    """
 
     def __init__(self, cache: SlotCache, prefix: Sequence[int]) -> None:
         """prefix: draft tokens before every text (BOS)."""
@@ -46,7 +49,9 @@ class DecodedText:
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
-        """Return the known nodes after n_first, n_first + 1, … n_last tokens."""
+        """Return the nodes after n_first, n_first + 1, … tokens, up to the first unknown one, or after n_last
+        tokens.
+        """
         path = []
         for n in range(n_first, n_last + 1):
             if n not in self._following:
@@ -56,7 +61,7 @@ class DecodedText:
         return path
 
     def add(self, tokens: Sequence[ReadToken], rows: NDArray[np.float32]) -> None:
-        """Add decoded draft tokens; rows: logits after the last ones, shape (n_logits, n_draft_vocab).
+        """Add decoded draft tokens. rows: logits after the last tokens, shape (n_logits, n_draft_vocab).
 
         Logits after a token inside a word that the tokenizer has changed are discarded.
         """

@@ -78,7 +78,7 @@ _N_SPLIT = 32
 """The number of continuations inside a target token that are looked at; the others count as the likeliest."""
 
 _HARDLY = 1e-17
-"""In place of no probability: filters compute with finite logits."""
+"""Replaces a probability of 0, because filters compute with finite logits."""
 
 _NO_IDS, _NO_WEIGHTS = np.empty(0, np.int32), np.empty(0, np.float64)
 
@@ -87,7 +87,7 @@ _NO_IDS, _NO_WEIGHTS = np.empty(0, np.int32), np.empty(0, np.float64)
 class Node:
     """The draft model's distribution after some draft tokens.
 
-    end: the byte offset in the text of what follows. following: the next draft token of the path.
+    end: the byte offset in the text after these tokens. following: the next draft token of the path.
     """
 
     end: int

@@ -20,7 +20,7 @@ from shared.translation.vocabulary_pair import prefix_of
 
 
 class TranslatingMaker(DrafterMaker):
-    """Makes drafters of one model, for texts in a vocabulary that is not its own."""
+    """Makes drafters with one model, for texts in another vocabulary than the model's."""
 
     translates = True
 
@@ -51,7 +51,7 @@ def translating_maker(model: Model, vocabulary: Vocabulary, log: logging.Logger)
 def describe_translation(draft: Vocabulary, target: Vocabulary, projection: Projection) -> str:
     """Return a sentence about the translation, for the log at the start."""
     return (
-        f"translating: {draft.info.name} has another tokenizer than {target.info.name}; "
-        f"{100 * projection.share_exact:.0f} % of its tokens are also tokens of that. A draft model with the "
-        "same tokenizer is mostly right more often"
+        f"translating: {draft.info.name} and {target.info.name} have different tokenizers; "
+        f"{100 * projection.share_exact:.0f} % of its tokens exist in both. A draft model with the "
+        "same tokenizer usually has a higher acceptance"
     )

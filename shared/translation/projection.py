@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shared.translation.byte_vocabulary import ByteVocabulary
 
 NONE = -1
-"""In place of a target token: a draft token without text, or whose text the target cannot begin."""
+"""Replaces a target token: of a draft token without text, or whose text the target cannot begin."""
 
 _N_REMEMBERED = 1 << 17
 
@@ -24,14 +24,14 @@ class Projection:
     def __init__(
         self, draft: ByteVocabulary, target: ByteVocabulary, whole: NDArray[np.int32] | None = None
     ) -> None:
-        """whole: if it is known."""
+        """whole: the attribute `whole` if it is already known; None: compute it."""
         self.draft = draft
         self.target = target
         self._first: OrderedDict[bytes, int] = OrderedDict()
         if whole is None:
             whole = np.array([self._of_piece(piece) for piece in draft.pieces], np.int32)
         self.whole: NDArray[np.int32] = whole
-        """For each draft token the first target token of its bytes."""
+        """The first target token of each draft token's bytes."""
         self._only_target = sorted(
             piece for piece in target.pieces if piece and draft.token_of(piece) is None
         )

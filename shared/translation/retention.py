@@ -21,7 +21,7 @@ N_CONTEXT = 192
 
 
 class Retention(NamedTuple):
-    """`share` of `n_tokens` target tokens were drafted correctly."""
+    """The result of a measurement: `share` of `n_tokens` target tokens were drafted correctly."""
 
     share: float
     n_tokens: int
@@ -44,8 +44,10 @@ def measure_retention(model: Model, projection: Projection, prefix: Sequence[int
 
 
 def n_followed(model: TranslatingModel, tokens: Sequence[int], n_first: int) -> int:
-    """Return the number of target tokens after the first `n_first` that are drafted correctly, each alone, at
-    temperature 0.
+    """Return the number of target tokens after the first `n_first` that are drafted correctly at temperature
+    0.
+
+    Each token is drafted separately, after the right tokens before it.
     """
     n_right = start = 0
     for end in range(n_first, len(tokens)):

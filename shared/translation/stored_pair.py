@@ -27,10 +27,11 @@ VERSION = 3
 
 _N_DIGEST = hashlib.sha256().digest_size
 _N_FILES = 32
-"""How many files of about 4 MB are kept; the oldest ones are deleted."""
+"""The number of files of about 4 MB that are kept; the oldest files are deleted."""
 
 _PROBES = ("The cat, 12 naïve", "\n\tcafés:", " 世界", "😀", "  {x}\r\n", "A")
-"""They show how a tokenizer treats blanks, unknown characters and lines, and whether it changes texts."""
+"""Texts that show how a tokenizer treats blanks, unknown characters and lines, and whether it changes texts.
+"""
 
 _Arrays = dict[str, NDArray[np.generic]]
 
@@ -44,12 +45,12 @@ def stored_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
     except FileNotFoundError:
         pass
     except (OSError, ValueError, KeyError) as error:
-        log.info("%s is built anew: %s", path, error)
+        log.info("building %s again: %s", path, error)
     projection = vocabulary_pair(draft, target)
     try:
         _write(path, projection)
     except OSError as error:
-        log.info("the next start will compare the vocabularies again: %s", error)
+        log.info("cannot save the translation, so the next start compares the vocabularies again: %s", error)
     return projection
 
 

@@ -37,7 +37,7 @@ from shared.translation.projection import Projection
 _N_AHEAD = 4
 """The longest look-ahead, in draft tokens."""
 _N_LAST = 4
-"""This many draft tokens at the end of a prompt may be cut otherwise when the text goes on."""
+"""The number of draft tokens at a prompt's end that may be cut differently when the text continues."""
 _PLAUSIBLE = 0.02
 """A text is read on inside a draft token if the draft model expected that with at least this probability."""
 _LONGEST_WORD = 64
@@ -98,7 +98,7 @@ class TranslatedSlot:
         self._changed()
 
     def fork(self, source: "TranslatedSlot", n_tokens: int) -> int:
-        """Take over the first target tokens of another slot; returns how many draft tokens lie within them.
+        """Take over the first target tokens of another slot; return the number of draft tokens within them.
 
         Fill `decoded` next (`DecodedText.become`).
         """
@@ -182,7 +182,8 @@ class TranslatedSlot:
     def _n_first(self) -> int:
         """The number of decoded tokens before the lattice.
 
-        It includes tokens before the position that a longer token could replace, one that goes on beyond it.
+        The lattice includes tokens before the position if a longer token, which ends after the position,
+        could replace them.
         """
         n = self._n_before
         draft = self._projection.draft
@@ -199,7 +200,7 @@ class TranslatedSlot:
         return self._compare() == self.position - self.decoded.base
 
     def _compare(self) -> int:
-        """Return the length of the common prefix of what was decoded and of the text after `base`."""
+        """Return the length of the common prefix of the decoded text and of the text after `base`."""
         base, data = self.decoded.base, self.decoded.data
         n, end = self._n_agreed, min(len(data), self.position - base)
         one, other = data[n:end], self._text[base + n : base + end]
@@ -226,7 +227,7 @@ class TranslatedSlot:
         return self._go_on(n_before, rest) or self._spell(n_before, unfinished=False)
 
     def _repeat(self, n_tokens: int) -> Feed:
-        """Decode the last of the first `n_tokens` again, for what follows it."""
+        """Decode the last of the first `n_tokens` again, for the distribution after it."""
         return Feed(n_tokens - 1, [self.decoded.tokens[n_tokens - 1]], 1)
 
     def _go_on(self, n_tokens: int, rest: bytes) -> Feed | None:

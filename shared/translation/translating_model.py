@@ -106,7 +106,7 @@ class TranslatingModel(SlotMemory):
             slot.check_integrity()
 
     def _feed(self, feeds: Mapping[int, Feed]) -> None:
-        """Decode for each slot what its feed says, in batches."""
+        """Decode the tokens of each slot's feed, in batches."""
         waiting = {index: (self._slots[index].cut(feed), feed.n_logits) for index, feed in feeds.items()}
         while waiting := {index: each for index, each in waiting.items() if each[0]}:
             for slot in self._slots:
@@ -122,7 +122,9 @@ class TranslatingModel(SlotMemory):
                     apply_edits(slot.decoded.cache.save(), self._model)
 
     def _batch(self, waiting: Mapping[int, tuple[list[ReadToken], int]]) -> list[Span]:
-        """Return the next tokens of as many slots as a batch holds; those with the fewest come first."""
+        """Return the next tokens of as many slots as a batch holds, beginning with the slots with the fewest
+        tokens.
+        """
         spans = []
         n_room = self.n_batch
         for index, (tokens, n_logits) in sorted(waiting.items(), key=lambda each: len(each[1][0])):

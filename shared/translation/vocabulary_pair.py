@@ -34,8 +34,9 @@ def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
 
 
 def added_bos(vocabulary: Vocabulary) -> int | None:
-    """Return the token that every text begins with; the token that a model calls BOS may only be a mark of
-    its chats.
+    """Return the token with which every tokenized text begins; None: there is none.
+
+    It may be missing although the model has a BOS token, which then is only a mark in chats.
     """
     return vocabulary.bos if vocabulary.adds_bos else None
 

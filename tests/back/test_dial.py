@@ -43,14 +43,14 @@ async def test_http_to_a_lead_with_a_certificate_suggests_https(tmp_path, caplog
     async with server_of(b"", tls) as port:
         with caplog.at_level("INFO", logger="back"):
             await dial_three_times(f"ws://127.0.0.1:{port}/")
-    assert "(it closed the connection: if it serves HTTPS, its address begins with https://)" in caplog.text
+    assert "(it closed the connection. If it serves HTTPS, write https:// in its address)" in caplog.text
 
 
 async def test_https_to_a_lead_without_a_certificate_suggests_http(caplog):
     async with server_of(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         with caplog.at_level("INFO", logger="back"):
             await dial_three_times(f"wss://127.0.0.1:{port}/", ssl.create_default_context())
-    assert "(it does not speak HTTPS: does its address begin with http://?)" in caplog.text
+    assert "(it does not use HTTPS. Write http:// in its address)" in caplog.text
 
 
 async def test_the_key_is_sent_in_the_handshake():
@@ -71,7 +71,7 @@ async def test_the_key_is_sent_in_the_handshake():
         (
             401,
             '{"error": {"message": "no such key"}}',
-            r"no such key \(give the lead's key for backs with BACK_KEY",
+            r"no such key\. Set the lead's key for backs with --key-file or BACK_KEY",
         ),
         (403, '{"error": {"message": "not for clients"}}', "refuses this back: not for clients"),
         (403, "<html>", "refuses this back: HTTP 403"),
@@ -87,9 +87,12 @@ async def test_a_refused_handshake_raises_with_the_reason_of_the_lead(status, bo
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        ("https://gpu.example/v1/speculation", "redirects to https://gpu.example: use that as --lead"),
-        ("http://gpu.example:5555/duo/v1/speculation", "redirects to http://gpu.example:5555/duo: use"),
-        ("nonsense:", "redirects to nonsense:: use"),
+        (
+            "https://gpu.example/v1/speculation",
+            "redirects to https://gpu.example. Use this address for --lead",
+        ),
+        ("http://gpu.example:5555/duo/v1/speculation", "redirects to http://gpu.example:5555/duo. Use"),
+        ("nonsense:", "redirects to nonsense:. Use"),
     ],
 )
 async def test_a_redirect_raises_with_the_address_to_use(location, words):
@@ -105,7 +108,7 @@ async def test_a_redirect_raises_with_the_address_to_use(location, words):
 
 @pytest.mark.parametrize("url", ["http://host/", "ws://host:port/", "ws://gpu..example/", "ws://[::1/"])
 async def test_an_invalid_address_raises_with_a_sentence(url):
-    with pytest.raises(RefusedError, match="is not an address of a lead"):
+    with pytest.raises(RefusedError, match="is not the address of a lead"):
         await LeadLink(url, HELLO, NoDelays()).run(Recorder())
 
 
@@ -135,15 +138,15 @@ def test_a_lost_connection_is_reported(log, caplog):
 def test_a_lead_that_stays_unreachable_is_reported_once(log, caplog):
     for _ in range(5):
         log.unreachable("refused")
-    assert caplog.messages == ["no lead at ws://lead/ (refused): trying again until there is one"]
+    assert caplog.messages == ["no lead at ws://lead/ (refused): trying again until a lead answers"]
 
 
 def test_a_lead_that_keeps_closing_the_connection_does_not_fill_the_log(log, caplog):
     flap(log, 100)
     assert len(caplog.messages) == 6
     assert caplog.messages[-1] == (
-        "the connection to the lead at ws://lead/ keeps breaking (closed): reconnecting; "
-        "the next message follows once it has lasted 10 s"
+        "the connection to the lead at ws://lead/ breaks repeatedly (closed). "
+        "Reconnecting silently until a connection lasts 10 s"
     )
 
 
@@ -152,7 +155,7 @@ def test_a_lead_that_restarts_in_a_loop_does_not_fill_the_log(log, caplog):
         flap(log, 1)
         log.unreachable("refused")
     assert len(caplog.messages) == 8
-    assert "keeps breaking" in caplog.messages[-1]
+    assert "breaks repeatedly" in caplog.messages[-1]
 
 
 def test_a_stable_connection_to_a_lead_that_kept_closing_it_is_reported(log, caplog):

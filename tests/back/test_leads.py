@@ -53,7 +53,7 @@ def test_it_looks_until_there_is_a_lead():
 def test_that_there_is_none_is_said_once(caplog):
     caplog.set_level("INFO", "back")
     leads.find(Network(none(), none(), "lead"), random.Random(1), lambda _: None)
-    assert caplog.messages == ["no lead is announced (searching until there is one)"]
+    assert caplog.messages == ["no lead is announced. Searching until a lead is found"]
 
 
 def test_of_several_leads_a_person_has_to_choose():
@@ -96,7 +96,7 @@ async def test_a_second_announcement_does_not_end_a_running_back(caplog):
     caplog.set_level("INFO", "back")
     dialled = await follow(Network(several(), several(), "first"), LOST, LOST, LOST, ENDED)
     assert dialled == ["ws://first", "ws://first"]
-    assert caplog.messages == ["there are several leads (searching until there is one)"]
+    assert caplog.messages == ["there are several leads. Searching until a lead is found"]
 
 
 async def test_another_lead_that_refuses_a_running_back_does_not_end_it():
@@ -136,7 +136,7 @@ async def test_a_lead_that_refuses_leaves_the_others(caplog):
     for _ in range(5):
         await asyncio.sleep(0)
     assert not following.done()
-    assert "vocabularies differ; to translate, a back has to have one lead only" in caplog.text
+    assert "vocabularies differ. A back can translate for one lead only" in caplog.text
     following.cancel()
 
 

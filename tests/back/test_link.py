@@ -195,14 +195,16 @@ async def test_a_long_refusal_is_truncated():
     assert "\n" not in str(refused.value)
 
 
-async def test_another_server_at_the_address_of_a_lead_known_by_its_key_is_no_lead():
+async def test_another_server_at_the_address_of_a_lead_known_by_its_key_is_no_lead(caplog):
     """As after DHCP; a lead that is known by its address may have a wrong certificate."""
     clock = Clock()
     distrust = ssl.SSLCertVerificationError("certificate verify failed")
     distrust.verify_message, distrust.verify_code = "self-signed certificate", 18
     options = {"max_absence_seconds": 60.0, "clock": clock}
     link = LeadLink("wss://10.0.0.1/", HELLO, NoDelays(), survives_distrust=True, **options)
-    assert link._process_exception(distrust) is None
+    with caplog.at_level("INFO"):
+        assert link._process_exception(distrust) is None
+    assert "no lead at wss://10.0.0.1/ (another server answers there): trying again" in caplog.text
     clock.move(60)
     assert isinstance(link._process_exception(distrust), LostError)
     other = LeadLink("wss://10.0.0.1/", HELLO, NoDelays(), **options)

@@ -49,5 +49,5 @@ async def test_without_a_ring_that_translates_a_lead_of_another_vocabulary_is_gi
 
     monkeypatch.setattr(program, "RINGS", ())
     monkeypatch.setattr(program.leads, "follow", refused)
-    with pytest.raises(RefusedError, match=r"vocabularies differ; translating is not possible: .* installed"):
+    with pytest.raises(RefusedError, match=r"vocabularies differ\. The back cannot translate: .* installed"):
         await program._follow(BackSettings(), None, None, None, None)

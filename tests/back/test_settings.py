@@ -72,7 +72,7 @@ def test_there_are_fewer_branches_if_llama_cpp_has_too_few_slots(parallel, n_bra
 
 CELLS, SLOTS = "--ctx-size", "--parallel"
 TOO_SMALL = ((1, 4), (67, 4), (16, 1), (255, 256))
-TWO_WAYS = "discovered or named with --lead, not both"
+TWO_WAYS = "--discover cannot be combined with --lead"
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def answer(text="Once", rate=10.0, n_drafted=0):
             "3.00 times as fast with speculation. The texts are identical",
         ),
         (answer(n_drafted=3, rate=0), answer(), "The answers are too short"),
-        (answer(), answer(), "There were no drafts either time"),
+        (answer(), answer(), "No drafts were used"),
         (answer(n_drafted=3), answer(n_drafted=3), "The server used drafts both times"),
         (
             answer("Once upon"),

@@ -68,7 +68,7 @@ def test_a_path_that_cannot_be_written_is_reported(conversation, tmp_path):
         ("[]", "is not a conversation: Input should be an object"),
         ('{"messages": 1}', "messages: Input should be a valid array"),
         ('{"messages": [{"role": "tool", "content": ""}]}', r"messages\.0\.role"),
-        ('{"messages": [{"role": "user", "content": "Hi"}]}', "do not take turns"),
+        ('{"messages": [{"role": "user", "content": "Hi"}]}', "must take turns"),
         (
             '{"messages": [{"role": "assistant", "content": "Hi"}, {"role": "user", "content": ""}]}',
             "take turns",

@@ -103,10 +103,9 @@ def test_the_next_line_is_answered_after_failed_ones_which_are_explained_on_stde
     err = io.StringIO()
     assert pipe("Hi\n:nwe\nHi\n", err, lines=True) == (1, "Hello.\n")
     assert err.getvalue() == (
-        "There is no answer at http://lead:5555 (Connection refused)."
-        " Start lead there, or name another address with --lead.\n"
-        "There is no command :nwe. Did you mean :new? "
-        "(To send it to the model, put a space before the colon.)\n"
+        "There is no answer at http://lead:5555 (Connection refused). Start lead there, or set "
+        "another address with --lead.\nThere is no command :nwe. Did you mean :new? (To send it "
+        "to the model, put a space before the colon.)\n"
     )
 
 

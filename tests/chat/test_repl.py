@@ -195,13 +195,9 @@ def test_ctrl_c_at_the_prompt_says_how_to_leave():
 def test_an_unreachable_lead_is_tried_again():
     session = Session(is_away, is_away, answers("Hello."))
     assert session.type("Hi") == (
-        "> Hi\n"
-        "There is no answer at http://lead:5555 (Connection refused)."
-        " Start lead there, or name another address with --lead; trying again in 1 s, Ctrl-C gives up.\n"
-        "Not yet; trying again in 2 s, Ctrl-C gives up.\n"
-        "Hello.\n"
-        "1 token · 10.0 tokens/s\n"
-        "> ^D\n"
+        "> Hi\nThere is no answer at http://lead:5555 (Connection refused). Start lead there, or "
+        "set another address with --lead. Trying again in 1 s. Ctrl-C gives up.\nNot yet. Trying "
+        "again in 2 s. Ctrl-C gives up.\nHello.\n1 token · 10.0 tokens/s\n> ^D\n"
     )
     assert session.sleeps == [1.0, 2.0]
     assert session.lead.messages() == [("user", "Hi")]
@@ -210,9 +206,8 @@ def test_an_unreachable_lead_is_tried_again():
 def test_a_lead_that_is_loading_is_asked_again_after_retry_after():
     session = Session(refuses(503, "loading the model", {"Retry-After": "5"}), answers("Hello."))
     assert session.type("Hi").startswith(
-        "> Hi\n"
-        "http://lead:5555 answered 503: loading the model; trying again in 5 s, Ctrl-C gives up.\n"
-        "Hello.\n"
+        "> Hi\nhttp://lead:5555 answered 503: loading the model. Trying again in 5 s. Ctrl-C "
+        "gives up.\nHello.\n"
     )
     assert session.sleeps == [5.0]
 
@@ -259,10 +254,9 @@ def test_an_unreachable_server_is_reported_at_the_start():
     session = Session(places={"/v1/models": is_away})
     session.type()
     assert session.screen.getvalue() == (
-        "There is no answer at http://lead:5555 (Connection refused)."
-        " Start lead there, or name another address with --lead.\n"
-        "Talking to http://lead:5555. :help lists the commands, Ctrl-D leaves.\n"
-        "> ^D\n"
+        "There is no answer at http://lead:5555 (Connection refused). Start lead there, or set "
+        "another address with --lead.\nTalking to http://lead:5555. :help lists the commands, "
+        "Ctrl-D leaves.\n> ^D\n"
     )
 
 
@@ -287,7 +281,7 @@ def test_a_failed_retry_keeps_the_previous_answer():
 
 @pytest.mark.parametrize(("seed", "warns"), [("42", True), ("7", False)])
 def test_retry_warns_of_the_same_answer_where_the_seed_of_the_last_one_is_fixed(seed, warns):
-    warning = "The same seed gives the same answer (:seed none: a new seed each time).\n"
+    warning = "The same seed gives the same answer. Use ':seed none' for a new seed each time.\n"
     session = Session(answers("One."), answers("One."))
     assert (warning in session.type(f":seed {seed}", "Hi", ":retry")) == warns
 
@@ -324,13 +318,9 @@ def test_compare_shows_both_speeds_and_that_the_texts_are_identical():
         streams(text_event("Hello", " there"), *end_events(2, rate=4.0)),
     )
     assert session.type("Hi", ":compare").partition("> :compare\n")[2] == (
-        "Hello there\n"
-        "The same again without speculation ...\n"
-        "                  tokens  tokens/s  accepted\n"
-        "with speculation       2      10.0       50%\n"
-        "without                2       4.0         -\n"
-        "2.50 times as fast with speculation. The texts are identical.\n"
-        "> ^D\n"
+        "Hello there\nAsking again without speculation ...\n                  tokens  tokens/s  "
+        "accepted\nwith speculation       2      10.0       50%\nwithout                2       "
+        "4.0         -\n2.50 times as fast with speculation. The texts are identical.\n> ^D\n"
     )
     _, with_drafts, without = session.lead.bodies
     assert without == {**with_drafts, "speculative.n_max": 0}
@@ -388,8 +378,8 @@ def test_a_conversation_is_named_after_its_first_question_and_saved_to_the_same_
 def test_a_saved_conversation_is_not_overwritten_by_another(tmp_path):
     session = Session(answers("Hello."), answers("Me."), folder=tmp_path)
     screen = session.type("Hi", ":save talk", ":new", "And?", ":save talk", ":load nothing")
-    assert f"{tmp_path}/talk.json exists already: choose another name.\n" in screen
-    assert "There is no conversation 'nothing'. ':load' alone lists the saved ones.\n" in screen
+    assert f"{tmp_path}/talk.json already exists. Choose another name.\n" in screen
+    assert "There is no conversation 'nothing'. ':load' alone lists the saved conversations.\n" in screen
 
 
 def test_an_empty_conversation_is_not_saved():

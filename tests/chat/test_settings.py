@@ -32,10 +32,10 @@ def test_sampling_parameters_are_options():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--lead", "ftp://attic"], "--lead: write an address as in 192.168.1.20:5555"),
-        (["--lead", "http://attic:port"], "--lead: write an address as in"),
-        (["--max-tokens", "0"], "--max-tokens: at least 1 is needed (got '0')"),
-        (["--temperature", "-1"], "--temperature: at least 0 is needed"),
+        (["--lead", "ftp://attic"], "--lead: write an address such as 192.168.1.20:5555"),
+        (["--lead", "http://attic:port"], "--lead: write an address such as"),
+        (["--max-tokens", "0"], "--max-tokens: must be at least 1 (got '0')"),
+        (["--temperature", "-1"], "--temperature: must be at least 0"),
     ],
 )
 def test_a_wrong_value_is_explained(arguments, sentence, complaint):

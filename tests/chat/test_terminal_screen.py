@@ -130,7 +130,7 @@ def test_each_attempt_leaves_the_screen_before_the_next():
     screen = session.type("Hi")
     assert "so far" not in screen
     assert screen.endswith(
-        "trying again in 2 s, Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
+        "Trying again in 2 s. Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
     )
 
 
@@ -176,17 +176,10 @@ def test_reasoning_is_shown_before_the_answer():
 def test_a_comparison_shows_the_answer_once():
     session = TerminalSession(letters("Once"), letters("Once"), columns=60)
     assert session.type(":compare Hi") == (
-        "> :compare Hi\n"
-        "\n"
-        "Once\n"
-        "\n"
-        "The same again without speculation ...\n"
-        "                  tokens  tokens/s  accepted\n"
-        "with speculation       4      10.0         -\n"
-        "without                4      10.0         -\n"
-        "There were no drafts either time: no back is connected, or\n"
-        "drafts were not worthwhile. The texts are identical.\n"
-        "> ^D\n"
+        "> :compare Hi\n\nOnce\n\nAsking again without speculation ...\n                  tokens  "
+        "tokens/s  accepted\nwith speculation       4      10.0         -\nwithout                "
+        "4      10.0         -\nNo drafts were used. No back is connected, or drafts were\n"
+        "not worth verifying. The texts are identical.\n> ^D\n"
     )
 
 

@@ -14,7 +14,7 @@ from shared.settings.model_options import ModelOptions
 
 pytestmark = pytest.mark.gpu
 
-REFUSED = "no --exact here: with layers on a GPU"
+REFUSED = "--exact is not possible here: .* layers on a GPU"
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from lead.server.app import create_app
 from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
 from shared.model_files.builtin import builtin_draft
-from shared.next_hop import passed_on
+from shared.next_hop import end_to_end_headers
 from tests.lead.http.middleware.asgi import asgi_request
 from tests.lead.http.middleware.test_auth import ADMINS, CLIENTS, EVERYBODY, KEYS, MAY, bearer, keyring
 from tests.lead.pairing.test_pairing_server import Server
@@ -214,7 +214,7 @@ def behind_fleet(app):
     """As requests come to the leads of a fleet, which check them."""
 
     async def ingress(scope, receive, send):
-        await app(scope | {"headers": passed_on(scope["headers"])}, receive, send)
+        await app(scope | {"headers": end_to_end_headers(scope["headers"])}, receive, send)
 
     return ingress
 

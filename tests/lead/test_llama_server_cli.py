@@ -62,7 +62,7 @@ def test_variables_that_set_nothing_are_ignored_with_a_warning(monkeypatch, caps
         monkeypatch.setenv(name, "64")
     assert parse().compute.ctx_size == 64
     assert capsys.readouterr().err == (
-        "lead-llama-server: LLAMA_ARG_CONTROL_VECTOR is ignored: there is no such option here\n"
+        "lead-llama-server: LLAMA_ARG_CONTROL_VECTOR is ignored: unknown option\n"
     )
 
 

@@ -23,7 +23,7 @@ def test_its_drafts_are_accepted_and_change_no_text(own_lead, shuffled):
     lead, url = own_lead("--policy", "sync", "--depth", "3")
     texts = [ask(url, **sampling).text for sampling in SAMPLINGS]
     with back_of(lead, url, "foreign", "--model", str(shuffled)) as back:
-        back.wait_for("translating: .* has another tokenizer")
+        back.wait_for("translating: .* have different tokenizers")
         assert [ask_until_accepted(url, **sampling).text for sampling in SAMPLINGS] == texts
 
 

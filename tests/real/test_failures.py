@@ -1,7 +1,6 @@
 """Whichever process is killed, at any moment: the others stay usable, and no process is left behind."""
 
 import os
-import re
 import signal
 from concurrent.futures import ThreadPoolExecutor
 
@@ -30,7 +29,7 @@ def test_a_lead_that_cannot_be_announced_says_why_and_ends(tiny_model, tmp_path,
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     options = ("--host", "0.0.0.0", "--port", "0", "--insecure", "--announce")
     with Program("lead", "--model", str(tiny_model("llama")), *options, *LEAD) as lead:
-        lead.wait_for(r"needs zeroconf: pip install")
+        lead.wait_for(r"needs zeroconf. Install it: pip install")
         assert lead.process.wait(TIMEOUT_S) == 1
 
 
@@ -94,23 +93,14 @@ def exit_of(program):
     return status, program.log
 
 
-def test_a_port_in_use_is_reported_in_one_sentence(served, target):
-    port = served[1].rpartition(":")[2]
-    status, log = exit_of(Program("lead", "--model", str(target), "--port", port))
-    assert (status, "Traceback" in log) == (1, False)
-    assert re.search(
-        rf"cannot listen on 127\.0\.0\.1 port {port}: Address already in use.*; try another --port", log
-    )
-
-
 def test_a_model_that_cannot_be_used_is_reported_in_one_sentence(tmp_path):
     story, half = tmp_path / "story.gguf", tmp_path / "half.gguf"
     story.write_text("Once upon a time")
     half.write_bytes(builtin_target().read_bytes()[: builtin_target().stat().st_size // 2])
     missing = tmp_path / "nowhere.gguf"
     expected = {
-        Program("lead", "--port", "0", "--model", str(missing)): f"{missing} is not there: check the path",
-        Program("back", "--model", str(missing)): f"{missing} is not there: check the path",
+        Program("lead", "--port", "0", "--model", str(missing)): f"{missing} does not exist. Check the path",
+        Program("back", "--model", str(missing)): f"{missing} does not exist. Check the path",
         Program("lead", "--port", "0", "--model", str(half)): f"{half} cannot be loaded",
         Program("lead", "generate", "--model", str(story)): f"{story} cannot be loaded",
         Program("back", "--model", str(story)): f"{story} cannot be loaded",

@@ -42,6 +42,6 @@ def test_drafts_of_its_engine_and_windows_change_not_a_bit(exact):
 def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, smollm2):
     lead, url, alone = exact
     with back_of(lead, url, "foreign", "--model", str(smollm2)) as back:
-        back.wait_for("translating: .* has another tokenizer")
+        back.wait_for("translating: .* have different tokenizers")
         assert [go_on(url, text) for text in (STORY, LONG)] == alone
         assert planner(url)["sources"]["foreign"]["n_right"] > 0

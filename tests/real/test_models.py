@@ -164,22 +164,6 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_without_a_key_no_model_is_touched(folder, tmp_path):
-    keys = tmp_path / "keys"
-    keys.write_text("client x right\n")
-    asked = {"params": {"model": "blue"}, "json": {"model": "blue", "keep_alive": 0}}
-    with router(folder, "--keys-file", str(keys)) as (program, url), httpx.Client(base_url=url) as client:
-        statuses = {
-            client.request(method, path, **asked, timeout=ENOUGH).status_code
-            for method in ("HEAD", "GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-            for path in ("/health", "/v1/health", "/", "/page/page.js", "/v1/join", "/props", "/models/load")
-        }
-        records = client.get("/v1/models", headers={"x-api-key": "right"}).json()["data"]
-        assert statuses == {200, 400, 401}
-        assert {record["status"]["value"] for record in records} == {"unloaded"}
-        assert "Traceback" not in program.log
-
-
 def test_a_back_follows_the_model_that_is_awake(folder):
     with router(folder, "--models-max", "1") as (program, url), start_back_of(url) as back:
         for name in ("blue", "red"):

@@ -203,9 +203,9 @@ def test_a_lead_that_was_away_is_asked_again(visit, target):
             ask(page, "Who are you?")
             expect(figures(page, 0)).to_be_visible()
             kill(first)
-            expect(page.locator("#state")).to_have_text("cannot reach the lead, trying again")
+            expect(page.locator("#state")).to_have_text("the lead does not answer, trying again")
             ask(page, "Are you there?")
-            expect(answers(page).nth(1)).to_contain_text("the lead is away")
+            expect(answers(page).nth(1)).to_contain_text("the lead does not answer")
         second, _ = start_lead(*arguments, "--alias", "another")
         with second, asking_for(page, max_tokens=8) as sent:
             expect(page.locator("#state")).to_have_text("ready")
@@ -303,16 +303,21 @@ def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch
     with visit() as page:
         page.get_by_role("button", name="Invite…").click()
         expect(page.get_by_role("dialog")).to_contain_text("opens the lead to your network")
-        page.get_by_role("button", name="Open and make a code").click()
-        expect(page.locator("#join")).to_have_text(re.compile("back --model MODEL --join duo3b.+"))
+        page.get_by_label("To draft for this lead").check()
+        page.get_by_role("button", name="Open and invite").click()
+        code = page.locator("#code code").first
+        expect(code).to_have_text(re.compile("back --model MODEL --join duo3b.+"))
         expect(page.locator("#invitation-note")).to_contain_text("reads the texts")
-        assert page.locator("#qr path").get_attribute("d")
+        expect(page.locator("#qr")).to_be_hidden()
         page.get_by_role("button", name="Done").click()
         page.get_by_role("button", name="Invite…").click()
         page.get_by_label("To chat").check()
-        page.get_by_role("button", name="Open and make a code").click()
-        expect(page.locator("#join")).to_have_text(re.compile("chat --join duo3c.+"))
-        JoinedLead.find("client", "laptop", page.locator("#join").inner_text().split()[-1])
+        page.get_by_role("button", name="Open and invite").click()
+        expect(code).to_have_text(re.compile("https://.+/#join=.+"))
+        assert page.locator("#qr path").get_attribute("d")
+        command = page.locator("#code-lines code").last.inner_text()
+        assert command.startswith("chat --join duo3c")
+        JoinedLead.find("client", "laptop", command.split()[-1])
         page.reload()
         row = page.locator("#members li")
         expect(row).to_contain_text("laptop")
@@ -323,6 +328,45 @@ def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch
         page.get_by_role("button", name="Close", exact=True).click()
         expect(page.locator("#open")).to_be_hidden()
         assert [text.split()[0] for text in asked] == ["Revoke", "Close"]
+
+
+def test_a_program_is_given_address_and_key(visit):
+    with visit() as page:
+        page.get_by_role("button", name="Invite…").click()
+        page.get_by_label("For a program").check()
+        page.get_by_role("button", name="Open and invite").click()
+        expect(page.locator("#code-lines code")).to_have_count(2)
+        url, key = page.locator("#code-lines code").all_inner_texts()
+        models = httpx.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"}, verify=False)  # noqa: S501
+        assert models.status_code == 200
+        page.get_by_text("the program refuses?").click()
+        expect(page.locator("#authority code").first).to_have_text(re.compile("https://.+/ca.crt"))
+        page.get_by_role("button", name="Done").click()
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.get_by_role("button", name="Revoke app").click()
+        expect(page.locator("#members li")).to_have_count(0)
+        page.get_by_role("button", name="Close", exact=True).click()
+
+
+def test_a_phone_comes_in_by_the_address_of_its_qr_code(visit, browser):
+    """Which is taken out of the address, works once, and is remembered."""
+    with visit() as page:
+        page.get_by_role("button", name="Invite…").click()
+        page.get_by_role("button", name="Open and invite").click()
+        link = page.locator("#code code").first.inner_text()
+    phone = browser.new_context(ignore_https_errors=True)
+    for address in (link, link.partition("#")[0]):
+        page = phone.new_page()
+        page.goto(address)
+        expect(page.locator("#state")).to_have_text("ready")
+        assert "join" not in page.url
+        page.close()
+    phone.close()
+    another = browser.new_context(ignore_https_errors=True)
+    page = another.new_page()
+    page.goto(link)
+    expect(page.locator("#key-reason")).to_contain_text("This code does not work")
+    another.close()
 
 
 def test_a_client_is_not_asked_to_invite_machines(visit):

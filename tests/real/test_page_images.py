@@ -198,7 +198,7 @@ def test_a_model_that_does_not_see_says_so(page, lead):
     expect(page.locator("#state")).to_have_text("ready")
     expect(page.get_by_role("button", name="Add image")).to_be_hidden()
     drop(page)
-    expect(page.get_by_role("alert")).to_have_text("a-model does not see images.")
+    expect(page.get_by_role("alert")).to_have_text("a-model cannot read images.")
     expect(attached(page)).to_have_count(0)
 
 

@@ -153,6 +153,30 @@ def test_a_text_in_code_that_is_long_has_one_color(page):
     assert grown["strings"] == [f'"""{text}"""']
 
 
+GROWS = """async (text) => {
+  const { AnswerView } = await import("/page/answer.js");
+  const { Legend } = await import("/page/sources.js");
+  const element = document.querySelector("#transcript");
+  const transcript = { element, legend: new Legend(document.createElement("ul")) };
+  const answer = { model: "m", content: "", thinking: "", runs: [], thinkingMs: 0, figures: "42 tokens/s" };
+  const grow = (change) => change();
+  const view = new AnswerView(answer, { ...transcript, grow, actionsOfAnswer: () => "" });
+  element.replaceChildren(view.element);
+  view.begin();
+  const said = view.element.querySelector(".said");
+  const seen = [[said.offsetTop, said.offsetHeight]];
+  view.append([{ text, source: null }]);
+  view.finish([]);
+  return [...seen, [said.offsetTop, said.offsetHeight]];
+}"""
+
+
+def test_an_answer_begins_and_ends_where_it_stays(page):
+    """Neither a heading nor the sign that more comes moves what has been shown."""
+    (top, height), (top_at_end, _) = page.evaluate(GROWS, "# Title\n\nText.")
+    assert (top, height) == (top_at_end, 0)
+
+
 def test_code_is_copied_as_it_is(page):
     ask(page)
     page.get_by_role("button", name="Copy code").click()

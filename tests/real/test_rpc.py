@@ -80,7 +80,7 @@ def test_an_answer_goes_on_when_a_killed_worker_is_back(split, workers, whole):
     with stream(url, max_tokens=N_TOKENS) as answer:
         answer.until(lambda reply: reply.text)
         kill(workers[1])
-        lead.wait_for("cannot be reached.*; waiting for it")
+        lead.wait_for("cannot be reached.*. Waiting up to")
         workers.start(1)
         reply = answer.rest()
         assert (reply.text, reply.done, reply.error) == (whole, True, None)
@@ -92,8 +92,8 @@ def test_an_answer_goes_on_when_a_stopped_worker_goes_on(split, workers, whole):
     with stream(url, max_tokens=N_TOKENS) as answer:
         answer.until(lambda reply: reply.text)
         workers[0].signal(signal.SIGSTOP)
-        lead.wait_for("shown no sign of life", since=since)
-        lead.wait_for("does not answer.*; waiting for it", since=since)
+        lead.wait_for("made no progress", since=since)
+        lead.wait_for("does not answer.*. Waiting up to", since=since)
         workers[0].signal(signal.SIGCONT)
         assert answer.rest().text == whole
 
@@ -117,7 +117,7 @@ def test_a_lead_may_be_started_before_its_workers(target, whole):
         "lead", "--port", "0", "--model", str(target), *ARGUMENTS, "--rpc", ",".join(late.addresses)
     )
     with lead:
-        lead.wait_for("cannot be reached.*; waiting for it")
+        lead.wait_for("cannot be reached.*. Waiting up to")
         late.start(0)
         late.start(1)
         url = lead.wait_for(r"listening on (http://\S+),").group(1)

@@ -107,7 +107,7 @@ def test_a_back_with_its_draft_model_changes_not_a_bit_and_is_often_right(exact)
 def test_a_back_with_another_vocabulary_changes_not_a_bit(exact, gemma3):
     lead, url, alone = exact
     with back_of(lead, url, "foreign", "--model", str(gemma3)) as back:
-        back.wait_for("translating: .* has another tokenizer")
+        back.wait_for("translating: .* have different tokenizers")
         assert say_all_at_once(url, **SHORT) == alone
         assert planner(url)["sources"]["foreign"]["n_right"] > 0
 

@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written_is_said_once(own_lead, tmp_path):
     (tmp_path / "texts").touch()
     program, url = own_lead("--cache-disk", str(tmp_path))
     assert ask(url, **SHORT).n_generated == 10
-    assert program.log.count("cache on disk: not used") == 1
+    assert program.log.count("cache on disk is off") == 1
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,10 @@ def test_what_windows_cannot_do_is_a_sentence():
 
 
 def test_a_lead_is_referred_to_wsl():
-    assert printed("lead", "--model", "m.gguf")[::2] == (1, "lead needs Linux or macOS: on Windows, WSL 2\n")
+    assert printed("lead", "--model", "m.gguf")[::2] == (
+        1,
+        "lead runs on Linux and macOS. On Windows, use WSL 2\n",
+    )
 
 
 def test_what_is_taken_away_is_missed():

@@ -44,7 +44,7 @@ def test_without_any_ring_a_lead_starts_and_answers(number, tmp_path, monkeypatc
             reply = httpx.post(
                 url + CHAT, json=chat(tools=[{"type": "function", "function": {"name": "add"}}])
             )
-            expected = (400, "tools: this lead is without the part that calls them (lead.tools)")
+            expected = (400, "tools: this lead was installed without support for tool calls (lead.tools)")
             assert (reply.status_code, reply.json()["error"]["message"]) == expected
 
 

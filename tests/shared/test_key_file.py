@@ -15,7 +15,7 @@ def test_a_given_key_stands_before_a_file(tmp_path):
 def test_what_is_no_key_is_refused_and_not_shown(tmp_path, text):
     (tmp_path / "key").write_text(text)
     for given, file in ((SecretStr(text), None), (None, tmp_path / "key")):
-        with pytest.raises(ConfigError, match="characters that a key cannot have") as error:
+        with pytest.raises(ConfigError, match="characters that are not allowed in a key") as error:
             read_key(given, file)
         assert not text or text not in str(error.value)
 
@@ -27,5 +27,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_a_file_that_is_no_text_is_named(tmp_path):
     (tmp_path / "key").write_bytes(b"\xff\xfe")
-    with pytest.raises(ConfigError, match="it is not text"):
+    with pytest.raises(ConfigError, match="the file is not text"):
         read_key(None, tmp_path / "key")

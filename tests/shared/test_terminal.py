@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from shared.terminal import one_line, said_by_lead, sanitize, size_text, wrapped
+from shared.terminal import error_reason, one_line, sanitize, size_text, wrapped
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_a_peer_says_becomes_one_line_of_bounded_length():
     ],
 )
 def test_an_answer_with_an_error_gives_its_reason_or_its_status(body, said):
-    assert said_by_lead(body, 502) == said
+    assert error_reason(body, 502) == said
 
 
 @pytest.mark.parametrize(

@@ -289,7 +289,7 @@ class TestOnDisk:
         return cache
 
     def test_a_text_on_disk_takes_no_memory_until_it_is_wanted(self, prompts):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         (text,) = prompts.texts
         assert (text.place, prompts.n_bytes, list(text.keys)) == ("disk", 0, [])
         prompts.fetch(text)
@@ -302,7 +302,7 @@ class TestOnDisk:
     def test_others_in_memory_give_way_for_it_and_it_does_not_while_it_comes(self, prompts):
         store(prompts, self.holding(OTHER))
         store(prompts, self.holding(list(range(300, 330))))
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         coming = prompts.texts[-1]
         prompts.fetch(coming)
         assert prompts.pop_edits() == [Forget(1)]
@@ -316,14 +316,14 @@ class TestOnDisk:
         assert (text.saved, prompts.unsaved()) == (None, text)
 
     def test_what_cannot_be_read_is_forgotten(self, prompts):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         (text,) = prompts.texts
         prompts.fetch(text)
         assert prompts.arrived(text, is_right=False) == [Forget(1)]
         assert (prompts.texts, prompts.n_bytes) == ([], 0)
 
     def test_there_must_be_room_for_it_beside_what_stays(self, prompts):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         store(prompts, self.holding(list(range(300, 370))))
         text, other = prompts.texts
         assert prompts.may_fetch(text)
@@ -342,21 +342,21 @@ class TestOnDisk:
 
     @pytest.mark.parametrize("is_in_memory", [False, True])
     def test_a_text_that_is_not_on_disk_any_more_is_what_is_left_of_it(self, prompts, is_in_memory):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         (text,) = prompts.texts
         if is_in_memory:
             prompts.fetch(text)
             prompts.arrived(text, is_right=True)
-        assert prompts.lose({"another"}) == []
-        assert prompts.lose({"a"}) == ([text] if is_in_memory else [])
+        assert prompts.mark_deleted({"another"}) == []
+        assert prompts.mark_deleted({"a"}) == ([text] if is_in_memory else [])
         assert prompts.texts == ([text] if is_in_memory else [])
         assert prompts.unsaved() is (text if is_in_memory else None)
         assert prompts.unsaved(but={text}) is None
 
     def test_one_that_has_gone_on_since_was_to_be_written_anyway(self, prompts):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         store(prompts, self.holding([*TEXT, 1]))
-        assert prompts.lose({"a"}) == []
+        assert prompts.mark_deleted({"a"}) == []
         assert prompts.unsaved() is prompts.texts[0]
 
     def test_a_text_is_used_when_it_is_stored_again_and_when_it_is_loaded(self, prompts):
@@ -372,7 +372,7 @@ class TestOnDisk:
         assert prompts.pop_used() == [other]
 
     def test_of_another_owner_it_counts_as_not_stored(self, prompts):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         store(prompts, self.holding(TEXT, "another"))
         assert {(text.owner, text.place) for text in prompts.texts} == {("me", "disk"), ("another", "memory")}
 
@@ -388,20 +388,20 @@ class TestOnDisk:
         assert prompts.unsaved() is None
 
     def test_what_goes_on_from_a_text_takes_over_its_name(self, prompts):
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         store(prompts, self.holding([*TEXT, 1]))
         (text,) = prompts.texts
         assert (text.saved, text.is_saved, prompts.unsaved()) == (self.SAVED, False, text)
 
     def test_a_text_on_disk_stays_there_while_nothing_of_what_goes_on_from_it_moves(self):
         prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         assert store(prompts, self.holding([*TEXT, 1]), n_max=9) == ([], 41)
         assert [text.saved for text in prompts.texts] == [self.SAVED]
 
     def test_more_on_disk_than_was_stored_of_it_again_stays_there(self):
         prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15, n_least_saved=10))
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         store(prompts, self.holding([*TEXT, 1]), n_max=15)
         assert texts(prompts) == [TEXT[:15]]
         assert prompts.unsaved() is None, "it would be cut short"
@@ -411,7 +411,7 @@ class TestOnDisk:
     @pytest.mark.parametrize(("more", "is_there"), [(TEXT[15:32], True), (OTHER[:17], False)])
     def test_what_departs_from_a_text_on_disk_is_not_there(self, more, is_there):
         prompts = TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
-        prompts.adopt(self.SAVED)
+        prompts.add_saved(self.SAVED)
         store(prompts, self.holding([*TEXT, 1]), n_max=15)
         store(prompts, self.holding([*TEXT[:15], *more]))
         (text,) = prompts.texts
@@ -444,13 +444,13 @@ class TestOnDisk:
     def test_a_longer_state_of_a_text_replaces_it(self, prompts):
         longer = self.SAVED.model_copy(update={"tokens": [*TEXT, 1]})
         for saved in (self.SAVED, longer, longer):
-            prompts.adopt(saved)
+            prompts.add_saved(saved)
         assert texts(prompts) == [longer.tokens]
 
     def test_of_more_than_there_may_be_those_that_were_used_last_are_known(self, prompts, monkeypatch):
         monkeypatch.setattr("shared.text_store._MAX_TEXTS", 3)
         for n in range(5):
-            prompts.adopt(self.SAVED.model_copy(update={"name": str(n), "tokens": [n, *TEXT]}))
+            prompts.add_saved(self.SAVED.model_copy(update={"name": str(n), "tokens": [n, *TEXT]}))
         assert [text.saved.name for text in prompts.texts] == ["2", "3", "4"]
 
     @pytest.mark.parametrize(("n_bytes", "fits"), [(59, False), (60, True)])

@@ -6,7 +6,7 @@ import pytest
 import trustme
 
 from shared.errors import ConfigError
-from shared.tls import check_certificate, pinning, trusting, trusting_nobody
+from shared.tls import check_certificate, pinning, trusting, trusting_nothing
 from shared.tls_failures import distrust_behind, explain_distrust
 from tests import certificates
 from tests.certificates import make_certificate
@@ -36,8 +36,8 @@ def test_a_server_of_the_authority_is_trusted_under_its_name(files):
 
 
 def test_who_trusts_nobody_does_not_trust_the_system_s_authorities():
-    assert trusting_nobody().get_ca_certs() == []
-    assert trusting_nobody().verify_mode is ssl.CERT_REQUIRED
+    assert trusting_nothing().get_ca_certs() == []
+    assert trusting_nothing().verify_mode is ssl.CERT_REQUIRED
 
 
 def test_a_pinned_certificate_is_trusted_under_any_name(files):
@@ -87,7 +87,7 @@ def test_an_expired_certificate_is_explained_without_a_way_to_trust_it(code):
     error = ssl.SSLCertVerificationError()
     error.verify_code, error.verify_message = code, "certificate has expired"
     assert explain_distrust(error) == (
-        "certificate has expired: renew the certificate, or correct the clock of this machine"
+        "certificate has expired. Renew the certificate, or correct the clock of this machine"
     )
 
 

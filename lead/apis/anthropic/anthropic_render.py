@@ -22,7 +22,7 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool
 
 
 class AnthropicRenderer(Renderer):
-    """A message is a list of content blocks; a stream begins with the first text."""
+    """Renders an answer as a message, a list of content blocks. A stream begins with the first text."""
 
     def __init__(self, request: GenerationRequest, services: Services) -> None:
         self._n_prompt = len(request.first.tokens)

@@ -24,7 +24,7 @@ from shared.errors import RequestError
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
 _OF_CLIENTS = ("bash_", "computer_", "memory_", "text_editor_")
-"""How the types of Anthropic's tools begin that clients run."""
+"""The beginnings of the types of Anthropic's tools that clients run."""
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -103,9 +103,9 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
     @field_validator("tools", mode="before")
     @classmethod
     def _leave_out_tools_of_servers(cls, tools: object) -> object:
-        """Drop tools that only Anthropic's servers can run; agents go on without them.
+        """Drop tools that only Anthropic's servers can run, because agents continue without them.
 
-        An empty list: none is left.
+        An empty list: no tool is left.
         """
         if tools and isinstance(tools, list):
             return [tool for tool in tools if not _is_of_servers(tool)]
@@ -241,8 +241,10 @@ def _is_of_servers(tool: object) -> bool:
     if not isinstance(kind, str) or kind == "custom":
         return False
     if kind.startswith(_OF_CLIENTS):
-        raise RequestError(f"tools: only Anthropic's models know {kind}: give it an input_schema", "tools")
-    warn_left_out(f"tools: {kind}", "only Anthropic's servers can run it")
+        raise RequestError(
+            f"tools: {kind} is built into Anthropic's models only. Give it an input_schema", "tools"
+        )
+    warn_left_out(f"tools: {kind}", "it runs on Anthropic's servers only")
     return True
 
 

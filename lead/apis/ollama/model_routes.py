@@ -97,7 +97,7 @@ async def show(
 @router.delete("/delete", include_in_schema=False)
 async def manage() -> None:
     """Refuse to create, copy, delete, pull or push a model."""
-    raise UnsupportedError("a lead serves the model that it was started with (--model)")
+    raise UnsupportedError("this lead cannot change its model. Restart it with another --model")
 
 
 def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> Response:

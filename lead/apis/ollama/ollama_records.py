@@ -11,7 +11,7 @@ from shared.errors import RequestError
 VERSION: Final = "0.12.0"
 """Whose API this is: clients ask for at least some version."""
 FOREVER: Final = "2318-01-01T00:00:00Z"
-"""When a model leaves memory that stays: Ollama adds its longest duration, 292 years."""
+"""The expiry of a model that stays in memory: Ollama adds its longest duration, 292 years."""
 _LONGEST_SECONDS: Final = 292 * 365 * 86400.0
 LATEST: Final = ":latest"
 
@@ -87,4 +87,4 @@ def _parse(text: str) -> float:
 
 
 def _unreadable() -> RequestError:
-    return RequestError("keep_alive: seconds, or a duration as in 5m or 1h30m", "keep_alive")
+    return RequestError("keep_alive: must be seconds or a duration such as 5m or 1h30m", "keep_alive")

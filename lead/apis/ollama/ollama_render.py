@@ -15,7 +15,10 @@ _NANOSECONDS = 1_000_000_000
 
 
 class OllamaRenderer(Renderer):
-    """`is_chat`: write messages, else texts of `/api/generate`. `model`: the name that the client uses."""
+    """Renders answers of Ollama's API.
+
+    is_chat: write messages, else texts of `/api/generate`. model: the name that the client uses.
+    """
 
     media_type: ClassVar = "application/x-ndjson"
     ping: ClassVar = b""  # a client parses every line

@@ -20,7 +20,7 @@ from lead.chat_format.request_parts import Tool
 from lead.chat_format.sampling_fields import SamplingFields
 from lead.chat_format.unused_fields import OLLAMA, OLLAMA_OPTIONS
 from shared.errors import RequestError
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 
 
 class OllamaFunction(NullIsDefault, strict=True):
@@ -44,7 +44,7 @@ class OllamaMessage(NullIsDefault, strict=True):
 
 
 class OllamaOptions(SamplingFields, strict=True):
-    """`options`: how the answer is generated."""
+    """The `options` of a request, for generation."""
 
     unused: ClassVar = OLLAMA_OPTIONS
     inside: ClassVar = "options."
@@ -63,7 +63,7 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
         "response_format": "format",
         "reasoning_effort": "think",
         "n_keep": "options.num_keep",
-        **{name: f"options.{name}" for name in ("stop", *asked_for())},
+        **{name: f"options.{name}" for name in ("stop", *settable_parameters())},
     }
 
     model: str = ""
@@ -165,7 +165,9 @@ class OllamaGenerateRequest(OllamaRequest):
         if self.suffix:
             raise RequestError(f'"{self.model}" does not support insert', "suffix")
         if self.template:
-            raise RequestError("template: the lead uses that of --chat-template, or the model's", "template")
+            raise RequestError(
+                "template: not supported in a request. Set --chat-template of the lead", "template"
+            )
         if self.raw:
             fields = self.common()
             schema = fields.pop("response_format", {}).get("schema", {} if self.format else None)

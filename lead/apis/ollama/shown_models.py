@@ -1,4 +1,4 @@
-"""What a lead tells Ollama's clients of the models that it has in memory."""
+"""Facts for Ollama's clients about the models that a lead has in memory."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Ollama's clients ask about models, of a lead that continues no text."""
+"""Answers Ollama's clients' questions about models, in a lead without a model that continues texts."""
 
 import time
 from typing import Any
@@ -41,4 +41,6 @@ async def show(body: OllamaModelRequest, request: Request) -> dict[str, Any]:
     models = side_models(request.app)
     if found := shown_side(models, body.model or body.name, _STARTED_AT):
         return found
-    raise RequestError(f"model: there are {', '.join(each.name for each in models) or 'none'}", "model")
+    raise RequestError(
+        f"model: not found. Available models: {', '.join(each.name for each in models) or 'none'}", "model"
+    )

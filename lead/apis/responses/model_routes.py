@@ -20,7 +20,7 @@ router = APIRouter(route_class=JsonRoute)
 async def create_response(
     body: ResponsesRequest, http_request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> Response:
-    """Answer an input."""
+    """Return the response to an input."""
     chat = await convert(http_request, lambda: as_chat(body.to_chat()))
     request = await read_chat_request(chat, http_request, services)
     renderer = ResponsesRenderer(body, request, services)

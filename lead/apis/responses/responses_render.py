@@ -85,7 +85,7 @@ class _ItemEvents:
     """Deltas as output items, one after the other; `output` are the items so far."""
 
     def __init__(self, names: Mapping[str, JsonObject]) -> None:
-        """names: what is said of a call, by the function's name, if that is not the name alone."""
+        """names: the fields of a call, by the function's name, if they are more than the name."""
         self.output: list[JsonObject] = []
         self._names = names
         self._open: JsonObject | None = None

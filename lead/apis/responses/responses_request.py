@@ -21,7 +21,7 @@ _PASSED_ON = (
 _MAX_METADATA = 16
 _MAX_INCLUDED = 64
 _LOGPROBS = "message.output_text.logprobs"
-_NO_FUNCTION = "only functions are offered to the model"
+_NO_FUNCTION = "the model can call functions only"
 Item = dict[str, Any]
 
 
@@ -76,12 +76,14 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
     reasoning_format: ReasoningFormat | None = None
 
     def to_chat(self) -> dict[str, Any]:
-        """Return the fields of a chat request; raises RequestError for what is not supported."""
+        """Return the fields of a chat request; raises RequestError for unsupported fields."""
         for name in ("previous_response_id", "conversation", "background"):
             if getattr(self, name):
-                raise RequestError(f"{name}: nothing is stored here, send the whole conversation", name)
+                raise RequestError(f"{name}: the lead stores no conversations. Send all messages", name)
         if _LOGPROBS in (self.include or ()):
-            raise RequestError(f"include: {_LOGPROBS}: /v1/chat/completions has them", "include")
+            raise RequestError(
+                f"include: {_LOGPROBS}: not supported here. Use /v1/chat/completions", "include"
+            )
         chat = {name: getattr(self, name) for name in _PASSED_ON} | self.sampling()
         chat |= {"messages": list(self._messages()), "max_tokens": self.max_output_tokens}
         if self.reasoning and self.reasoning.effort:
@@ -110,15 +112,16 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return [tool for tool in self.tools or () if _type(tool) in {"function", "namespace"}]
 
     def _functions(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield each function with its namespace, if any. Other tools are skipped: agents go on
-        without them.
+        """Yield each function with its namespace, if any; raises RequestError for an invalid namespace.
+
+        Other tools are skipped, because agents continue without them.
         """
         for tool in self.tools or ():
             space, tools = "", cast("object", [tool])
             if _type(tool) == "namespace":
                 space, tools = str(tool.get("name")), tool.get("tools")
             if not isinstance(tools, list) or not all(isinstance(each, dict) for each in tools):
-                raise RequestError("tools: a namespace has a list of tools", "tools")
+                raise RequestError("tools: a namespace must have a list of tools", "tools")
             for each in tools:
                 if _type(each) == "function":
                     yield space, each
@@ -153,13 +156,13 @@ def _message(item: Item) -> dict[str, Any] | None:
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output":
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
         case "web_search_call":  # without what was found
-            warn_left_out("input: web_search_call", "OpenAI's servers ran it")
+            warn_left_out("input: web_search_call", "it ran on OpenAI's servers")
             return None
         case "reasoning":
             text = _reasoning(item.get("content") or item.get("summary") or [])
             return {"role": "assistant", "reasoning_content": text} if text else None
         case kind:
-            raise RequestError(f"input: items of the type {kind!r} are not supported", "input")
+            raise RequestError(f"input: items of type {kind!r} are not supported", "input")
 
 
 def _type(tool: Mapping[str, Any]) -> str:
@@ -186,7 +189,7 @@ def _call(kind: str, item: Item) -> dict[str, Any]:
 
 def _reasoning(parts: object) -> str:
     if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
-        raise RequestError("input: the content and summary of reasoning are lists of parts", "input")
+        raise RequestError("input: content and summary of a reasoning item must be lists of parts", "input")
     return "".join(str(part.get("text", "")) for part in parts)
 
 

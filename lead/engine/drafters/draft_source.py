@@ -38,7 +38,7 @@ class InlineDraft(ABC):
     @property
     @abstractmethod
     def continuation(self) -> Continuation:
-        """The current draft."""
+        """The draft after the text so far."""
 
     def place(self, slot: int, context: Sequence[int]) -> None:  # noqa: B027 - most have slots of their own
         """Handle the sequence's placement in a slot of the target; `context` is the part that the target

@@ -29,7 +29,7 @@ _DISPUTED_POWER = 1.5
 _TRUST = 6
 """The length that the match with the client's prediction is assumed to have at first."""
 _MAX_PLACES = 8
-"""How many occurrences of the answer's last tokens to compare, nearest first."""
+"""The number of occurrences of the answer's last tokens that are compared, nearest first."""
 
 
 class Match(NamedTuple):
@@ -206,7 +206,7 @@ class PredictionDrafter(LookupDrafter):
     def _places(self, last: Sequence[int]) -> list[int]:
         """Return the places in the prediction after the last two tokens.
 
-        Places ahead of the last known one come first, nearest first; then those behind it.
+        Places ahead of the last known place come first, nearest first; then the places behind it.
         """
         if len(last) < SHORTEST_MATCH:
             return []

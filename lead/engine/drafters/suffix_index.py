@@ -64,10 +64,10 @@ class SuffixIndex:
         self.n_indexed = max(self.n_indexed, start + len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """Return places after which the last tokens of `tokens` may have occurred before: distinct,
+        """Return places just after possible earlier occurrences of the last tokens of `tokens`; distinct,
         unordered.
 
-        Hashes may collide, so callers must compare the tokens there.
+        Hashes may collide, so callers must compare the tokens before each place.
         """
         found: dict[int, None] = {}
         for (newest, previous), bucket in zip(self._views, self._buckets(tokens, len(tokens)), strict=False):

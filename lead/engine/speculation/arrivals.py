@@ -184,10 +184,10 @@ class Arrivals:
         # The means are of different drafts: without parts rather than with some that exceed the whole.
         if waited is not None and drafted is not None and (way := first - waited - drafted) >= 0:
             parts = (
-                f": {1000 * waited:.1f} ms for its decode to end, {1000 * drafted:.1f} ms to draft, "
-                f"{1000 * way:.1f} ms to transfer"
+                f": {1000 * waited:.1f} ms waiting, {1000 * drafted:.1f} ms drafting, "
+                f"{1000 * way:.1f} ms on the way"
             )
-        log.info("back %s sent a new token %.1f ms after a correction%s", source, 1000 * first, parts)
+        log.info("back %s sent its first new token %.1f ms after a correction%s", source, 1000 * first, parts)
 
     def _growth(self, timing: _Timing, mean: _RunningMean, waited: float) -> Arrival | None:
         """Return when a living draft grows: one token every `mean` seconds, of which `waited` have passed."""

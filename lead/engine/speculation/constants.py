@@ -29,7 +29,7 @@ class SpeculationConstants(StepCostConstants):
     acceptance_prior: float = 3.0
     """Weight of a source's own confidence, in draft tokens: trust in the source against its record."""
     unknown_acceptance: float = 0.5
-    """For sources that state no confidence, before any of their tokens was scored."""
+    """The assumed acceptance of sources that state no confidence, before any of their tokens was scored."""
 
     # When further draft tokens arrive: `arrivals`
 
@@ -44,7 +44,8 @@ class SpeculationConstants(StepCostConstants):
     pause_factor: float = 4.0
     """A gap of this many times the mean is a pause, which is not learned as the time of a token."""
     max_pauses: int = 3
-    """After this many pauses in a row, or if a third of the gaps are pauses, the mean is learned anew."""
+    """The pauses in a row after which the mean is learned again; so it is if a third of the gaps are pauses.
+    """
 
     # The adaptive policy: `policy`
 
@@ -77,7 +78,9 @@ class SpeculationConstants(StepCostConstants):
     longest_pause_s: float = 30.0
     """The most seconds of a pause. If steps take long, a trial is cheap in comparison."""
     look_every: int = 8
-    """In a pause, lookups draft every n steps. A lookup that was right for n tokens ends the pause."""
+    """The steps of a pause between drafts of the lookups. A lookup that was right for n tokens ends the
+    pause.
+    """
 
     # How wide steps are on a GPU: `widths`
 
@@ -104,9 +107,9 @@ class SpeculationConstants(StepCostConstants):
     # Draft tokens of sources in the engine, and of drafts in general: `manager`
 
     max_local_tokens: int = 16
-    """Tokens that a source in the engine is asked for: long copies against time in each step."""
+    """The most tokens requested from a source in the engine: long copies against time in each step."""
     enough_local_tokens: int = 8
-    """A source with this many draft tokens left is not asked again."""
+    """A source with this many draft tokens left does not draft."""
     usual_answer: float = 128.0
     """The assumed tokens of an answer before any has ended, over which reading a prompt must pay off."""
     answer_decay: float = 0.9

@@ -1,8 +1,8 @@
 """The drafts for one sequence: a tree of tokens from each source, and the progress of the source.
 
 A draft is kept while it agrees with the committed tokens. After a step that accepted its first tokens, the
-rest is still a draft; after a rejection, a side branch may be. Committed tokens score every source, whether
-its draft was verified or not. `forecast` estimates the value of drafts.
+other tokens are still a draft. After a rejection, a side branch may still agree. Committed tokens score every
+source, whether its draft was verified or not. `forecast` estimates the value of drafts.
 """
 
 from collections import defaultdict, deque
@@ -24,7 +24,7 @@ Agreement = Literal["single", "agreed", "conflicting"]
 """The tokens of other sources at a position: none, the same token, or only other tokens."""
 
 Probabilities = Sequence[float]
-"""For each token of a draft, the probability that it and all tokens before it are accepted."""
+"""The probability, for each token of a draft, that it and all tokens before it are accepted."""
 
 
 class DraftToken(NamedTuple):
@@ -227,12 +227,13 @@ class Drafts:
     # What arrives
 
     def post(self, tree: DraftTree, received_at: float | None = None) -> bool:
-        """Store a draft if it is alive; return whether it is.
+        """Store a draft if it is alive; return whether it is alive.
 
-        With m = len(tokens) ≥ base, it is alive if and only if tokens[base : m] is a path in the tree that
-        continues below. It does not replace a draft of the same source that follows more committed tokens, or
-        as many and is longer, as messages may overtake each other. received_at: tokens committed before this
-        time were drafted too late; None: no tokens were.
+        With m = len(tokens) ≥ base, a draft is alive if its tree has the path tokens[base : m], and further
+        tokens after it. Messages may overtake each other. So the draft does not replace a draft of the same
+        source with a larger base, or with the same base and more tokens.
+
+        received_at: tokens committed before this time were drafted too late; None: no tokens were.
         """
         if tree.base > len(self.tokens):
             return False

@@ -50,7 +50,7 @@ class Candidate(NamedTuple):
 
     @property
     def probabilities(self) -> Probabilities:
-        """For each token of the chain, the probability that it and all tokens before it are accepted."""
+        """The probability, for each token of the chain, that it and all tokens before it are accepted."""
         return survival(self.chain)
 
 
@@ -252,7 +252,7 @@ class Forecast:
 
 
 _Estimate = Callable[[str, float | None, Agreement], float]
-"""`Forecast.probability`."""
+"""The type of `Forecast.probability`."""
 
 
 class _Merge:

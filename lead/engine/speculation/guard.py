@@ -24,7 +24,7 @@ class Guard:
         self._balance = 0.0
         self._last_pause = 0  # its steps; 0: none since a trial has shown a gain
         self.n_left = 0
-        """The remaining steps of the pause; 0: none."""
+        """The remaining steps of the pause; 0: there is no pause."""
         self._seconds_left = 0.0
         self._n_sequences = 0
 
@@ -38,7 +38,7 @@ class Guard:
         self.resume()
 
     def resume(self) -> None:
-        """Begin a trial."""
+        """Begin a trial of drafts after a pause."""
         self.n_left, self._balance = 0, 0.0
 
     def learn(self, n_sequences: int, n_expected: float, seconds: float, plain_seconds: float) -> None:

@@ -104,7 +104,7 @@ class SpeculationManager:
         self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
-        """Forget what was learned of all backs except these; the drafts of the other backs stay.
+        """Forget the measurements of all backs except these; the drafts of the other backs stay.
 
         sequences: all open sequences.
         """
@@ -129,7 +129,7 @@ class SpeculationManager:
             arrivals.on_parts(source, draft.waited_ms / 1000, draft.drafted_ms / 1000)
 
     def describe(self) -> dict[str, Any]:
-        """Return the record for `GET /v1/speculation`: what was learned and done."""
+        """Return the record for `GET /v1/speculation`: learned values and counts."""
         return {
             "policy": self._policy_name,
             "depth": self._depth,
@@ -200,7 +200,7 @@ class SpeculationManager:
         return event
 
     def on_step(self, step: StepReport) -> None:
-        """Update statistics, T(n) and tuning after a step, and after `count` for each of its sequences."""
+        """Update statistics, T(n) and tuning after a step. Call `count` for each of its sequences first."""
         n_sequences, waited = len(step.depths), self._waited
         self.stats.add_step(step, self.cost.seconds(step.n_tokens), waited)
         settled = self.cost.learn_next(step.n_tokens, step.seconds) if step.n_passes == 1 else 0.0

@@ -17,7 +17,11 @@ _MAX_PADDING, _MAX_SHARE = 2, 0.9
 
 
 class Widths(StepWidths):
-    """The usual batch size. The policy calls `learn` before each step with the yield of each size."""
+    """Learns the usual batch size of steps, and chooses batch sizes by it.
+
+    On a GPU, changing the batch size takes time. The policy calls `learn` before each step with the expected
+    tokens of each size.
+    """
 
     def __init__(
         self, cost: StepCost, constants: SpeculationConstants = DEFAULTS, *, pads: bool = False

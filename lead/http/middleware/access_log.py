@@ -90,7 +90,7 @@ class AccessLogMiddleware:
 
     def _is_dull(self, scope: Scope, record: RequestStats, status: int) -> bool:
         method, path = scope.get("method"), scope["path"]
-        if path in _HEALTH and status in _OF_HEALTH:
+        if record.is_forwarded or (path in _HEALTH and status in _OF_HEALTH):
             return True
         if status >= _BAD_REQUEST:
             return False

@@ -22,10 +22,7 @@ Route = tuple[str, str]
 
 HEALTH = ("/health", "/v1/health")
 OWN_KEYS = "own_keys"
-"""The name in the state of each request that came in at a further listener, which has keys of its own.
-
-Its value is an `Identifies`.
-"""
+"""The name in a request's state, set at another listener with its own keys. The value is an `Identifies`."""
 
 _ROUTES_WITHOUT_KEY = frozenset(
     {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}
@@ -91,7 +88,9 @@ class AuthMiddleware:
         allowed = allowed_roles(scope)
         if principal.role not in allowed:
             needed = " or ".join(sorted(role.value for role in allowed))
-            message = f"this key has the role {principal.role.value}; this request needs the role {needed}"
+            message = (
+                f"this key has the role {principal.role.value}, but this request needs the role {needed}"
+            )
             await http_error(403, message, "permission_error")(scope, receive, send)
             return
         await self._app(scope, receive, send)

@@ -99,8 +99,8 @@ class ConnectionLimit:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "too many connections for this process's limit on open files (ulimit -n): from now on new "
-                "ones take the place of those that are waiting for their client"
+                "the limit on open files is reached. New connections now replace idle "
+                "connections. Raise the limit with ulimit -n"
             )
 
 

@@ -32,7 +32,7 @@ class AllowedHostsMiddleware:
         if scope["type"] != "lifespan" and not own_keys(scope):
             host = Headers(scope=scope).get("host", "")
             if not self._hosts.allows(host):
-                message = f"{host!r} is not an allowed host name of this server: see --allowed-hosts"
+                message = f"{host!r} is not an allowed host name of this server. Add it with --allowed-hosts"
                 await http_error(403, message, "permission_error")(scope, receive, send)
                 return
         await self._app(scope, receive, send)
@@ -93,7 +93,7 @@ class OriginMiddleware:
         if self._is_foreign(scope):
             origin = Headers(scope=scope).get("origin")
             pages = f"pages of {origin!r}" if origin else "pages of other origins"
-            message = f"{pages} are not allowed to use this server: see --cors-origins"
+            message = f"{pages} are not allowed to use this server. Allow them with --cors-origins"
             await http_error(403, message, "permission_error")(scope, receive, send)
             return
         await self._app(scope, receive, send)

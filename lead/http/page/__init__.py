@@ -56,7 +56,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""With these headers the page may load and call only this lead, and cannot be framed."""
+"""Headers that let the page load and call only this lead, and forbid framing it."""
 
 
 @cache

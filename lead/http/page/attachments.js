@@ -33,7 +33,7 @@ export class Attachments {
   add(files) {
     this.onTrouble("");
     if (!this.#sees) {
-      this.onTrouble(`${this.#model?.id ?? "The model"} does not see images.`);
+      this.onTrouble(`${this.#model?.id ?? "The model"} cannot read images.`);
       return;
     }
     this.read = this.read.then(() => this.#add(files));

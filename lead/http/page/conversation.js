@@ -6,7 +6,7 @@ import { count, share, speed } from "./figures.js";
 import { contentOf } from "./images.js";
 import { Thread, newId } from "./thread.js";
 
-const AWAY = "the lead is away";
+const AWAY = "the lead does not answer";
 const BROKEN_OFF = "the connection to the lead broke off";
 const STOPPED = "stopped";
 const SAVE_MS = 1000;
@@ -220,7 +220,7 @@ export class Conversation {
     try {
       await saving;
     } catch (error) {
-      this.onTrouble(`This browser could not keep the conversation: ${error?.message ?? "no reason given"}`);
+      this.onTrouble(`This browser could not save the conversation: ${error?.message ?? "no reason given"}`);
     }
   }
 

@@ -33,7 +33,7 @@ export class ConversationList {
     this.#all = await this.store.conversations();
     this.#paint();
     byId("export-all").disabled = !this.#all.length;
-    if (!(await this.store.keeps())) this.#say("This browser keeps nothing: conversations end with this tab.");
+    if (!(await this.store.keeps())) this.#say("This browser cannot save conversations. They are lost when you close this tab.");
   }
 
   /** Which one is open. */
@@ -106,7 +106,7 @@ export class ConversationList {
     try {
       const all = fromFile(await file.text());
       await this.store.add(all);
-      this.#say(`Imported: ${all.length}. Conversations that were here already are unchanged.`);
+      this.#say(`Imported: ${all.length}. Existing conversations are not changed.`);
     } catch (error) {
       this.#say(error.message);
     }

@@ -18,13 +18,13 @@ export function fromFile(text) {
     throw new Error("This file is not JSON.");
   }
   if (told?.format !== FORMAT || told.version !== VERSION || !Array.isArray(told.conversations)) {
-    throw new Error("This file holds no conversations that this page exported.");
+    throw new Error("This file has no conversations exported by this page.");
   }
   return told.conversations.map(checked);
 }
 
 function checked({ conversation, messages }, i) {
-  const wrong = () => new Error(`Conversation ${i + 1} of this file is not as this page exports it.`);
+  const wrong = () => new Error(`Conversation ${i + 1} of this file has an unknown format.`);
   if (!isConversation(conversation) || !Array.isArray(messages)) throw wrong();
   const before = new Set([null]); // a parent comes first, so there are no circles
   for (const message of messages) {

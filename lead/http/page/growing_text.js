@@ -2,7 +2,7 @@
 
 import { blocks } from "./markup.js";
 import { patch } from "./patch.js";
-import { colourOf, nameOf } from "./sources.js";
+import { colorOf, nameOf } from "./sources.js";
 
 const N_OPEN = 2; // blocks at the end that may yet change
 
@@ -62,7 +62,7 @@ export class GrowingText {
   #propertiesOf(source) {
     if (!this.#properties.has(source)) {
       this.legend.add(source);
-      this.#properties.set(source, { className: `token ${colourOf(source)}`, title: `drafted by ${nameOf(source)}` });
+      this.#properties.set(source, { className: `token ${colorOf(source)}`, title: `drafted by ${nameOf(source)}` });
     }
     return this.#properties.get(source);
   }

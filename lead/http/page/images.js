@@ -55,7 +55,7 @@ export function contentOf({ content, images = [] }) {
 export function thumbnails(images) {
   const one = ({ name, url }) => {
     const press = () => picture.setAttribute("aria-expanded", String(picture.getAttribute("aria-expanded") !== "true"));
-    const picture = button("", press, { className: "picture", ariaExpanded: "false", title: "larger or smaller" });
+    const picture = button("", press, { className: "picture", ariaExpanded: "false", title: "change the size" });
     picture.append(make("img", { src: url, alt: name }));
     return picture;
   };

@@ -42,12 +42,19 @@ export class Invitations {
 
   async #invite(what) {
     try {
-      const { lines, qr, note } = await MAKE[what]();
+      const { lines, qr, authority, note } = await MAKE[what]();
       byId("invite-form").hidden = true;
       byId("code").hidden = false;
       byId("code-lines").replaceChildren(...lines.flatMap(line));
       byId("qr").toggleAttribute("hidden", !qr);
       if (qr) drawQr(byId("qr"), qr);
+      byId("authority").hidden = !authority;
+      byId("authority").open = false;
+      if (authority) {
+        const { url, fingerprint, authority_qr } = authority;
+        byId("authority-lines").replaceChildren(...[["CA certificate", url], ["Its SHA-256", fingerprint]].flatMap(line));
+        drawQr(byId("authority-qr"), authority_qr);
+      }
       tell(byId("invitation-note"), note);
       this.dialog.querySelector("code").focus();
     } catch (error) {
@@ -57,12 +64,12 @@ export class Invitations {
   }
 
   async #close() {
-    if (!confirm("Close the lead to invited machines? They are disconnected, and can come back once you invite again.")) return;
+    if (!confirm("Close the lead to invited machines? They are disconnected until you invite again.")) return;
     await this.#tried(closeDoor());
   }
 
   async #revoke(name) {
-    if (!confirm(`Revoke “${name}”? It is disconnected, and needs a new invitation to come back.`)) return;
+    if (!confirm(`Revoke “${name}”? It is disconnected, and needs a new invitation to join again.`)) return;
     await this.#tried(revoke(name));
   }
 
@@ -93,35 +100,36 @@ const MAKE = {
     const { code, seconds, addresses } = await invite("back");
     return {
       lines: [["Command", `back --model MODEL --join ${code}`]],
-      note: `Run this on one machine that reaches ${or(addresses)}, ${within(seconds)}. It reads the texts for which it drafts.`,
+      note: `Run this command on one machine that reaches ${or(addresses)}, ${within(seconds)}. It can read the texts that it drafts for.`,
     };
   },
   client: async () => {
-    const { code, page, qr, seconds } = await invite("client");
+    const { code, page, qr, seconds, ...its } = await invite("client");
     return {
       lines: [
         ["Address", page],
         ["Or a command", `chat --join ${code}`],
       ],
       qr,
-      note: `Scan this with a phone, or use one of the two on one machine, ${within(seconds)}. ${trust(new URL(page).host)} It sees only its own questions.`,
+      authority: { url: new URL("/ca.crt", page).href, ...its },
+      note: `Scan the code with a phone, or open the address or run the command on another computer, ${within(seconds)}. The code works once. This person sees only their own questions.`,
     };
   },
   app: async () => {
-    const { name, key, addresses } = await addApp();
+    const { name, key, addresses, ...its } = await addApp();
     return {
       lines: [
         ["Base URL", `https://${addresses[0]}/v1`],
         ["API key", key],
       ],
-      note: `The key is shown only now; revoke “${name}” to end it. ${trust(addresses[0])}`,
+      authority: { url: `https://${addresses[0]}/ca.crt`, ...its },
+      note: `The key is shown only now. To end its access, revoke “${name}”.`,
     };
   },
 };
 
 const or = (addresses) => addresses.join(" or ");
 const within = (seconds) => `within ${Math.round(seconds / 60)} minutes`;
-const trust = (address) => `It must trust this lead's CA: https://${address}/ca.crt.`;
 
 function line([label, text]) {
   const copy = copyButton(`Copy: ${label}`, () => text);

@@ -12,7 +12,7 @@ export class KeyDialog {
       event.preventDefault();
       const given = this.input.value.trim();
       if (!key.isOne(given)) {
-        tell(byId("key-reason"), "A key has letters, digits and signs, without spaces.");
+        tell(byId("key-reason"), "A key has only letters, digits and signs.");
         return;
       }
       key.set(given);

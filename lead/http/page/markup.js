@@ -265,3 +265,6 @@ function scoped({ scope }, children) {
   if (!scopes.has(className)) scopes.set(className, { className });
   return [{ tag: "span", of: scopes.get(className), children }];
 }
+
+// The first use takes many times as long as later ones: not while an answer comes.
+globalThis.requestIdleCallback?.(() => hljs.highlight("x = 1", { language: "python" }));

@@ -47,10 +47,10 @@ export class ModelPicker {
 
   /** What there is to say of one that is not loaded. */
   get state() {
-    if (!this.chosen) return "there is no model";
+    if (!this.chosen) return "this lead has no models";
     const { id, status } = this.chosen;
     if (status.failed) return `${id}: ${status.message}`;
-    if (status.value !== "loading") return `${id} is loaded with your question`;
+    if (status.value !== "loading") return `${id} loads when you ask`;
     return `loading ${id}: ${Math.round((performance.now() - this.#loadingSince.get(id)) / 1000)} s`;
   }
 

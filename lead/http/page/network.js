@@ -2,7 +2,7 @@
 
 import { makeSvg } from "./dom.js";
 import { speed } from "./figures.js";
-import { colourOf } from "./sources.js";
+import { colorOf } from "./sources.js";
 
 const WIDTH = 300;
 const HEIGHT = 132;
@@ -22,17 +22,17 @@ export function drawNetwork(svg, rate, backs) {
   svg.replaceChildren(
     ...shown.map((back, i) => line(top, places[i], back, rate)),
     box(top, BOX.width, "lead", `${speed(rate)} tokens/s`, ""),
-    ...shown.map((back, i) => box(places[i], width, back.name, `+${speed(back.rate)}/s`, colourOf(back.name))),
+    ...shown.map((back, i) => box(places[i], width, back.name, `+${speed(back.rate)}/s`, colorOf(back.name))),
   );
 }
 
 function line(from, to, { name, rate }, all) {
   const stroke = 1 + (THICKEST - 1) * (all ? Math.min(1, rate / all) : 0);
-  return makeSvg("path", { class: `link ${colourOf(name)}`, "stroke-width": stroke, d: `M${from.x} ${from.y}L${to.x} ${to.y}` });
+  return makeSvg("path", { class: `link ${colorOf(name)}`, "stroke-width": stroke, d: `M${from.x} ${from.y}L${to.x} ${to.y}` });
 }
 
-function box({ x, y }, width, name, gives, colour) {
-  const group = makeSvg("g", { class: `machine ${colour}` });
+function box({ x, y }, width, name, gives, color) {
+  const group = makeSvg("g", { class: `machine ${color}` });
   const most = Math.max(3, Math.floor((NAME_LENGTH * width) / BOX.width));
   const said = name.length > most ? `${name.slice(0, most - 1)}…` : name;
   group.append(

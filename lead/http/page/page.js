@@ -205,10 +205,10 @@ async function poll() {
 }
 
 function explain(error) {
-  if (!(error instanceof lead.LeadError)) showState("bad", "cannot reach the lead, trying again");
+  if (!(error instanceof lead.LeadError)) showState("bad", "the lead does not answer, trying again");
   else if (error.status === LOADING) showState("wait", "loading the model");
   else if (error.status === NO_KEY || error.status === FORBIDDEN) {
-    showState("wait", "a key is needed");
+    showState("wait", "the lead needs a key");
     keyDialog.open(lead.key.get() === null ? whyNoKey : `This key does not work: ${error.message}.`);
   } else showState("bad", error.message);
 }

@@ -4,7 +4,7 @@ import { drawBars, drawCurve, shade } from "./charts.js";
 import { byId, make, makeSvg, tell } from "./dom.js";
 import { count, milliseconds, share, speed } from "./figures.js";
 import { drawNetwork } from "./network.js";
-import { OWN, colourOf } from "./sources.js";
+import { OWN, colorOf } from "./sources.js";
 
 const N_SAMPLES = 120;
 const N_RECENT = 5; // samples in a mean that is not restless
@@ -100,12 +100,12 @@ function itsParts({ first_draft_ms, waited_ms, drafted_ms }) {
 class BackView {
   constructor(name) {
     this.rate = new Rate();
-    this.share = make("span", { className: "share", title: "of its tokens that were checked, accepted" });
+    this.share = make("span", { className: "share", title: "accepted share of its verified tokens" });
     this.about = make("p", { className: "about" });
     this.curve = makeSvg("svg", { class: "spark", role: "img", "aria-label": "Its accepted tokens per second" });
     this.element = make(
       "li",
-      { className: colourOf(name) },
+      { className: colorOf(name) },
       make("span", { className: "name" }, name),
       this.share,
       this.about,

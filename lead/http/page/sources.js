@@ -1,19 +1,19 @@
-// Colours by source, in the order in which sources appear; kept for as long as the page is open.
+// Colors by source, in the order in which sources appear; kept for as long as the page is open.
 
 import { byId, make, tell } from "./dom.js";
 
 const N_COLOURS = 6;
-const PLAIN = "llama-duo.plain"; // texts without colours
+const PLAIN = "llama-duo.plain"; // texts without colors
 /** The sources in the lead itself, and what people call them. */
 export const OWN = new Map([
-  ["ngram", "the text itself (ngram)"],
+  ["ngram", "n-grams of the text (ngram)"],
   ["prediction", "the request's prediction"],
-  ["suffix", "texts seen before (suffix)"],
+  ["suffix", "earlier texts (suffix)"],
 ]);
 const order = [];
 
-/** The class that colours what `source` drafted. */
-export function colourOf(source) {
+/** The class that colors what `source` drafted. */
+export function colorOf(source) {
   if (!order.includes(source)) order.push(source);
   return `s${(order.indexOf(source) % N_COLOURS) + 1}`;
 }
@@ -21,7 +21,7 @@ export function colourOf(source) {
 /** What people call it. */
 export const nameOf = (source) => OWN.get(source) ?? source;
 
-/** Shows which colour is whose, once something has been drafted, and whether to show colours. */
+/** Shows which color is whose, once something has been drafted, and whether to show colors. */
 export class Legend {
   #shown = new Set();
 
@@ -36,7 +36,7 @@ export class Legend {
     if (this.#shown.has(source)) return;
     if (!this.#shown.size) this.list.append(make("li", {}, "the model itself"));
     this.#shown.add(source);
-    const name = make("span", { className: `token ${colourOf(source)}` }, nameOf(source));
+    const name = make("span", { className: `token ${colorOf(source)}` }, nameOf(source));
     this.list.append(make("li", {}, name));
     this.button.hidden = false;
   }

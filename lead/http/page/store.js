@@ -142,7 +142,7 @@ function open() {
       resolve(request.result);
     };
     request.onerror = () => reject(request.error);
-    request.onblocked = () => reject(new Error("another tab has an older page"));
+    request.onblocked = () => reject(new Error("another tab has an older version of this page open"));
   });
 }
 

@@ -77,9 +77,9 @@ export class Switch {
 
   #scope() {
     if (this.#policy === "off") {
-      return this.#mineOnly ? "Off for everyone; an admin's key turns it on" : "Off for everyone";
+      return this.#mineOnly ? "Off for everyone. An admin's key can turn it on" : "Off for everyone";
     }
-    if (this.#mineOff) return "Off for what you ask here; an admin's key turns it off for everyone";
+    if (this.#mineOff) return "Off for your questions. An admin's key can turn it off for everyone";
     return this.#mineOnly ? "On" : "On for everyone";
   }
 }

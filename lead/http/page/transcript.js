@@ -71,11 +71,11 @@ export class Transcript {
       button("Regenerate", () => this.on.again(answer.parent, null), { title: "another answer to the same question" }),
       answer.seed !== null &&
         button("Repeat", () => this.on.again(answer.parent, answer.seed), {
-          title: "the same seed: the same text, perhaps at another speed",
+          title: "answer again with the same seed, to compare speed",
         }),
       answer.isStopped &&
         answer.content !== "" &&
-        button("Continue", () => this.on.resume(answer), { title: "go on with this answer" }),
+        button("Continue", () => this.on.resume(answer), { title: "continue this answer" }),
       ...this.#chooser(answer, siblings),
     );
   }
@@ -107,7 +107,7 @@ export class Transcript {
 
   #question(question, siblings) {
     const text = make("div", { className: "text" }, question.content);
-    const edit = button("Edit", () => this.#edit(question, text, edit), { title: "ask something else here" });
+    const edit = button("Edit", () => this.#edit(question, text, edit), { title: "change this question" });
     edit.classList.add("edit");
     const actions = make("div", { className: "row actions" }, edit, ...this.#chooser(question, siblings));
     const pictures = question.images?.length > 0 && thumbnails(question.images);
@@ -120,7 +120,7 @@ export class Transcript {
       "form",
       {},
       field,
-      make("div", { className: "row" }, make("button", {}, "Ask this"), button("Cancel", () => close(), { title: "leave it as it was" })),
+      make("div", { className: "row" }, make("button", {}, "Ask this"), button("Cancel", () => close(), { title: "discard the change" })),
     );
     const close = () => {
       form.replaceWith(text);
@@ -146,7 +146,7 @@ export class Transcript {
   }
 
   #unanswered(question) {
-    const again = button("Ask again", () => this.on.again(question.id, null), { title: "it got no answer" });
+    const again = button("Ask again", () => this.on.again(question.id, null), { title: "this question has no answer" });
     return make("div", { className: "row unanswered" }, again);
   }
 

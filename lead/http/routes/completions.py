@@ -39,11 +39,11 @@ class CompletionRequest(GenerationFields):
         """Raise RequestError for values that are well-formed but not supported."""
         super().check()
         if self.suffix:
-            raise RequestError("suffix: the model continues a text, it does not fill a gap", "suffix")
+            raise RequestError("suffix: not supported. Use /infill to fill a gap", "suffix")
         if self.echo and (self.stream or self.logprobs is not None):
             raise RequestError("echo: cannot be combined with stream or logprobs", "echo")
         if self.best_of is not None and self.best_of != (self.n or 1):
-            raise RequestError("best_of: answers are not ranked; ask for n of them", "best_of")
+            raise RequestError("best_of: answers are not ranked. Use n", "best_of")
 
     def prompts(self) -> list[str | TokenIds]:
         """Return the prompts one by one; an empty list is one empty prompt."""
@@ -108,7 +108,7 @@ class NativeRequest(NativeFields):
             return [_plain(given)]
         if any(isinstance(part, int) for part in given):
             if not all(isinstance(part, int | str) for part in given):
-                raise RequestError("prompt: token ids and lists do not mix", "prompt")
+                raise RequestError("prompt: token ids and lists cannot be mixed", "prompt")
             return [given]  # type: ignore[list-item]  # checked above
         return [_plain(part) for part in given if not isinstance(part, int)]
 
@@ -137,5 +137,5 @@ def _plain(prompt: PromptObject | Prompt) -> Prompt:
     if not isinstance(prompt, PromptObject):
         return prompt
     if prompt.multimodal_data is not None:
-        raise RequestError("prompt: only text is understood, no multimodal_data", "prompt")
+        raise RequestError("prompt: only text is supported, not multimodal_data", "prompt")
     return prompt.prompt_string

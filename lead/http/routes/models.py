@@ -148,7 +148,7 @@ def _ollama_record(name: str, capabilities: list[str]) -> dict[str, Any]:
 _AUDIO = "The current model does not support audio input."
 REASONS: Mapping[str, str] = {
     "/v1/audio/transcriptions": _AUDIO,
-    "/lora-adapters": "This server does not support changing adapters: those of --lora serve all requests",
+    "/lora-adapters": "This server cannot change adapters. Set them with --lora",
     "/props": "This server does not support changing global properties",
 }
 """Reasons why POST requests to these paths of llama-server are answered with 501."""

@@ -111,7 +111,7 @@ async def exchange(
 async def follow(socket: WebSocket) -> None:
     """Exchange messages with a back until either side ends the connection.
 
-    After hello and welcome, drafts come in and updates go out.
+    After hello and welcome, drafts arrive and updates are sent.
     """
     services: Services | None = socket.app.state.services
     await socket.accept()
@@ -122,7 +122,7 @@ async def follow(socket: WebSocket) -> None:
     try:
         services.backs.admit(sender.peer)
     except UnavailableError as error:
-        log.debug("%s may not join: %s", sender.peer, error)  # it may try as often as it likes
+        log.debug("%s was refused: %s", sender.peer, error)  # it may try as often as it likes
         await _refuse(socket, services.backs, str(error))
         return
     try:
@@ -136,8 +136,8 @@ async def follow(socket: WebSocket) -> None:
         await close_socket(socket, _CLOSE_POLICY)
         return
     except (UnavailableError, TimeoutError) as error:
-        reason = str(error) or "no hello arrived"
-        log.warning("a back may try again later: %s", reason)
+        reason = str(error) or "no hello message arrived"
+        log.warning("a back was refused for now: %s", reason)
         await _refuse(socket, services.backs, reason)
         return
     except WebSocketDisconnect:
@@ -166,7 +166,7 @@ async def _welcome(socket: WebSocket, services: Services, sender: _Sender) -> Ba
     async with asyncio.timeout(HELLO_SECONDS):
         hello = parse_back_message(await _receive_text(socket))
     if not isinstance(hello, Hello):
-        raise ProtocolError("the first message has to be hello")
+        raise ProtocolError("the first message must be hello")
     ours = await services.vocabulary.identify()
     back, welcome = services.backs.join(hello, ours, "websocket", sender.peer, is_local=sender.is_local)
     try:
@@ -238,7 +238,7 @@ async def _receive_text(socket: WebSocket) -> str:
     try:
         text = await socket.receive_text()
     except KeyError as error:  # Starlette's answer to a binary frame
-        raise ProtocolError("messages are text frames") from error
+        raise ProtocolError("messages must be text frames") from error
     except RuntimeError as error:
         raise WebSocketDisconnect(_CLOSE_GONE) from error
     if len(text) > MAX_BACK_MESSAGE_BYTES:
@@ -275,7 +275,7 @@ def _take_post(
                 backs.expel(back, str(error))
                 raise
     if back is None:
-        return None, [Refused(reason="say hello first: this back id is not known, or not any more")]
+        return None, [Refused(reason="this back id is unknown or has expired. Send hello first")]
     return back, answers
 
 

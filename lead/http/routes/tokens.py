@@ -36,8 +36,9 @@ class DetokenizeRequest(BaseModel, strict=True):
 async def tokenize(
     body: TokenizeRequest, http_request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> Response:
-    """Return the tokens of a text. with_pieces: with each token's text, or bytes if they are not
-    valid UTF-8.
+    """Return the tokens of a text.
+
+    With `with_pieces`, each token has its text, or its bytes if they are not valid UTF-8.
     """
     options = body.model_dump(exclude={"content"})
     return _response(await prepare(http_request, services, TokenizerJobs.tokenize, body.content, **options))

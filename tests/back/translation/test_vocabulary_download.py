@@ -100,7 +100,7 @@ def test_an_endless_file_is_not_kept(served, cache, monkeypatch):
 @pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "a/b"])
 def test_a_name_that_is_no_digest_is_refused(served, name):
-    with pytest.raises(ConfigError, match="does not hand out"):
+    with pytest.raises(ConfigError, match="refuses to send"):
         download(Lead(served[0], name))
 
 

@@ -39,7 +39,7 @@ def test_a_process_more_at_a_busy_moment_is_no_growth():
         "12:00:00 back ERROR: drafting failed",
         "Traceback (most recent call last):",
         "12:00:00 engine CRITICAL: nothing happens: {}",
-        "12:00:00 lead WARNING: a tokenizer process ended with status -9; its request is refused",
+        "12:00:00 lead WARNING: a tokenizer process ended with status -9. Its request was refused",
     ],
 )
 def test_a_line_that_tells_of_a_death_is_a_failure(line):

@@ -60,13 +60,13 @@ def test_what_is_promised_of_texts_is_repeated():
     ("changed", "severity", "words"),
     [
         ({"policy": "off"}, Severity.PROBLEM, "without --policy off"),
-        ({"policy": "sync"}, Severity.HINT, "--policy sync is meant for comparison"),
+        ({"policy": "sync"}, Severity.HINT, "--policy sync is for comparison only"),
         ({"step_ms": {}}, Severity.HINT, "not known yet"),
-        ({"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}}, Severity.PROBLEM, "drafts seldom give more"),
+        ({"step_ms": {"1": 20.0, "2": 39.0, "4": 90.0}}, Severity.PROBLEM, "Drafts rarely give"),
         ({"step_ms": {"1": 5.0, "4": 6.0}, "sources": {}}, Severity.HINT, "shorter than 10 ms"),
-        ({"sources": {"desk": {"token_ms": 9.0}}}, Severity.HINT, "A faster draft model may give more"),
+        ({"sources": {"desk": {"token_ms": 9.0}}}, Severity.HINT, "A faster draft model can help more"),
         ({"n_steps": 3}, Severity.HINT, "has run only 3 steps"),
-        ({"depths": {"0": 90, "4": 10}}, Severity.HINT, "in 90% of the steps"),
+        ({"depths": {"0": 90, "4": 10}}, Severity.HINT, "In 90% of the steps"),
         ({"sources": {"desk": {"n_scored": 100, "n_right": 20}}}, Severity.PROBLEM, "only 20% of desk's"),
         ({"sources": {"desk": {"token_ms": 19.0}}}, Severity.PROBLEM, "desk takes 19.0 ms per token"),
     ],
@@ -79,7 +79,7 @@ def test_what_slows_the_lead_down_is_reported(changed, severity, words):
     ("back", "severity", "words"),
     [
         ({"n_drafts": 0}, Severity.PROBLEM, "desk has sent no draft"),
-        ({"n_invalid_drafts": 2}, Severity.PROBLEM, "install the same version"),
+        ({"n_invalid_drafts": 2}, Severity.PROBLEM, "Install the same version"),
     ],
 )
 def test_a_faulty_back_is_reported(back, severity, words):
@@ -101,7 +101,7 @@ def test_a_lead_without_backs_is_told_how_to_start_one():
 
 
 def test_but_not_where_none_would_help():
-    only(check_lead(report(backs=[], step_ms={"1": 5.0, "4": 6.0})), Severity.HINT, "draft in the engine")
+    only(check_lead(report(backs=[], step_ms={"1": 5.0, "4": 6.0})), Severity.HINT, "Draft in the engine")
 
 
 def test_its_own_speed_is_not_said_twice_to_a_back():
@@ -261,4 +261,4 @@ def test_a_few_drafts_and_those_of_others_are_no_measurement(backs):
 
 def test_a_back_of_which_little_is_known_is_not_said_to_draft_well():
     (found,) = [each for each in check_lead(report(sources={})) if "desk" in each.sentence]
-    assert "too few drafts to tell" in found.sentence
+    assert "too few drafts were sent" in found.sentence

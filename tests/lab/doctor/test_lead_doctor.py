@@ -7,6 +7,7 @@ import pytest
 from lab.doctor.lead_doctor import _own_key, check_address, check_threads, diagnose
 from lab.parts.processes import free_port
 from lead.settings.lead_settings import LeadSettings
+from shared import cpus
 from shared.diagnostics.findings import Severity
 from shared.errors import ConfigError
 from shared.llama import devices, library
@@ -22,7 +23,7 @@ def severities(findings):
 def test_a_lead_that_is_not_there_is_a_problem():
     report = diagnose(LeadSettings.from_options(port=free_port()))
     assert report.status == 1
-    assert "nothing listens on this port" in str(report)
+    assert "no program listens on this port" in str(report)
     assert f"CPU kernel: {library.describe_kernel()}" in str(report)
 
 
@@ -68,6 +69,15 @@ def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():
 )
 def test_threads_need_cores(settings, load, expected):
     assert severities(check_threads(LeadSettings.from_options(**settings), TWO, load)) == expected
+
+
+def test_threads_are_counted_on_the_cores_of_the_lead(monkeypatch):
+    monkeypatch.setattr(cpus, "n_physical", lambda: 2)
+    monkeypatch.setattr(
+        cpus, "pin", lambda chosen: monkeypatch.setattr(cpus, "n_physical", lambda: len(chosen))
+    )
+    report = diagnose(LeadSettings.from_options(port=free_port(), cpus="0"))
+    assert "slow each other down" not in str(report)
 
 
 def test_the_threads_of_a_lead_on_a_gpu_leave_the_cores_to_its_back(monkeypatch):

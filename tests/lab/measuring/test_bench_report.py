@@ -86,7 +86,7 @@ def test_a_narrow_terminal_shows_every_number(monkeypatch):
 
 
 def test_a_plot_without_a_folder_is_refused_before_anything_is_measured(tmp_path):
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="does not exist"):
         check_plot(tmp_path / "missing" / "speed.svg")
 
 

@@ -25,7 +25,7 @@ def test_several_draft_models_and_sets_of_prompts_can_be_named():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--plot", "speed.doc"), "--plot: its name must end with .png"),
+        (("--plot", "speed.doc"), "--plot: the name must end with .png"),
         (("--ca-file", "tls.pem"), "--ca-file: needs --url"),
         (("--url", "gpu:5555"), "--url: write it as in http://"),
         (("--url", "http://gpu:port"), "--url: Port could not be cast"),

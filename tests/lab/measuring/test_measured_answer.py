@@ -98,7 +98,7 @@ def test_a_conversation_is_asked_with_the_fields_of_the_configuration():
         (lambda: httpx.Response(400, json={"error": {"message": "too long"}}), "too long"),
         (lambda: stream({"error": {"message": "died"}}), "died"),
         (lambda: (_ for _ in ()).throw(httpx.ConnectError("refused")), "does not answer: refused"),
-        (lambda: stream(text("Hello")), "how many tokens"),
+        (lambda: stream(text("Hello")), "the number of tokens"),
         (
             lambda: httpx.Response(200, content="data: {\n\n", headers={"content-type": "text/event-stream"}),
             "does not answer: EOF",

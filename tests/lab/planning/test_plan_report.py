@@ -54,7 +54,7 @@ def test_what_more_backs_add_is_said(report):
     forecasts = [*report.forecasts[:3], two, four]
     more = replace(report, forecasts=forecasts, commands=[*report.commands, ["lead", "back"]])
     assert "4 backs on other machines, 0.3 ms away, 0.5 times as fast: +8 % over 2" in str(more)
-    assert "What more backs add" not in str(report)
+    assert "Gain from more backs" not in str(report)
 
 
 def test_what_a_second_machine_should_run_is_said_where_it_matters(report):

@@ -19,28 +19,20 @@ def cell(steps, *backs, **fields):
 
 
 def test_alone_it_writes_one_token_per_step():
-    outcome = simulate(cell(FLAT), "off")
-    assert outcome.tokens_per_second == pytest.approx(20, rel=0.02)
-    assert (outcome.tokens_per_step, outcome.mean_depth) == (1, 0)
-
-
-def test_several_clients_share_a_step():
-    assert simulate(cell(FLAT, n_clients=4), "off").tokens_per_second == pytest.approx(80, rel=0.03)
+    assert simulate(cell(FLAT), "off") == pytest.approx(20, rel=0.02)
 
 
 def test_an_almost_perfect_drafter_fills_every_place():
     perfect = dataclasses.replace(GOOD, skill=DraftSkill(0.999))
-    assert simulate(cell(FLAT, perfect), "sync", 3).tokens_per_step > 3.8
+    assert simulate(cell(FLAT, perfect), "adaptive") > 7 * 20
 
 
 def test_where_tokens_cost_their_full_price_adaptive_takes_hardly_any():
-    outcome = simulate(cell(STEEP, GOOD), "adaptive")
-    assert outcome.mean_depth < 0.6
-    assert outcome.tokens_per_second > 0.97 * 20
+    assert simulate(cell(STEEP, GOOD), "adaptive") > 0.97 * 20
 
 
 def test_where_tokens_are_free_adaptive_takes_many():
-    assert simulate(cell(FLAT, GOOD), "adaptive").tokens_per_second > 2 * 20
+    assert simulate(cell(FLAT, GOOD), "adaptive") > 2 * 20
 
 
 @pytest.mark.parametrize(
@@ -49,8 +41,8 @@ def test_where_tokens_are_free_adaptive_takes_many():
 )
 def test_a_useless_back_costs_adaptive_next_to_nothing(useless):
     steps = StepTable("f16", ((1, 0.05), (2, 0.05), (3, 0.0525), (4, 0.065)))
-    alone = simulate(cell(steps), "off").tokens_per_second
-    with_back = simulate(cell(steps, dataclasses.replace(GOOD, **useless)), "adaptive").tokens_per_second
+    alone = simulate(cell(steps), "off")
+    with_back = simulate(cell(steps, dataclasses.replace(GOOD, **useless)), "adaptive")
     assert with_back > 0.95 * alone
 
 
@@ -62,8 +54,6 @@ def test_the_engine_s_own_time_is_charged():
     quick = StepTable("quick", ((1, 0.001), (16, 0.001)))
     alone, beside = cell(quick), cell(quick, dataclasses.replace(GOOD, silent_from=0.0))
     host = HostTime(step_s=0.0002, planning_s=0.0003)
-    free = simulate(dataclasses.replace(alone, host=HostTime(0, 0, 0)), "off").tokens_per_second
-    charged = [
-        simulate(dataclasses.replace(each, host=host), "off").tokens_per_second for each in (alone, beside)
-    ]
+    free = simulate(dataclasses.replace(alone, host=HostTime(0, 0, 0)), "off")
+    charged = [simulate(dataclasses.replace(each, host=host), "off") for each in (alone, beside)]
     assert [round(free / each, 2) for each in charged] == [1.2, 1.5]

@@ -4,7 +4,7 @@ import pytest
 from pydantic import ValidationError
 
 from lead.chat_format.unused_fields import SAMPLING
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 from shared.sampling.parameters import SamplingParameters
 from tests.lead.http.event_streams import client_of
 
@@ -60,7 +60,7 @@ async def ask(client, path, **fields):
 async def test_each_field_changes_what_the_engine_gets(lead, client, path):
     await ask(client, path, seed=5)
     ignored = []
-    for name in asked_for():
+    for name in settable_parameters():
         response = await ask(client, path, **{"seed": 5, name: another(name)})
         assert response.status_code == 200, response.text
         plain, *_, changed = (request.sampling for request in lead.engine.submitted)

@@ -210,7 +210,7 @@ HOSTILE = {
 def refusal(source):
     """Why a template of a stranger is not used; empty if it is."""
     try:
-        ChatTemplate.of_stranger(source, "", "", None, 0.3)
+        ChatTemplate.from_untrusted(source, "", "", None, 0.3)
     except ConfigError as error:
         return str(error)
     return ""
@@ -227,13 +227,13 @@ def test_a_template_of_a_stranger_takes_neither_this_process_nor_its_memory(sour
 
 def test_one_that_takes_too_long_is_refused_in_a_sentence():
     assert refusal(LOOP) == (
-        "the chat template cannot be used: for a few words it takes more than 0.3 s of CPU time"
+        "the chat template cannot be used. With a short test message it takes more than 0.3 s of CPU time"
     )
 
 
 def test_what_a_template_supports_is_found_out_elsewhere_and_is_the_same():
     source = "{% for m in messages %}{{ m.role }}: {{ m.content }}{% endfor %}"
-    assert ChatTemplate.of_stranger(source, "", "", None, 60.0).known == ChatTemplate(source, "", "").known
+    assert ChatTemplate.from_untrusted(source, "", "", None, 60.0).known == ChatTemplate(source, "", "").known
 
 
 def test_a_prompt_with_the_time_is_the_same_for_an_hour():

@@ -185,7 +185,8 @@ def test_a_damaged_part_changes_nothing(tmp_path, saved):
 
 
 @pytest.mark.parametrize(
-    ("size", "reason"), [(NO_PROMPT_CACHE, "keeps no texts"), (PromptCacheSize(20, 1, n_part=7), "no room")]
+    ("size", "reason"),
+    [(NO_PROMPT_CACHE, "cannot keep texts"), (PromptCacheSize(20, 1, n_part=7), "no room")],
 )
 @pytest.mark.parametrize("action", ["save", "restore"])
 @pytest.mark.usefixtures("saved")

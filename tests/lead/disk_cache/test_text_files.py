@@ -274,7 +274,7 @@ def test_texts_of_an_earlier_format_are_deleted_with_a_line_in_the_log(files, tm
     with caplog.at_level("INFO"):
         assert TextFiles(tmp_path, KEY, 1 << 30).look().texts == [kept]
     assert [record.getMessage() for record in caplog.records] == [
-        "cache on disk: 1 texts of an earlier format are deleted"
+        "cache on disk: deleted 1 texts of an earlier format"
     ]
     assert not list(folder.iterdir())
     assert contents_of(files, kept) == [CONTENT]
@@ -334,7 +334,7 @@ class TestNamed:
             read_manifest(path, OTHER_KEY)
 
     @pytest.mark.parametrize(
-        ("first", "reason"), [(b"llama-duo slot 1 ", "earlier version"), (b"GGUF", "no saved text")]
+        ("first", "reason"), [(b"llama-duo slot 1 ", "earlier version"), (b"GGUF", "not a saved text")]
     )
     def test_what_is_of_another_format_is_refused(self, path, first, reason):
         path.write_bytes(first + path.read_bytes())

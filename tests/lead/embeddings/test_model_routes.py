@@ -121,7 +121,7 @@ async def test_what_has_no_vector_is_refused_by_name(client, body, param):
 
 async def test_a_text_that_is_too_long_is_named(client):
     error = (await ask(client, status=400, input=["one", "x " * 8]))["error"]
-    assert error["message"] == "input.1: this text has 9 tokens, and tiny reads at most 8"
+    assert error["message"] == "input.1: this text has 9 tokens. tiny accepts at most 8"
     assert error["code"] == "context_length_exceeded"
 
 

@@ -27,7 +27,7 @@ def test_a_text_model_makes_another_lead(tiny_model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"back": "builtin"}, "nothing can be drafted"),
+        ({"back": "builtin"}, "nothing can draft"),
         ({"takeover": True}, "--takeover"),
         ({"serve_embeddings": True}, "--serve-embeddings"),
         ({"embedding_model": "same"}, "--embedding-model.*name one of them"),
@@ -72,7 +72,7 @@ async def test_it_makes_vectors_and_ranks_and_says_why_it_does_nothing_else(bert
             refused = await client.post("/v1/chat/completions", json={})
             assert refused.status_code == 501
             assert refused.json()["error"]["message"] == (
-                "mine makes vectors of texts (/v1/embeddings) and continues none: that needs a text model"
+                "mine makes vectors of texts (/v1/embeddings) and cannot continue texts. Use a text model"
             )
         finally:
             await lead._models.end()

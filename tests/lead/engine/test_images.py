@@ -172,7 +172,7 @@ def test_an_image_without_room_is_tried_again_with_more():
         ({}, {"n_keep": 2}, AFTER, "--context-shift"),
         ({"batch_sizes": InvariantSizes((1, 2), (1, 2))}, {}, AFTER, "--exact off"),
         ({"n_ubatch": 8}, {}, AFTER, "--ubatch-size 12"),
-        ({}, {}, [], "has to end with text"),
+        ({}, {}, [], "must end with text"),
     ],
 )
 def test_what_images_cannot_have_is_refused_with_the_reason(limits, options, after, reason):

@@ -258,11 +258,11 @@ async def test_engines_that_die_idle_one_after_the_other_end_the_lead(start, mon
     monkeypatch.setattr("shared.supervisor.MAX_DEATHS", 3)
     front = start("ready()\n")
     front.was_busy = False
-    with pytest.raises(EngineError, match="with nothing to do"):
+    with pytest.raises(EngineError, match="while idle"):
         await front.running
     assert (front.client.state, front.lost[-1]) == (
         EngineState.FAILED,
-        "the engine cannot be started; see the lead's log",
+        "the engine cannot start. Read the lead's log",
     )
 
 
@@ -290,7 +290,7 @@ async def test_an_engine_that_hangs_is_killed_and_started_again(start, caplog):
     body = "if first_time():\n    ready(); os.kill(os.getpid(), signal.SIGSTOP)\nready()\n" + LISTEN
     front = start(body, timeout=0.5)
     await front.until(lambda front: front.events == [UP, UP])
-    assert "no sign of life for 0.5 s (--engine-timeout)" in caplog.text
+    assert "no progress for 0.5 s (--engine-timeout)" in caplog.text
 
 
 async def test_an_engine_that_nobody_listens_to_yet_is_not_taken_for_hung(start, tmp_path, monkeypatch):
@@ -556,7 +556,7 @@ async def test_a_sleeping_engine_is_woken_for_a_question(start):
 async def test_but_not_for_one_that_only_looks(start):
     front = start(ANSWERS, sleep_seconds=0.03)
     await until_state(front, EngineState.SLEEPING)
-    with pytest.raises(NotServingError, match="nobody has asked"):
+    with pytest.raises(NotServingError, match="idle model"):
         await front.client.ask(Explain())
     assert front.client.state is EngineState.SLEEPING
 

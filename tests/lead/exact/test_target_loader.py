@@ -101,7 +101,7 @@ def test_auto_is_on_where_it_costs_little(measured, cost, is_on):
 
 
 def test_a_recurrent_model_has_no_exact_mode(tiny_model):
-    with pytest.raises(ModelLoadError, match="a recurrent state depends on how a text was divided"):
+    with pytest.raises(ModelLoadError, match="recurrent states depend on the batches"):
         load("on", tiny_model("mamba2"))
 
 
@@ -113,7 +113,7 @@ def test_a_context_that_is_too_small_has_none(monkeypatch):
 
 def test_sizes_that_a_rehearsal_refuses_are_not_used(monkeypatch):
     monkeypatch.setattr(target_loader, "rehearse", lambda _model, _batch_sizes: None)
-    with pytest.raises(ModelLoadError, match="a rehearsed text had other bits"):
+    with pytest.raises(ModelLoadError, match="a test text had other bits"):
         load("on")
 
 

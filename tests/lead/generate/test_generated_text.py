@@ -44,8 +44,8 @@ def test_a_difference_is_shown():
 
 def test_a_comparison_without_drafts_says_so():
     text = compare(outcome(n_generated=1), outcome(n_generated=1), "small")
-    assert "none were worth verifying" in text
-    assert "too short to tell" in text
+    assert "no draft was worth verifying" in text
+    assert "too short to compare" in text
 
 
 # On standard output

@@ -8,11 +8,11 @@ from shared.errors import ContextExceededError
 from shared.model_files.builtin import builtin_target
 
 REFUSALS = {
-    "no file": (("--model", "missing.gguf"), "is not there"),
+    "no file": (("--model", "missing.gguf"), "does not exist"),
     "no model": (("--model", "tokenizer.bin"), "is not a llama2.c checkpoint"),
     "a draft that is not there": (
         ("--model", str(builtin_target()), "--back", "missing.bin"),
-        "missing.bin is not there",
+        "missing.bin does not exist",
     ),
 }
 

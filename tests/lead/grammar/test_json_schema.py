@@ -101,12 +101,12 @@ REFUSED = [  # what would be invalid is left to `test_every_document_that_can_be
 ]
 
 WRONG = [
-    (3, "a schema is an object"),
-    ({"items": 3}, "#/items: a schema is an object"),
+    (3, "a schema must be an object"),
+    ({"items": 3}, "#/items: a schema must be an object"),
     ({"type": []}, "anyOf is empty"),
     ({"type": "text"}, "Invalid type: text"),
     ({"$ref": "#/nowhere"}, "cannot resolve"),
-    ({"$ref": "https://example.org/schema"}, "into this schema"),
+    ({"$ref": "https://example.org/schema"}, "within this schema"),
     ({"allOf": [{"$ref": "#"}, {}]}, "nothing may come next"),
     ({"enum": []}, "#/enum must be a list"),
     ({"anyOf": 3}, "anyOf must be a list"),

@@ -154,7 +154,7 @@ def test_heads_are_used_where_a_file_has_them(with_heads):
     assert plan_source(plain.model_copy(update={"model": with_heads, "mtp": "auto"})).load_mtp
     assert not plan_source(plain.model_copy(update={"model": with_heads, "mtp": "off"}))
     assert not plan_source(plain.model_copy(update={"mtp": "auto"}))
-    with pytest.raises(ModelLoadError, match="has no heads"):
+    with pytest.raises(ModelLoadError, match="has no usable MTP heads"):
         plan_source(plain.model_copy(update={"mtp": "on"}))
 
 

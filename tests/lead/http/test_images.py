@@ -102,7 +102,7 @@ async def test_a_model_without_eyes_gets_a_note_for_what_a_tool_shows(lead, clie
     assert "[an image is left out here: this model" in lead.vocabulary.detokenize(request.tokens)
 
 
-ELSEWHERE = "this lead fetches none from elsewhere"
+ELSEWHERE = "this lead does not download images"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ async def test_only_what_is_in_the_request_is_read(lead, client, url, said):
 async def test_there_is_a_bound_on_images(lead, client):
     lead.sees()
     response = await client.post(CHAT, json=asked(*[image()] * (FakeImages.max_images + 1)))
-    assert "4 images; at most 3" in response.json()["error"]["message"]
+    assert "4 images are too many. The maximum is 3" in response.json()["error"]["message"]
 
 
 async def test_token_counts_include_images(lead, client):

@@ -1,9 +1,15 @@
 import asyncio
 import json
+import threading
+from typing import Annotated
 
 import pytest
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
 from fastapi.routing import iter_route_contexts
+from pydantic import BaseModel
 
+from lead.http.application import application
 from lead.http.json_route import JsonRoute, parse_json
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
@@ -291,3 +297,25 @@ def test_every_route_with_a_body_bounds_it(lead):
     with_body = [route for route in routes if getattr(route, "body_field", None)]
     assert len(with_body) > 10
     assert all(isinstance(route, JsonRoute) for route in with_body)
+
+
+class Number(BaseModel):
+    n: int
+
+
+async def test_what_a_handler_needs_is_found_without_another_thread():
+    threads = []
+
+    def find(request: Request) -> int:
+        threads.append(threading.get_ident())
+        return len(request.headers["content-type"])
+
+    router = APIRouter(route_class=JsonRoute)
+
+    @router.post("/add")
+    async def add(body: Number, found: Annotated[int, Depends(find)]) -> Response:
+        return Response(str(body.n + found))
+
+    async with client_of(application([router], with_page=False)) as client:
+        response = await client.post("/add", content=b'{"n": 100}', headers=JSON)
+    assert (response.text, threads) == ("116", [threading.get_ident()])

@@ -78,7 +78,7 @@ def test_without_a_yes_nothing_is_removed(run, folders, services, answer):
 
 @pytest.mark.parametrize(("options", "answer"), [((), "y\n"), (("--yes",), None)])
 def test_with_one_all_of_it_is(run, folders, services, options, answer):
-    assert "All of it is removed." in run(*options, answer=answer)
+    assert "All of it was removed." in run(*options, answer=answer)
     assert remaining(folders) == []
     assert services[2] == ["llama-duo-lead"]
 

@@ -101,6 +101,9 @@ def test_a_program_is_given_lines_with_address_key_and_ca(lead, run):
     assert "curl --cacert lead-ca.crt https://10.0.0.1:5556/v1/models" in out
     for program in ("Open WebUI", "Continue", "Claude Code", "llm -m smollm2"):
         assert program in out
+    assert "another certificate" not in out
+    lead.answers[1]["certificate_changed"] = True
+    assert "another certificate" in run("--app", "--address", "desk.example.org")
     body = {"name": "webui", "open": True, "addresses": []}
     assert lead.asked[0] == ("POST", "/v1/members", body, None)
     assert lead.asked[1][:2] == ("GET", "/v1/models")
@@ -111,7 +114,7 @@ def test_members_are_listed(lead, run):
     lead.answers = 200, {"open": True, "addresses": ["a:1"], "members": members, "invited": 2, "refused": 3}
     out = run("--list")
     assert re.search(r"laptop \[/b\] +back +2001-09-0", out)
-    assert "open at a:1; codes not used yet: 2, wrong ones tried: 3" in out
+    assert "open at a:1; 2 unused codes, 3 wrong codes tried" in out
 
 
 def test_a_machine_is_revoked(lead, run):
@@ -134,9 +137,17 @@ def test_the_admins_key_is_sent(lead, run, tmp_path):
     ("status", "content", "said"),
     [
         (400, {"error": {"message": "use --open"}}, "lead invite: use --open"),
-        (401, {}, "lead invite: this lead has keys: set --admin-key-file"),
-        (200, {}, "does not answer as a lead of this version does"),
-        (200, [], "does not answer as a lead of this version does"),
+        (401, {}, "lead invite: this lead needs an admin key. Set --admin-key-file"),
+        (
+            200,
+            {},
+            "does not answer like a lead of this version. Check the address, or update llama-duo there",
+        ),
+        (
+            200,
+            [],
+            "does not answer like a lead of this version. Check the address, or update llama-duo there",
+        ),
         (500, {}, "lead invite: HTTP 500"),
         (502, {"error": "no upstream"}, "lead invite: HTTP 502"),  # of a proxy; this was a traceback
     ],

@@ -187,7 +187,7 @@ async def test_who_cannot_be_written_down_has_not_joined(pairing, tmp_path):
         path.unlink()
     (tmp_path / "lead").rmdir()
     (tmp_path / "lead").touch()
-    with pytest.raises(ConfigError, match="cannot write down"):
+    with pytest.raises(ConfigError, match="cannot save the list of members"):
         pairing.join(secret, "desk", "10.0.0.2")
     assert list(pairing.members) == []
 
@@ -201,7 +201,7 @@ async def test_keys_are_not_written_down(pairing, tmp_path):
 def test_a_damaged_list_of_members_is_an_error(make, tmp_path, content):
     (tmp_path / "lead").mkdir()
     (tmp_path / "lead" / "members.json").write_text(content)
-    with pytest.raises(ConfigError, match="cannot read who is a member"):
+    with pytest.raises(ConfigError, match="cannot read the list of members"):
         make()
 
 

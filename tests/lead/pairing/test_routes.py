@@ -102,7 +102,7 @@ async def test_a_code_of_another_lead_replaces_the_membership_and_says_so(admin,
     former = await join(await invited(admin))
     code = await invited(admin, addresses=["localhost"])
     assert (await join(code)).url != former.url
-    assert f"the lead joined before, at {former.url[8:]}, is forgotten" in caplog.messages
+    assert f"forgot the joined lead at {former.url[8:]}" in caplog.messages
 
 
 async def test_a_client_may_open_the_page_with_its_code(admin, pairing):
@@ -131,6 +131,16 @@ async def test_a_program_that_trusts_the_ca_gets_in_with_its_key(lead, admin, pa
     assert answer.choices[0].message.content == "Hello"
     await client.close()
     assert [(each.name, each.role.value) for each in pairing.members] == [("app", "client")]
+
+
+async def test_who_invites_is_told_that_the_ca_has_another_certificate(admin):
+    async def changes(*addresses):
+        body = {"open": True, "name": "app", "addresses": addresses}
+        return (await admin.post("/v1/members", json=body)).json()["certificate_changed"]
+
+    assert [await changes("localhost"), await changes("a.example"), await changes("a.example")] == [
+        *(False, True, False)
+    ]
 
 
 async def test_everybody_may_fetch_the_certificate_of_an_open_lead(admin, pairing):
@@ -182,7 +192,7 @@ async def test_a_code_cannot_be_used_at_another_port(admin):
 
 @pytest.mark.parametrize(
     ("made_for", "used_as", "said"),
-    [("client", "back", "is for chat, not for a back"), ("back", "client", "is for a back, not for chat")],
+    [("client", "back", "is for chat"), ("back", "client", "is for a back")],
 )
 async def test_a_code_of_another_role_is_refused_and_can_still_be_used(
     admin, pairing, made_for, used_as, said
@@ -236,7 +246,7 @@ async def test_the_secret_is_not_sent_to_another_certificate(admin, pairing, mon
 async def test_an_odd_answer_is_a_sentence(admin, monkeypatch, answer):
     code = await invited(admin)
     monkeypatch.setattr(httpx, "post", lambda *_, **__: httpx.Response(200, json=answer))
-    with pytest.raises(ConfigError, match="does not answer as a lead"):
+    with pytest.raises(ConfigError, match="does not answer like a lead"):
         await join(code)
 
 
@@ -357,7 +367,7 @@ async def test_a_lead_that_is_not_announced_is_not_found(admin, network):
 
 async def test_without_multicast_nobody_is_invited_nearby(admin, pairing):
     def cannot(*_):
-        raise ConfigError("this machine cannot be announced by multicast: Network is unreachable")
+        raise ConfigError("cannot announce this machine by multicast: Network is unreachable")
 
     pairing._announce = cannot
     response = await admin.post("/v1/invitations", json={"role": "back", "open": True, "nearby": True})

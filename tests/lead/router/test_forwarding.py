@@ -128,7 +128,7 @@ async def test_a_request_that_kills_every_process_is_given_up(routed, die):
     house.house.make = make
     answer = await house.ask()
     assert answer.status_code == 503
-    assert "has ended 5 times" in answer.json()["error"]["message"]
+    assert "ended 5 times" in answer.json()["error"]["message"]
 
 
 async def test_a_client_that_leaves_stops_the_model_and_gives_it_back(routed):

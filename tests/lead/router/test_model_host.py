@@ -242,7 +242,7 @@ async def test_a_model_that_is_to_be_served_no_more_answers_who_waits_and_then_n
     await process.ended
     await until(lambda: house.host.state("b").state is ModelState.UNLOADED)
     house.host.serve([])
-    with pytest.raises(UnavailableError, match="not served any more"):
+    with pytest.raises(UnavailableError, match="no longer served"):
         await use(house, "b")
     house.host.preload("b")
 

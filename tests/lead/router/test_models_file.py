@@ -89,13 +89,13 @@ def test_a_model_that_is_to_read_text_gets_no_projector(read, option):
     [
         ("[big]\nctx-sise = 1\n", r"\[big\] unknown option ctx-sise: did you mean ctx-size\?"),
         ("[big]\nctx-size = 'many'\n", r"\[big\] ctx-size: .*\(got 'many'\)"),
-        ("[big]\nport = 1\n", r"\[big\] port is an option of the lead, not of its models"),
+        ("[big]\nport = 1\n", r"\[big\] port is an option of the lead, not of a model"),
         ("[defaults]\nmodel = 'x'\n", r"\[defaults\] unknown option model"),
         ("[big]\npin = 1\n", r"\[big\] pin: true or false, not 1"),
-        ("[other]\nctx-size = 1\n", r"\[other\] is none of the models that there are \(big, small\)"),
-        ("ctx-size = 1\n", "ctx-size is in no table"),
+        ("[other]\nctx-size = 1\n", r"\[other\] is not a model of this lead \(big, small\)"),
+        ("ctx-size = 1\n", "ctx-size is outside of a table"),
         ("[big\n", "is not valid TOML"),
-        ("[big]\nalias = 'small'\n", "'small' is a name of both small and big"),
+        ("[big]\nalias = 'small'\n", "'small' is a name of small and of big"),
         ("[big]\nback = 'x'\ncpus = '0'\n", r"\[big\] back-cpus: required with --cpus"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_is_wrong_is_said_with_the_table_and_the_option(read, text, reason)
 
 @pytest.mark.parametrize(
     ("options", "reason"),
-    [({"models_file": "/none.toml"}, "cannot read"), ({"alias": "x"}, "--alias is of one model")],
+    [({"models_file": "/none.toml"}, "cannot read"), ({"alias": "x"}, "--alias belongs to one model")],
     ids=["a file that is not there", "an option of one model"],
 )
 def test_what_cannot_be_for_all_models_is_refused(tmp_path, options, reason):

@@ -7,6 +7,7 @@ import pytest
 from lead.router import catalog, models_program
 from lead.router.hub_cache import CachedModel
 from lead.router.memory_need import memory_need
+from lead.settings.image_options import ENCODING_BYTES
 from lead.settings.lead_settings import LeadSettings
 from shared.llama.placement import CPU
 from shared.model_files.builtin import builtin_draft, builtin_target
@@ -71,18 +72,18 @@ def test_models_are_listed_with_size_and_architecture(run):
 def test_where_there_are_none_it_says_how_to_get_one(run, folder):
     for path in folder.iterdir():
         path.unlink()
-    assert run().startswith("no models: lead models pull")
+    assert run().startswith("no models found. Download a model with `lead models pull")
 
 
 def test_a_model_is_shown_with_its_context_memory_and_drafts(run):
     text = run("show", "big")
     assert "tokens for one request; trained with" in text
     assert "fits: " in text
-    assert "small: yes, of the same vocabulary" in text
+    assert "small: yes, with the same vocabulary" in text
 
 
 def test_what_is_no_draft_says_why(run):
-    assert "big: no: with 6.28 MB it is too large to be a draft" in run("show", "small")
+    assert "big: no: with 6.28 MB it is too large for a draft model" in run("show", "small")
 
 
 def test_options_of_the_models_file_count(run, folder):
@@ -108,7 +109,7 @@ def test_what_a_model_sees_with_is_shown_and_counted(run, folder, tiny_model):
 
     (folder / "seeing").mkdir()
     shutil.copy(tiny_model("gemma3"), folder / "seeing" / "model.gguf")
-    assert "images   none: it reads text only" in run("show", "seeing")
+    assert "images   none, text only" in run("show", "seeing")
     blind = memory()
     write_tiny_projector("gemma3", folder / "seeing" / "mmproj-F16.gguf")
     assert "mmproj-F16.gguf (gemma3)" in run("show", "seeing")
@@ -127,7 +128,7 @@ def test_images_take_their_memory_once(tmp_path):
     options = {"model": builtin_target(), "cache_ram": 0}
     seeing = options | {"mmproj": tmp_path / "mmproj.gguf", "image_cache": 50}
     text, images = (memory_need(LeadSettings.from_options(**each), {}).sizes for each in (options, seeing))
-    assert images[CPU] - text[CPU] == 1000 + (50 << 20)
+    assert images[CPU] - text[CPU] == 1000 + ENCODING_BYTES + (50 << 20)
 
 
 def test_a_model_is_deleted_with_yes_only(run, folder, hub):
@@ -142,19 +143,26 @@ def test_a_model_is_deleted_with_yes_only(run, folder, hub):
 
 def test_a_model_of_a_package_stays(run, monkeypatch):
     monkeypatch.setattr("lead.router.catalog.packaged_models", lambda: {"smollm2": builtin_draft()})
-    with pytest.raises(SystemExit, match="uninstall that with pip"):
+    with pytest.raises(SystemExit, match="Uninstall the package with pip"):
         run("remove", "smollm2", "--yes")
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("show", "none"), "there is no model 'none': there are big, small"),
+        (("show", "none"), "the model 'none' does not exist. Available models: big, small"),
         (("show",), "which one"),
         (("pull", "nonsense"), "write it as in"),
-        (("remove", "none", "--yes"), "there is no model"),
+        (("remove", "none", "--yes"), "does not exist"),
     ],
 )
-def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason):
+def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason, monkeypatch):
+    monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: [])
     with pytest.raises(SystemExit, match=reason):
         run(*arguments)
+
+
+def test_a_name_that_is_no_repository_is_answered_with_some(run, monkeypatch):
+    monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: ["a/qwen3-GGUF", "b/qwen3-GGUF"])
+    with pytest.raises(SystemExit, match="qwen3: there is a/qwen3-GGUF or b/qwen3-GGUF"):
+        run("pull", "qwen3")

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from lead.router.routed import RoutedBy, vouch
+from lead.router.routed import RoutedBy, forwarding_key
 from lead.settings.keys import ANYONE, Key, Principal, Role
 
 SENDER = Principal(Role.CLIENT, "anna", 3, "ab12")
@@ -18,7 +18,7 @@ def keyring():
 
 @pytest.mark.parametrize("sender", [SENDER, ANYONE, Principal(Role.BACK, "ä.b", 1, "")])
 def test_the_router_says_who_has_sent_a_request(keyring, sender):
-    found = keyring.identify(vouch("the-secret", sender))
+    found = keyring.identify(forwarding_key("the-secret", sender))
     assert (found, found.number, found.id) == (sender, sender.number, sender.id)
 
 
@@ -28,7 +28,15 @@ def test_its_own_back_has_a_key_of_its_own(keyring):
 
 @pytest.mark.parametrize(
     "key",
-    [None, "", "the-secret", "the-secret.", "the-secret.e30=", "the-secret.!", vouch("another", SENDER)],
+    [
+        None,
+        "",
+        "the-secret",
+        "the-secret.",
+        "the-secret.e30=",
+        "the-secret.!",
+        forwarding_key("another", SENDER),
+    ],
 )
 def test_everybody_else_is_unknown(keyring, key):
     assert keyring.identify(key) is None

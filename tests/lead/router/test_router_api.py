@@ -158,7 +158,7 @@ async def test_a_list_that_cannot_be_read_leaves_all_as_it_was(routed):
     house = await routed()
 
     async def fail():
-        raise ConfigError("models.toml: [b] is none of the models")
+        raise ConfigError("models.toml: [b] is not a model of this lead")
 
     house.app.state.services = dataclasses.replace(house.services, reload=fail)
     answer = await house.client.get("/models?reload=1")

@@ -69,9 +69,9 @@ def test_the_time_is_for_all_of_them_together():
 
 def test_what_will_never_be_a_worker_is_not_waited_for():
     def ask(address, _):
-        raise ForeignWorkerError(f"what listens at {address} is not an RPC worker")
+        raise ForeignWorkerError(f"the program at {address} is not an RPC worker")
 
-    with pytest.raises(ModelLoadError, match="what listens at a"):
+    with pytest.raises(ModelLoadError, match="the program at a"):
         wait_for_workers(["a"], 60, ask, lambda: 0.0)
 
 
@@ -79,5 +79,5 @@ def test_the_log_says_every_ten_seconds_what_is_waited_for(caplog):
     caplog.set_level(logging.WARNING)
     Workers(a=25).wait(60)
     assert [record.getMessage() for record in caplog.records] == [
-        "RPC worker a cannot be reached; waiting for it up to 60 s (--rpc-timeout)"
+        "RPC worker a cannot be reached. Waiting up to 60 s (--rpc-timeout)"
     ] * 3

@@ -79,7 +79,7 @@ async def test_an_successor_that_dies_changes_nothing(path, listener, caplog):
         with successor.listener:
             await successor.replace()
         await owner
-    assert "this one goes on" in caplog.text
+    assert "This lead continues" in caplog.text
 
 
 @pytest.mark.both_loops
@@ -100,7 +100,7 @@ async def test_a_successor_is_let_in_when_there_is_a_descriptor_for_it(
 
 
 async def test_without_an_owner_there_is_nothing_to_take(path):
-    with pytest.raises(ConfigError, match="--takeover: no lead of this user can be replaced"):
+    with pytest.raises(ConfigError, match="--takeover: no lead of this user runs"):
         Predecessor(path)
 
 
@@ -108,7 +108,7 @@ async def test_a_second_successor_learns_that_there_is_one(path, listener, monke
     monkeypatch.setattr(listening, "_TAKE_SECONDS", 0.05)
     async with owning(path, listener):
         first = await asyncio.to_thread(Predecessor, path)
-        with first.listener, pytest.raises(ConfigError, match="already about to take over"):
+        with first.listener, pytest.raises(ConfigError, match="already takes over"):
             await asyncio.to_thread(Predecessor, path)
         first._old.close()
 

@@ -119,7 +119,7 @@ async def test_one_that_needs_a_person_is_not_started_again(start, status, caplo
     async with asyncio.timeout(60):
         await lead.running
     assert [record.message for record in caplog.records] == [
-        "the local back will not be restarted: continuing without it"
+        "the local back failed and is not restarted. The lead continues without it"
     ]
 
 

@@ -77,7 +77,7 @@ async def test_a_client_that_hangs_up_in_mid_stream_is_cancelled(lead, serve):
 
 
 def test_a_taken_port_is_an_error_that_says_what_to_try():
-    with listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="try another --port"):
+    with listen("127.0.0.1", 0) as taken, pytest.raises(ConfigError, match="Try another --port"):
         listen("127.0.0.1", taken.getsockname()[1])
 
 

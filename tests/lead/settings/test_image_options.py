@@ -1,5 +1,6 @@
 import pytest
 
+from lead.settings.image_options import ENCODING_BYTES, WITHOUT_FLASH_BYTES
 from lead.settings.lead_settings import LeadSettings
 from shared.llama.placement import FIRST_GPU
 from shared.model_files.hub import Hub
@@ -12,8 +13,11 @@ def test_images_take_memory_for_the_projector_and_for_what_is_kept(tmp_path):
     def memory(*options):
         return LeadSettings.from_command_line(["--image-cache", "2", *options]).beside_bytes
 
-    assert memory("--mmproj", str(projector)) == {"CPU": (2 << 20) + 1000}
-    assert memory("--mmproj", str(projector), "--mmproj-offload") == {"CPU": 2 << 20, FIRST_GPU: 1000}
+    n_bytes, asked = 1000 + ENCODING_BYTES, ("--mmproj", str(projector))
+    assert memory(*asked) == {"CPU": (2 << 20) + n_bytes}
+    assert memory(*asked, "--mmproj-offload") == {"CPU": 2 << 20, FIRST_GPU: n_bytes}
+    more = WITHOUT_FLASH_BYTES - ENCODING_BYTES
+    assert memory(*asked, "--flash-attn", "off") == {"CPU": (2 << 20) + n_bytes + more}
     assert memory() == memory("--mmproj", str(tmp_path / "none")) == {}
 
 

@@ -98,7 +98,7 @@ def test_a_file_can_hold_named_keys_of_all_roles(tmp_path):
 def test_an_invalid_line_is_named_by_its_number_and_not_shown(tmp_path, line):
     file = tmp_path / "keys"
     file.write_text(f"client bob xyz\n{line}\n")
-    with pytest.raises(ConfigError, match="key 2: should be a role") as error:
+    with pytest.raises(ConfigError, match="key 2: write a role") as error:
         list(named_keys(file))
     assert "abc" not in str(error.value)
 

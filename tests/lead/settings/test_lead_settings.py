@@ -69,13 +69,13 @@ REFUSED = {
         f"{option} 1": f"{option}: needs a draft model: --back FILE"
         for option in ("--back-threads", "--back-gpu-layers", "--back-cpus")
     },
-    "--cpus 0-3 --back b.gguf --back-cpus 3-4": "slow each other down: both have [3]",
-    "--cpus 0-3 --back b.gguf": "--back-cpus: required with --cpus and --back: the cores of the back\n",
+    "--cpus 0-3 --back b.gguf --back-cpus 3-4": "Shared cores: [3]",
+    "--cpus 0-3 --back b.gguf": "--back-cpus: required with --cpus and --back\n",
     "--chat-template x --chat-template-file y": "--chat-template",
     "--chat-template-kwargs []": "--chat-template-kwargs",
     "--chat-template-kwargs {": "--chat-template-kwargs",
     **{
-        f"--host {host}": "--host: the lead listens on a port, not on a Unix socket"
+        f"--host {host}": "--host: Unix sockets are not supported"
         for host in ("x.sock", "/run/lead", "unix:/run/lead.sock")
     },
     "--models-dir x --model a.gguf": "--models-dir: cannot be combined with --model",

@@ -3,7 +3,7 @@
 import pytest
 
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names, by_names_or_letters
-from shared.sampling.asked_fields import asked_for
+from shared.sampling.asked_fields import settable_parameters
 from shared.sampling.parameters import MAX_REMEMBERED, SamplingParameters
 
 
@@ -33,11 +33,11 @@ def test_an_unknown_sampler_is_an_error(read, given):
 
 @pytest.mark.parametrize(("read", "given"), [(by_letters, "ktk"), (by_names, ["top_k", "temp", "top-k"])])
 def test_a_repeated_sampler_is_an_error(read, given):
-    with pytest.raises(ValueError, match=r"^top_k may be used only once"):
+    with pytest.raises(ValueError, match=r"^top_k can be used only once"):
         read(given)
 
 
-OPTIONS = [name for name, asked in asked_for().items() if asked.option and name != "seed"]
+OPTIONS = [name for name, asked in settable_parameters().items() if asked.option and name != "seed"]
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -23,12 +23,12 @@ def files(tmp_path, tiny_model):
 @pytest.mark.parametrize(
     ("option", "file", "message"),
     [
-        ("embedding_model", "text", "is no embedding model: it continues texts"),
-        ("embedding_model", "ranker", "is a reranker: name it with --rerank-model"),
-        ("embedding_model", "none", "is not there"),
-        ("rerank_model", "text", "is no reranker"),
-        ("rerank_model", "embedding", "is no reranker"),
-        ("rerank_model", "none", "is not there"),
+        ("embedding_model", "text", "is a text model, not an embedding model"),
+        ("embedding_model", "ranker", "is a reranker. Use --rerank-model"),
+        ("embedding_model", "none", "does not exist"),
+        ("rerank_model", "text", "is not a reranker"),
+        ("rerank_model", "embedding", "is not a reranker"),
+        ("rerank_model", "none", "does not exist"),
     ],
 )
 def test_a_file_of_another_kind_is_refused_in_a_sentence(files, option, file, message):
@@ -42,7 +42,7 @@ def test_files_of_the_right_kinds_are_taken(files):
 
 
 def test_vectors_are_made_by_one_model(files):
-    with pytest.raises(ValidationError, match="name one of the two"):
+    with pytest.raises(ValidationError, match="cannot be combined with --embedding-model"):
         VectorModelOptions(embedding_model=files["embedding"], serve_embeddings=True)
 
 

@@ -168,7 +168,7 @@ async def test_a_short_job_that_takes_long_is_done_again_in_the_other_lane(pool,
 @pytest.mark.parametrize(
     ("death", "error", "message"),
     [
-        (signal.SIGSEGV, RequestError, "repeated too often"),
+        (signal.SIGSEGV, RequestError, "repeats one character too often"),
         (signal.SIGABRT, RequestError, "too much memory"),
         (signal.SIGPROF, RequestError, "4.0 s of CPU time"),
     ],

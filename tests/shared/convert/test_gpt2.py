@@ -98,7 +98,7 @@ def test_a_config_that_is_none_is_refused(gpt2_folder, text):
 
 def test_the_refusal_of_another_kind_says_what_to_do(gpt2_folder):
     (gpt2_folder / "config.json").write_text('{"model_type": "llama"}')
-    with pytest.raises(ModelLoadError, match=r"of the type 'llama', and only gpt2 .* in GGUF format"):
+    with pytest.raises(ModelLoadError, match=r"of the type 'llama', but only gpt2 .* in GGUF format"):
         read_conversion(gpt2_folder)
 
 

@@ -174,7 +174,7 @@ def test_a_folder_without_room_is_refused_before_anything_is_written(
         free = 1000
 
     monkeypatch.setattr("shared.convert.gguf_file.shutil.disk_usage", lambda _folder: Usage)
-    with pytest.raises(ConfigError, match=r"takes [\d.]+ MB and .* has 0\.001 MB free"):
+    with pytest.raises(ConfigError, match=r"needs [\d.]+ MB, but .* has only 0\.001 MB free"):
         grow(source, tmp_path / "x.gguf", LARGER, "f16")
     assert not list(tmp_path.iterdir())
 

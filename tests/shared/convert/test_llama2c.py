@@ -121,7 +121,7 @@ def test_a_later_version_is_refused(checkpoint):
 
 def test_a_checkpoint_without_a_tokenizer_is_refused(checkpoint, tokenizer):
     tokenizer.unlink()
-    with pytest.raises(ModelLoadError, match=r"needs its tokenizer\.bin"):
+    with pytest.raises(ModelLoadError, match=r"without its tokenizer\.bin"):
         read_conversion(checkpoint)
 
 

@@ -61,7 +61,7 @@ HEADERS = {
 @pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
 def test_a_header_that_lies_is_refused(path, header):
     path.write_bytes(with_header(header))
-    with pytest.raises(ModelLoadError, match="is not a whole safetensors file"):
+    with pytest.raises(ModelLoadError, match="is not a complete safetensors file"):
         SafetensorsFile(path)
 
 

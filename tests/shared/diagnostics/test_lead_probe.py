@@ -39,12 +39,12 @@ def test_a_lead_that_answers_has_no_findings_but_good_ones():
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (httpx.ConnectError("[Errno 111] Connection refused"), "nothing listens on this port"),
-        (httpx.ConnectTimeout("timed out"), "a firewall or a broken connection"),
+        (httpx.ConnectError("[Errno 111] Connection refused"), "no program listens on this port"),
+        (httpx.ConnectTimeout("timed out"), "Check the address, the network and firewalls"),
         (httpx.ConnectError("[Errno -2] Name or service not known"), "unknown host name lead"),
         (httpx.ReadError(""), "ReadError"),
-        (httpx.RemoteProtocolError("Server disconnected"), "its address begins with https://"),
-        (httpx.ConnectError("[SSL: RECORD_LAYER_FAILURE] record layer failure"), "does not speak HTTPS"),
+        (httpx.RemoteProtocolError("Server disconnected"), "write https:// in its address"),
+        (httpx.ConnectError("[SSL: RECORD_LAYER_FAILURE] record layer failure"), "does not use HTTPS"),
     ],
 )
 def test_why_a_lead_cannot_be_reached_is_explained(error, words):

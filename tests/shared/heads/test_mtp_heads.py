@@ -115,7 +115,7 @@ def test_heads_in_a_file_of_their_own_draft_the_same(
 
 def test_heads_of_another_model_are_refused(opened, tiny_with_heads, tmp_path):
     other = opened(write_tiny_model(TinyModel("llama", width=96), tmp_path / "other.gguf"), OF_THREE)
-    with pytest.raises(ModelLoadError, match="does not have the heads"):
+    with pytest.raises(ModelLoadError, match="does not have the MTP heads"):
         open_heads(other, tiny_with_heads("glm4moe"))
 
 

@@ -134,7 +134,7 @@ def test_devices_are_chosen_by_name_and_in_that_order(machine):
     [
         ({"device": ("CUDA9",)}, "--device CUDA9: there are CUDA0, CUDA1"),
         ({"device": ("CPU",)}, "--device CPU: there are CUDA0, CUDA1"),
-        ({"main_gpu": 2}, "--main-gpu 2: devices are counted from 0, and there are CUDA0, CUDA1"),
+        ({"main_gpu": 2}, "--main-gpu 2: the first device is 0. Available: CUDA0, CUDA1"),
         ({"tensor_split": (1, 1, 1)}, "--tensor-split has 3 shares for 2 devices: CUDA0, CUDA1"),
     ],
 )
@@ -155,7 +155,7 @@ def test_rows_are_split_only_where_the_backend_can(machine):
     machine(*PAIR)
     assert chosen(split_mode="row") == ["CUDA0", "CUDA1"]
     machine(("Vulkan0", GPU, "Vulkan"))
-    with pytest.raises(ModelLoadError, match="Vulkan0 cannot divide a tensor's rows"):
+    with pytest.raises(ModelLoadError, match="Vulkan0 cannot split the rows of a tensor"):
         chosen(split_mode="row")
 
 
@@ -169,9 +169,9 @@ def test_a_build_that_does_not_tell_leaves_the_choice_to_llama_cpp():
 @pytest.mark.usefixtures("silent_build")
 @pytest.mark.parametrize("ask", [devices.all_devices, lambda: devices.buffer_type("CPU")])
 def test_what_needs_names_says_that_there_are_none(ask):
-    with pytest.raises(ModelLoadError, match="does not name its devices"):
+    with pytest.raises(ModelLoadError, match="does not list its devices"):
         ask()
-    assert "does not name its devices" in list_devices()
+    assert "does not list its devices" in list_devices()
 
 
 def test_a_device_is_described_with_its_memory(machine):

@@ -1,5 +1,6 @@
 """Which kernel computes on the CPU, in a build with one and in a build with one for each kind of CPU."""
 
+import logging
 import re
 
 import pytest
@@ -56,7 +57,7 @@ def test_only_the_kernel_in_use_belongs_to_the_build():
 
 @pytest.mark.usefixtures("loading")
 def test_where_no_kernel_fits_a_sentence_says_what_to_do():
-    with pytest.raises(LibraryError, match=r"no CPU kernel in .* runs on this CPU: compile llama\.cpp"):
+    with pytest.raises(LibraryError, match=r"no CPU kernel in .* runs on this CPU. Compile llama\.cpp"):
         library.start()
 
 
@@ -65,3 +66,14 @@ def test_the_instructions_are_those_that_llama_cpp_says_it_uses():
     used = re.findall(r"(\w+) = 1", llama_cpp.llama_print_system_info().decode())
     assert described == f"{library.kernel()} ({', '.join(used)})"
     assert "LLAMAFILE" in used
+
+
+def test_errors_that_somebody_explains_are_collected_and_logged_at_debug(caplog):
+    caplog.set_level(logging.DEBUG)
+    with library.explained_errors() as outer:
+        with library.explained_errors() as inner:
+            library._forward(4, b"first", None)
+        library._forward(4, b"second", None)
+    library._forward(4, b"third", None)
+    assert (inner, outer) == (["first"], ["second"])
+    assert [each.message for each in caplog.records if each.levelno == logging.ERROR] == ["third"]

@@ -119,7 +119,7 @@ def test_a_file_that_is_replaced_while_it_is_loaded_is_refused(
         return loaded
 
     monkeypatch.setattr(adapters, "load_adapters", replace)
-    with pytest.raises(ModelLoadError, match="has changed while it was loaded"):
+    with pytest.raises(ModelLoadError, match="changed while it was loaded"):
         Model(plan_memory(path, options(str(adapter))))
 
 
@@ -130,10 +130,12 @@ def refused(base, path):
 
 
 def test_another_kind_of_file_is_refused(base, tmp_path):
-    assert "is no LoRA adapter" in refused(base, base)
+    assert "is not a LoRA adapter" in refused(base, base)
     (tmp_path / "text").write_text("not a GGUF")
-    assert "is no LoRA adapter" in refused(base, tmp_path / "text")
-    assert "is no LoRA adapter" in refused(base, write_adapter(tmp_path / "a", factors(base), kind="model"))
+    assert "is not a LoRA adapter" in refused(base, tmp_path / "text")
+    assert "is not a LoRA adapter" in refused(
+        base, write_adapter(tmp_path / "a", factors(base), kind="model")
+    )
 
 
 def test_an_adapter_of_another_architecture_is_refused(base, tmp_path):

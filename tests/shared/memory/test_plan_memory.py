@@ -84,10 +84,10 @@ def test_a_context_that_host_memory_cannot_hold_is_refused_and_told_what_fits(ti
     path = tiny_model("llama")
     monkeypatch.setattr("shared.memory.plan_memory.free_memory", lambda: 50_000_000)
     said = refused(path, 4_000_000)
-    found = re.search(r"of them for a context of 4000000 tokens, and 50 MB are free: .* to (\d+) for", said)
+    found = re.search(r"needs .* of memory with 4000000 tokens, and 50 MB are free: .* to (\d+) for", said)
     assert refused(path, int(found[1])) == ""
     assert refused(path, 4_000_000, fit="off") == ""
-    with pytest.raises(ModelLoadError, match="of memory are needed"):
+    with pytest.raises(ModelLoadError, match="the context needs"):
         Model(plan_memory(path, OPTIONS.model_copy(update={"ctx_size": 4_000_000})))
 
 
@@ -96,4 +96,4 @@ def test_weights_count_only_if_they_are_not_mapped(tiny_model, monkeypatch):
     n_texts = plan_memory(path, OPTIONS).size.total
     monkeypatch.setattr("shared.memory.plan_memory.free_memory", lambda: n_texts)
     assert refused(path, 512) == ""
-    assert "MB of memory are needed" in refused(path, 512, load_mode="none")
+    assert "and context need" in refused(path, 512, load_mode="none")

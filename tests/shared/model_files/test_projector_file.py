@@ -73,12 +73,12 @@ def test_a_folder_may_be_called_as_those_of_the_hubs_cache_are(folder, inside):
 
 
 @pytest.mark.parametrize(
-    ("kind", "reason"), [("resampler", "kind 'resampler'"), ("qwen2vl_merger", "of another model")]
+    ("kind", "reason"), [("resampler", "kind 'resampler'"), ("qwen2vl_merger", "does not belong to")]
 )
 def test_one_that_cannot_be_used_is_named_and_the_model_reads_text(folder, caplog, kind, reason):
     root = folder({"big.gguf": "gemma3", "mmproj.gguf": kind})
     assert projector_beside(root / "big.gguf") is None
-    assert "big.gguf reads text only" in caplog.text
+    assert "big.gguf runs without images" in caplog.text
     assert reason in caplog.text
     with pytest.raises(ModelLoadError, match=reason):
         check_fits(root / "big.gguf", root / "mmproj.gguf")
@@ -88,7 +88,7 @@ def test_one_whose_images_do_not_fit_into_a_batch_is_left_out(folder, caplog):
     root = folder({"big.gguf": "gemma3", "mmproj.gguf": "gemma3"})
     assert projector_beside(root / "big.gguf", 256) == root / "mmproj.gguf"
     assert projector_beside(root / "big.gguf", 255) is None
-    assert "big.gguf reads text only: --ubatch-size 255" in caplog.text
+    assert "big.gguf runs without images: --ubatch-size 255" in caplog.text
 
 
 def test_rows_that_are_decoded_one_by_one_fit_into_any_batch(folder):

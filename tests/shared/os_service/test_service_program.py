@@ -74,7 +74,7 @@ def test_files_of_keys_are_credentials_of_a_system_service(machine, monkeypatch,
 
 
 def test_a_file_that_is_not_there_is_named(machine):
-    assert "--api-key-file nowhere: there is no such file" in machine.run(
+    assert "--api-key-file nowhere: the file does not exist" in machine.run(
         "lead", "install", "--api-key-file", "nowhere"
     )
     assert machine.files() == set()
@@ -158,7 +158,7 @@ def test_a_service_that_cannot_be_stopped_is_not_removed(machine):
 def test_a_systemctl_that_hangs_is_not_waited_for(machine, monkeypatch):
     monkeypatch.setattr(service_program, "_SYSTEMCTL_SECONDS", 0.1)
     machine.trouble("hang")
-    assert "has not ended" in machine.run("lead", "install")
+    assert "did not end" in machine.run("lead", "install")
     assert machine.files() == set()
 
 
@@ -172,7 +172,7 @@ def test_a_machine_without_systemd_is_told_so(machine, monkeypatch):
 
 
 def test_a_service_that_is_not_there_cannot_be_removed(machine):
-    assert machine.run("back", "remove") == "back service: there is no service llama-duo-back"
+    assert machine.run("back", "remove") == "back service: not installed: the service llama-duo-back"
     machine.run("lead", "install")
     assert machine.run("back", "status") == 4
 

@@ -105,7 +105,7 @@ def test_only_so_many_announcements_are_read(monkeypatch):
 
 
 def test_none_is_an_error_that_says_what_to_do():
-    with pytest.raises(ConfigError, match="start one with --announce"):
+    with pytest.raises(ConfigError, match="Start a lead with --announce"):
         choose([])
 
 
@@ -183,12 +183,22 @@ class Network:
         self.infos[info.name] = info
 
     def get_service_info(self, _service, name, _milliseconds):
-        return self.infos.get(name)
+        """As zeroconf's: with the first address that has come, the others are in its cache."""
+        if (info := self.infos.get(name)) is None:
+            return None
+        addresses = info.parsed_addresses()
+        known = addresses[:1]
+        return SimpleNamespace(
+            port=info.port,
+            parsed_addresses=lambda: known,
+            load_from_cache=lambda _: known.extend(addresses[1:]),
+        )
 
 
 @pytest.fixture
 def network(monkeypatch):
     monkeypatch.setattr(zeroconf, "Zeroconf", Network)
+    monkeypatch.setattr(zeroconf, "ServiceBrowser", lambda *_, **__: None)
     monkeypatch.setattr(Network, "infos", {})
     monkeypatch.setattr(discovery, "own_addresses", lambda: ["10.0.0.1", "10.0.0.2"])
 
@@ -257,7 +267,7 @@ def test_without_multicast_there_is_a_sentence(monkeypatch, error):
 
     monkeypatch.setattr("zeroconf.Zeroconf", fail)
     with (
-        pytest.raises(ConfigError, match=r"announced by multicast: .*N"),
+        pytest.raises(ConfigError, match=r"announce this machine by multicast: .*N"),
         discovery.announced("10.0.0.1", 5555, "a"),
     ):
         pass

@@ -182,8 +182,7 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
     found = placed(gpu("A", 1000), **asked)
     assert found.n_gpu_layers == 11
     assert found.problem == (
-        "1150 MiB are needed on A, 100 MiB of them for the KV cache, and 1000 MiB are free: "
-        "lower --n-gpu-layers"
+        "A needs 1150 MiB, 100 MiB of them for the KV cache, but only 1000 MiB are free. Lower --n-gpu-layers"
     )
 
 
@@ -191,7 +190,7 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
     ("sizes", "options", "advice"),
     [
         (MIXTURE, {}, "lower --n-gpu-layers or raise --n-cpu-moe"),
-        (MIXTURE, {"cpu_moe": True}, "lower --n-gpu-layers"),
+        (MIXTURE, {"cpu_moe": True}, "Lower --n-gpu-layers"),
         (model(cache_mib=200), {}, "lower --ctx-size"),
     ],
     ids=["its experts may go to the CPU", "its experts are there", "its cache does not fit"],

@@ -1,7 +1,7 @@
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from shared.sampling.asked_fields import asked_for, with_sampling_fields
+from shared.sampling.asked_fields import settable_parameters, with_sampling_fields
 from shared.sampling.parameters import SamplingParameters
 
 
@@ -26,4 +26,4 @@ def test_a_model_keeps_its_name_its_module_its_docstring_and_its_configuration()
 
 
 def test_only_what_the_lead_computes_is_not_asked_for():
-    assert SamplingParameters.model_fields.keys() - asked_for().keys() == {"grammar_start", "calls"}
+    assert SamplingParameters.model_fields.keys() - settable_parameters().keys() == {"grammar_start", "calls"}

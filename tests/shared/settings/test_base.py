@@ -116,7 +116,7 @@ def test_keys_of_the_file_may_have_hyphens(file, key):
         ("config = 'b'", "unknown option config"),
         ("[thing]\nlevel = 6", "unknown option thing"),
         ("level = ", "thing.toml is not valid TOML: "),
-        ("level = -2", "thing.toml: level: at least 0 is needed (got -2)\n"),
+        ("level = -2", "thing.toml: level: must be at least 0 (got -2)\n"),
     ],
 )
 def test_a_wrong_file_ends_with_status_2_and_a_line(file, complaint, text, message):
@@ -161,13 +161,13 @@ def test_a_wrong_value_is_named_as_it_was_given(monkeypatch, complaint, variable
     if variable:
         monkeypatch.setenv(variable, "much")
     said = complaint(Settings.from_command_line, [option, "much"] if option else [])
-    assert said.startswith(f"thing: {named}: a whole number is needed")
+    assert said.startswith(f"thing: {named}: must be a whole number")
 
 
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        (["--origins", os.fsdecode(b"m\xf6del")], "--origins: the value has bytes that are not UTF-8"),
+        (["--origins", os.fsdecode(b"m\xf6del")], "--origins: the value is not UTF-8"),
         (["--fast", "--level", "7", "--api-key", "aaa"], "7 is too much to be fast"),
         (["--color", "black", "--shine", "3"], "--shine: black does not shine"),
     ],

@@ -1,5 +1,11 @@
+import re
+
 import pytest
 
+from back.settings import BackSettings
+from chat.settings import ChatSettings
+from lab.measuring.bench_settings import BenchSettings
+from lead.settings.lead_settings import DoctorSettings, LeadSettings
 from shared.settings.command_line import Dialect, OptionParser, Spelling
 
 DIALECT = Dialect(
@@ -52,8 +58,8 @@ def test_options_without_effect_are_ignored(parser):
         ("--mmproj a.gguf", "--mmproj: only text is served"),
         ("--absent 1", "unknown option --absent"),  # it has a spelling, and the program lacks the setting
         ("--gpu-layer 1", "unknown option --gpu-layer: did you mean --gpu-layers?"),
-        ("--layers 7 foo", "'foo' is no option; to load a model: thing --model foo"),
-        ("-ngl 7 doctor", "doctor must come first: thing doctor [options]"),
+        ("--layers 7 foo", "'foo' is not an option. To load a model: thing --model foo"),
+        ("-ngl 7 doctor", "doctor must be the first word: thing doctor [options]"),
         ("-ngl", "-ngl/--layers/--gpu-layers: expected one argument"),
     ],
 )
@@ -94,3 +100,52 @@ def test_the_version_is_shown(parser, capsys):
     with pytest.raises(SystemExit) as ended:
         parser.parse(["--version"])
     assert (ended.value.code, capsys.readouterr().out) == (0, "thing 1.0\n")
+
+
+PROGRAMS = [LeadSettings, BackSettings, ChatSettings]
+
+
+def parser_of(program, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    return program.sources().parser()
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.program)
+def test_the_help_of_a_program_fits_on_a_screen(program, monkeypatch):
+    parser = parser_of(program, monkeypatch)
+    shown = parser.short_help()
+    assert len(shown.splitlines()) <= 70
+    named = {line.strip() for line in shown.splitlines() if line.startswith("  -")}
+    assert len(named) >= len(program.usual) - 1  # a question has no option
+    assert parser.short_help().count("--help-all") == 1
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.program)
+def test_the_whole_help_has_all_options_and_no_types_of_python(program, monkeypatch):
+    shown = parser_of(program, monkeypatch).format_help()
+    options = [f"--{name.replace('_', '-')}" for name in program.options() if name != "question"]
+    missing = [option for option in options if option not in shown]
+    assert missing in ([], ["--pinned-certificate-file"])
+    assert not re.search(r"tuple\[|JSON,|default: [(\[]|\\'", shown)
+
+
+def test_every_usual_option_is_one():
+    wrong = [(each.program, name) for each in PROGRAMS for name in each.usual if name not in each.options()]
+    assert wrong == []
+
+
+def test_help_on_a_topic_has_its_options_only(monkeypatch):
+    shown = parser_of(LeadSettings, monkeypatch).help_on("Long")
+    assert "--keep" in shown
+    assert "--ctx-size" not in shown
+
+
+def test_a_topic_that_is_none_is_answered_with_those_that_are(monkeypatch, complaint):
+    assert "there are general; model;" in complaint(parser_of(LeadSettings, monkeypatch).help_on, "nothing")
+
+
+@pytest.mark.parametrize(("program", "own"), [(BenchSettings, "--repeats"), (DoctorSettings, "--help-all")])
+def test_the_help_of_a_subcommand_does_not_repeat_the_program_s(program, own, monkeypatch):
+    shown = parser_of(program, monkeypatch).short_help()
+    assert own in shown
+    assert "--ctx-size N" not in shown

@@ -99,12 +99,12 @@ def test_without_a_repository_nothing_is_downloaded(fetched):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-hf", "nonsense"], "-hf: write it as in"),
+        (["-hf", "nonsense"], "-hf: write it as USER/REPO"),
         (["-hf", "a/b", "-m", "a.gguf"], "-hf: cannot be combined with --model"),
-        (["-hfd", "nonsense"], "-hfd: write it as in"),
+        (["-hfd", "nonsense"], "-hfd: write it as USER/REPO"),
         (["--back-hf-repo", "a/b", "--back", "b.gguf"], "--back-hf-repo: cannot be combined with --back"),
         (["--back-threads", "2"], "--back-threads: needs a draft model: --back FILE"),
-        (["-hff", "c.gguf"], "-hff: needs the repository: -hf USER/REPO"),
+        (["-hff", "c.gguf"], "-hff: needs a repository: -hf USER/REPO"),
     ],
 )
 def test_contradictory_options_are_an_error_with_status_2(complaint, arguments, message):

@@ -158,9 +158,9 @@ def test_options_are_converted(fields, expected):
 @pytest.mark.parametrize(
     ("fields", "complaint"),
     [
-        ({"previous_response_id": "r"}, "nothing is stored here"),
-        ({"conversation": {"id": "c"}}, "nothing is stored here"),
-        ({"background": True}, "nothing is stored here"),
+        ({"previous_response_id": "r"}, "the lead stores no conversations"),
+        ({"conversation": {"id": "c"}}, "the lead stores no conversations"),
+        ({"background": True}, "the lead stores no conversations"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "'item_reference' are not supported"),
         *(({"input": [reasoning(content=wrong)]}, "reasoning") for wrong in ("a", ["a"], {"text": "a"}, 5)),
         ({"input": [reasoning(content=[None])]}, "reasoning"),
@@ -189,7 +189,7 @@ def test_tools_that_are_no_functions_are_left_out_and_the_log_says_so_once(kind,
         request = ResponsesRequest.model_validate({"input": "Hello", "tools": [{"type": kind}, ADD]})
         assert [tool["function"]["name"] for tool in request.to_chat()["tools"]] == ["add"]
         assert request.usable_tools() == [ADD]
-    assert caplog.messages == [f"tools: {kind}: left out: only functions are offered to the model"]
+    assert caplog.messages == [f"tools: {kind}: left out: the model can call functions only"]
 
 
 def test_the_functions_of_a_namespace_are_offered_under_its_name():
@@ -200,7 +200,7 @@ def test_the_functions_of_a_namespace_are_offered_under_its_name():
 
 @pytest.mark.parametrize("tools", [None, "x", {}, [None], ["x"]])
 def test_a_namespace_without_a_list_of_tools_is_refused(tools):
-    with pytest.raises(RequestError, match=r"^tools: a namespace has a list of tools$"):
+    with pytest.raises(RequestError, match=r"^tools: a namespace must have a list of tools$"):
         chat_of(tools=[NAMESPACE | {"tools": tools}])
 
 

@@ -280,7 +280,7 @@ def test_the_report_is_in_milliseconds(answering):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ((0.003, 0.012), ": 3.0 ms for its decode to end, 12.0 ms to draft, 5.0 ms to transfer"),
+        ((0.003, 0.012), ": 3.0 ms waiting, 12.0 ms drafting, 5.0 ms on the way"),
         ((0.013, 0.728), ""),
         ((), ""),
     ],
@@ -290,4 +290,4 @@ def test_the_log_says_how_long_the_way_to_a_back_that_leaves_was(answering, capl
     if parts:
         answering.arrivals.on_parts("a", *parts)
     answering.connect()
-    assert caplog.messages == [f"back a sent a new token 20.0 ms after a correction{words}"]
+    assert caplog.messages == [f"back a sent its first new token 20.0 ms after a correction{words}"]

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from lead.engine_client.answer_stats import current_request
 from lead.http.middleware.access_log import AccessLogMiddleware
 from lead.server.app import create_app
 from tests.lead.http.event_streams import client_of
@@ -69,6 +70,16 @@ async def test_an_answer_that_the_terminal_shows_with_its_times_is_not_logged_ag
     assert lines() == []
     await ask(app, temperature="warm")
     assert lines()[0].startswith("POST /v1/chat/completions 400 in ")
+
+
+async def test_what_another_process_answers_is_logged_there(lines):
+    async def app(_scope, _receive, send):
+        current_request.get().is_forwarded = True
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    await asgi_request(AccessLogMiddleware(app), "POST", "/v1/chat/completions")
+    assert lines() == []
 
 
 async def test_a_valid_request_id_of_the_client_is_kept(app, lines):

@@ -189,7 +189,10 @@ async def test_a_back_that_was_sent_away_may_not_come_back_at_once(lead):
         async with connect(url) as again:
             await again.send(hello(lead).model_dump_json())
             close = await closed(again)
-        assert (close.code, close.reason) == (1013, "disconnected for what it has sent: try again in 10 s")
+        assert (close.code, close.reason) == (
+            1013,
+            "this back was disconnected because it broke a limit: try again in 10 s",
+        )
         lead.now += 10.0
         async with connect(url) as later:
             await later.send(hello(lead).model_dump_json())
@@ -249,7 +252,7 @@ async def test_a_peer_that_says_nothing_is_disconnected(lead, monkeypatch):
     async with served(lead.app) as url, connect(url) as back:
         with pytest.raises(ConnectionClosed) as ended:
             await heard(back)
-    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "no hello arrived")
+    assert (ended.value.rcvd.code, ended.value.rcvd.reason) == (1013, "no hello message arrived")
 
 
 async def test_a_refusal_is_held_back(lead, monkeypatch):
