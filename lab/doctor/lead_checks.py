@@ -15,7 +15,7 @@ from shared.diagnostics.prospects import (
 )
 from shared.protocol import PROTOCOL_VERSION
 
-_START_IT = "start it with the same options without `doctor`, and then run `back doctor` again"
+_START_IT = "Start this back with the same options without `doctor`, and then run `back doctor` again"
 MIN_STEPS = 50
 """The steps from which on acceptance rates and times are meaningful."""
 _MIN_SCORED = 50
@@ -192,10 +192,10 @@ def _check_connected(report: LeadReport, own: str | None) -> Iterator[Finding]:
         elif not backs:
             yield problem("no back is connected. Start a back with `back --model SMALL.gguf --lead ADDRESS`")
     elif not backs:
-        yield problem(f"this back ({own}) is not connected, and neither is another back: {_START_IT}")
+        yield problem(f"this back ({own}) is not connected, and there is no other back. {_START_IT}")
     elif not _named(report, own):
         names = ", ".join(back.name for back in backs)
-        yield hint(f"this back ({own}) is not connected. Connected: {names}. To compare, {_START_IT}")
+        yield hint(f"this back ({own}) is not connected. Connected: {names}. {_START_IT}")
     else:
         yield good(
             f"this back ({own}) is connected. It runs beside this check, so trust the lead's "

@@ -125,5 +125,5 @@ def _without_gain(hardware: Hardware, target: Cell) -> Cases:
 _PARTS: Mapping[str, Callable[[Hardware, Cell], Cases]] = {
     "Speed-up by where a small draft model runs": _places(SMALL_PLACES),
     "The same of an 8B draft model": _places(LARGE_PLACES),
-    "Drafts that do not pay: speed over that of the lead alone": _without_gain,
+    "Drafts that do not pay: speed relative to the lead alone": _without_gain,
 }

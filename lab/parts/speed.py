@@ -123,7 +123,7 @@ def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--temperatures", type=listed(float), default=[0.0])
     parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
-    parser.add_argument("--clients", type=listed(int), default=[1], help="who ask at the same time")
+    parser.add_argument("--clients", type=listed(int), default=[1], help="number of parallel clients")
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
     parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths of sync and fixed")
 

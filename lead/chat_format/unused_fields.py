@@ -73,11 +73,11 @@ SAMPLING: Final = (
         "adaptive_target": Unused(
             "it depends on all earlier probabilities, which drafts do not know", below=0
         ),
-        "min_keep": Unused("filters keep one token, or as many as they let pass", (0, 1)),
+        "min_keep": Unused("filters always keep at least one token", (0, 1)),
         "tfs_z": Unused(_NO_SAMPLER, (1,)),
     }
     | _hints("its sampler is not supported", "mirostat_tau mirostat_eta adaptive_decay")
-    | _hints("where tokens are chosen does not change them", "backend_sampling")
+    | _hints("the place of sampling does not change tokens", "backend_sampling")
     | _hints("llama.cpp penalizes newlines like all tokens", "penalize_nl penalize_newline")
 )
 """Unused sampling fields of every API, in addition to `shared.sampling.parameters`."""
@@ -111,14 +111,14 @@ LLAMA_SERVER: Final = (
     | _hints("--context-shift always discards half of the tokens after n_keep", "n_discard")
     | _hints("only common prefixes of prompts are reused", "n_cache_reuse")
     | _hints("llama-server does not do it either", "t_max_prompt_ms")
-    | _hints("an answer may go on at a smaller indentation", "n_indent")
+    | _hints("answers can continue at a smaller indentation", "n_indent")
     | _hints(
         "the lead chooses the number of draft tokens, up to speculative.n_max",
         "speculative.n_min speculative.p_min speculative.type speculative.ngram_size_n "
         "speculative.ngram_size_m speculative.ngram_m_hits",
     )
     | _hints(
-        "what llama-server's /apply-template returns for /completion",
+        "returned by llama-server's /apply-template for /completion",
         "chat_format preserved_tokens parse_tool_calls generation_prompt thinking_forced_open "
         "reasoning_in_content",
     )
@@ -155,7 +155,7 @@ NATIVE: Final = (
     }
     | _hints("its sampler is not supported", "smoothing_curve")
     | _hints(
-        "about the client, or about loading a model",
+        "not needed: set by the client or by the lead's options",
         "api_type api_server num_ctx truncation_length include_reasoning",
     )
 )
@@ -163,9 +163,9 @@ NATIVE: Final = (
 
 OPENAI: Final = (
     LLAMA_SERVER
-    | _hints("a wish about the length of answers", "verbosity")
-    | _hints("kept by the provider with the answer", "metadata")
-    | _hints("for a provider between client and server", "usage session_id chat_id cache_control keep_alive")
+    | _hints("a hint about the length of answers", "verbosity")
+    | _hints("stored by providers with the answer", "metadata")
+    | _hints("for proxies between client and server", "usage session_id chat_id cache_control keep_alive")
     | {
         "return_tokens": Unused("return_token_ids returns them", (False,)),
         "thinking": Unused(_THINKING, beside="chat_template_kwargs"),
@@ -206,7 +206,7 @@ ANTHROPIC: Final = (
         "fallback_credit_token user_profile_id workspace_id",
     )
     | _hints("the beginning of a prompt is always kept", "cache_control")
-    | _hints("all that is sent is read", "context_management")
+    | _hints("the lead reads the whole request", "context_management")
     | _hints("a version of Anthropic's API", "betas anthropic_beta anthropic_version")
     | {
         "compaction": Unused("the lead stores no conversations. Send all messages"),
@@ -218,7 +218,7 @@ ANTHROPIC: Final = (
 
 OLLAMA: Final = (
     _hints("a prompt that does not fit is refused; --context-shift decides about answers", "truncate shift")
-    | _hints("about loading the model, which the lead's options decide", "num_ctx")
+    | _hints("set by the lead's options", "num_ctx")
     | {
         "context": Unused("the lead stores no conversations. Send all messages to /api/chat", ([],)),
         "logprobs": Unused("use /v1/chat/completions", (False,)),
@@ -227,7 +227,7 @@ OLLAMA: Final = (
 )
 
 OLLAMA_OPTIONS: Final = SAMPLING | _hints(
-    "about loading the model, which the lead's options decide",
+    "set by the lead's options",
     "num_ctx num_batch num_gpu main_gpu num_thread use_mmap use_mlock low_vram f16_kv numa vocab_only "
     "logits_all embedding_only rope_frequency_base rope_frequency_scale draft_num_predict",
 )

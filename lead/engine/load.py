@@ -52,7 +52,7 @@ class EngineOptions(OptionGroup):
         3600.0,
         gt=0,
         le=31_536_000,
-        description="seconds after which the lead forgets a text of --suffix-memory",
+        description="seconds after which a text of --suffix-memory is deleted",
     )
     calibrate: bool = Field(
         True,

@@ -273,7 +273,7 @@ class SlotManager:
             tokens = slot.sequence.context
             if verification := slot.sequence.verification:
                 tokens = [*tokens, *(each.token for each in verification.draft)]
-                assert len(slot.cache) == len(tokens), "what is verified is not in the cache"
+                assert len(slot.cache) == len(tokens), "verified tokens are not in the cache"
             else:
                 assert len(slot.cache) < len(tokens), "nothing left to decode"
             assert slot.cache.tokens == tokens[: len(slot.cache)], "the cache holds another text"

@@ -44,8 +44,8 @@ def check_header(data: bytes, limits: ImageLimits) -> None:
         raise _refused("it has no pixels")
     if max(width, height) > limits.side or width * height > limits.n_pixels:
         raise _refused(
-            f"it is {width}x{height}: at most {limits.side} pixels a side, and {limits.n_pixels // 10**6} "
-            "million in all, are read"
+            f"it is {width}x{height}: at most {limits.side} pixels a side, and "
+            f"{limits.n_pixels // 10**6} million in total, are supported"
         )
 
 
@@ -96,7 +96,7 @@ def _unknown(data: bytes) -> str:
     found = next((name for name, pattern in _OTHERS.items() if pattern.match(data)), None)
     if not data:
         return "there is none"
-    return f"{f'{found} is' if found else 'its format is'} not read: send it as PNG or JPEG"
+    return f"{f'{found} is' if found else 'its format is'} not supported: send it as PNG or JPEG"
 
 
 def _refused(reason: str) -> RequestError:

@@ -20,8 +20,8 @@ from lead.metrics.side_metrics import CONTENT_TYPE, side_metrics
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types here
 
 _DRAFTING = {
-    "seconds": "Seconds for which the engine has drafted itself, with a draft model or the model's own heads",
-    "n_tokens": "Draft tokens that the engine has made itself",
+    "seconds": "Total time that the engine spent drafting, with a draft model or the model's own heads",
+    "n_tokens": "Draft tokens made by the engine",
 }
 
 
@@ -93,7 +93,7 @@ class MetricsExporter(Collector):
         )
         yield CounterMetricFamily(
             "llama_duo:requests_resumed",
-            "Running requests that went on in another engine process, each time",
+            "Resumptions of running requests in a new engine process",
             value=self._sequences.n_resumed,
         )
         yield from self._drafting()
@@ -145,9 +145,7 @@ def _gauges(occupancy: Occupancy) -> Iterator[Metric]:
         "Share of the KV cache that running requests fill; 1: all of it",
         value=occupancy.kv_usage,
     )
-    yield GaugeMetricFamily(
-        "llama_duo:slots_free", "Requests that would get a slot at once", value=occupancy.n_free_slots
-    )
+    yield GaugeMetricFamily("llama_duo:slots_free", "Free slots", value=occupancy.n_free_slots)
 
 
 MAX_NAMES = 256

@@ -46,7 +46,7 @@ class SequenceMetrics:
         )
         self._accepted_at = [by_position.labels(str(i)) for i in range(N_POSITIONS)]
         self._drafted_by = self._by_source("draft", "Verified draft tokens of the lead's own", registry)
-        self._accepted_by = self._by_source("accepted", "Of these, accepted", registry)
+        self._accepted_by = self._by_source("accepted", "Accepted draft tokens of the lead's own", registry)
         ended = Counter("llama_duo:requests", "Ended requests by reason", ["reason"], registry=registry)
         self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
         # vLLM's names, but for the prefix

@@ -19,10 +19,10 @@ def side_metrics(models: Sequence[SideModel]) -> Iterator[Metric]:
     texts = CounterMetricFamily("llama_duo:embedding_texts", "Texts computed", labels=["model"])
     tokens = CounterMetricFamily("llama_duo:embedding_tokens", "Tokens of these texts", labels=["model"])
     seconds = CounterMetricFamily(
-        "llama_duo:embedding_seconds", "Time for which texts were computed", labels=["model"]
+        "llama_duo:embedding_seconds", "Total time spent computing texts", labels=["model"]
     )
     waiting = GaugeMetricFamily(
-        "llama_duo:embedding_texts_waiting", "Texts that are not computed yet", labels=["model"]
+        "llama_duo:embedding_texts_waiting", "Texts that wait to be computed", labels=["model"]
     )
     for model in models:
         texts.add_metric([model.name], model.work.n_texts)

@@ -168,7 +168,7 @@ def run(settings: InviteSettings) -> str:
         return "other machines can no longer connect"
     if settings.revoke is not None:
         _ask(settings, object, "DELETE", "/v1/members", params={"name": settings.revoke})
-        return f"{settings.revoke} has no access any more"
+        return f"{settings.revoke} no longer has access"
     if settings.list:
         return _members(_ask(settings, _Joined, "GET", "/v1/members"))
     body: dict[str, object] = {"open": settings.open, "addresses": settings.address}
@@ -224,7 +224,7 @@ def _invitation(made: _NewCode) -> str:
     addresses = " or ".join(made.addresses)
     where = f"a machine that reaches {addresses}" if addresses else "a machine on the same network"
     if made.role == "back":
-        whom, command = "one back (which can read the texts that it drafts for)", "back --model MODEL"
+        whom, command = "one back, which can read the texts that it drafts for", "back --model MODEL"
     else:
         whom, command = "one person's chat", "chat"
     shown = (

@@ -63,7 +63,7 @@ class RpcWorkerSettings(ProgramSettings):
     )
     port: int = Field(50052, ge=1, le=65535, description="port to listen on")
     insecure: bool = Field(False, description="allow an address that other machines can reach")
-    cpus: CpuList | None = Field(None, description="CPU cores to run on, as in 0-7,16")
+    cpus: CpuList | None = Field(None, description="CPU cores to run on, such as 0-7,16")
     threads: int = Field(
         0, ge=0, le=MAX_THREADS, description="number of CPU threads; 0: all physical cores of --cpus"
     )

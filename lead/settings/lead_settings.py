@@ -212,7 +212,7 @@ class LeadSettings(FileSettings):
         -1.0,
         ge=-1,
         le=31_536_000,
-        description="seconds without a request after which the model is freed; 0 or -1: never. The next "
+        description="free the model after this many seconds without a request; 0 or -1: never. The next "
         "request waits until the model is loaded again",
     )
     max_restarts: int = Field(
@@ -226,9 +226,9 @@ class LeadSettings(FileSettings):
         300.0,
         ge=0,
         le=86_400,
-        description="seconds without progress after which the engine is killed and restarted; 0: never. On a "
-        "CPU each operation of a step counts as progress. On a GPU or an RPC worker a whole step "
-        "must be shorter",
+        description="kill and restart the engine after this many seconds without progress; 0: never. On a "
+        "CPU each operation of a step counts as progress. On a GPU or an RPC worker a whole "
+        "step must be shorter",
     )
     log_level: LogLevel = Field("info", description="log level. debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")

@@ -21,20 +21,20 @@ class RequestLimits(OptionGroup):
         10.0,
         gt=0,
         le=3600,
-        description="seconds in which the headers of a request must arrive, or the connection is closed",
+        description="maximum time for the headers of a request to arrive. Then the connection is closed",
     )
     body_seconds: float = Field(
         60.0,
         gt=0,
         le=3600,
-        description="seconds in which the body of a request must arrive after its headers, or the answer is "
-        "408",
+        description="maximum time for the body of a request to arrive after its headers. Then the answer "
+        "is 408",
     )
     write_seconds: float = Field(
         60.0,
         gt=0,
         le=86_400,
-        description="seconds without reading after which a client or back is disconnected",
+        description="maximum time without reading. Then a client or back is disconnected",
     )
     ping_seconds: float = Field(
         20.0,

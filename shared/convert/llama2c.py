@@ -207,7 +207,7 @@ def read_checkpoint(path: Path, tokenizer: Path | None) -> Conversion:
     if end.at != data.n_bytes:
         what = "cut off" if end.at > data.n_bytes else "not a llama2.c checkpoint"
         raise ModelLoadError(
-            f"{path} is {what}: its header describes {end.at} bytes, and the file has {data.n_bytes}"
+            f"{path} is {what}: its header describes {end.at} bytes, but the file has {data.n_bytes}"
         )
     tokenizer = tokenizer or _tokenizer_in_folder(path, checkpoint.n_vocab)
     vocabulary = read_tokenizer(tokenizer, checkpoint.n_vocab)

@@ -135,7 +135,7 @@ def check_memory(
     )
     if plan.placement is None:  # llama.cpp places layers: nothing to compare
         where = "on RPC workers" if plan.with_workers else "in VRAM"
-        report.add("memory", f"{layers_text(options.n_gpu_layers)} {where}, whose memory is not checked")
+        report.add("memory", f"{layers_text(options.n_gpu_layers)} {where} (their memory is not checked)")
         return plan
     _add_placement(report, plan.placement, taken, who_takes)
     if plan.placement.problem:

@@ -190,8 +190,8 @@ def parts_of(path: Path) -> list[Path]:
     missing = [name for name in part.all() if not path.with_name(name).is_file()]
     if missing and missing != part.all():
         raise ModelLoadError(
-            f"{path} is the first of {part.count} parts, but {len(missing)} parts are missing in "
-            f"its folder: {', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
+            f"{path} is the first of {part.count} parts, but {len(missing)} are missing in its "
+            f"folder: {', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
         )
     _existing(path)
     return [path.with_name(name) for name in part.all()]

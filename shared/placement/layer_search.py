@@ -152,8 +152,8 @@ class _Search:
                 )
         if unheld := self._unheld(found):
             return (
-                f"the KV cache of a layer is too large for {unheld.name}, whose largest tensor has "
-                f"{unheld.max_tensor / _MIB:.0f} MiB: lower --ctx-size"
+                f"the KV cache of a layer is too large for {unheld.name}. Its largest tensor can "
+                f"have {unheld.max_tensor / _MIB:.0f} MiB. Lower --ctx-size"
             )
         return ""
 

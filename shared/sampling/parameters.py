@@ -171,7 +171,7 @@ class SamplingParameters(BaseModel):
         False, description="ignore end-of-text tokens and continue generating"
     )
     logit_bias: Annotated[dict[int, Bias], ApiNames(option=False)] = Field(
-        default_factory=dict, max_length=1 << 16, description="what to add to the logits of tokens"
+        default_factory=dict, max_length=1 << 16, description="numbers to add to the logits of tokens"
     )
     grammar: Annotated[str | None, ApiNames(option=False)] = Field(
         None, description="a grammar in llguidance's Lark"

@@ -106,7 +106,7 @@ _IGNORED: Final = {
 _ESSENTIAL: Final = {
     "use --help": "--usage",
     "completions for shells are installed with llama-duo": "--completion-bash",
-    "--check reports what would be run, and where": "-cl --cache-list",
+    "use --check, which reports placement and memory": "-cl --cache-list",
     "use --model FILE or -hf USER/REPO[:QUANT]": (
         "-mu --model-url -dr --docker-repo --embd-gemma-default --fim-qwen-1.5b-default "
         "--fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --fim-qwen-14b-spec "
@@ -149,7 +149,7 @@ _REFUSED: Final = {
         "-C --cpu-mask -Cr --cpu-range --cpu-strict -Cb --cpu-mask-batch -Crb --cpu-range-batch "
         "--cpu-strict-batch --numa"
     ),
-    "use --override-tensor, as in 'blk.[0-7].ffn_=CPU'": "-ncffn --n-cpu-ffn",
+    "use --override-tensor, such as 'blk.[0-7].ffn_=CPU'": "-ncffn --n-cpu-ffn",
     "a draft model can be placed only by whole layers. Use --n-gpu-layers-draft and --device-draft": (
         "--spec-draft-override-tensor -otd --override-tensor-draft --spec-draft-cpu-moe -cmoed "
         "--cpu-moe-draft --spec-draft-n-cpu-moe --spec-draft-ncmoe -ncmoed --n-cpu-moe-draft"

@@ -120,7 +120,7 @@ def test_it_sleeps_and_wakes():
     with lead:
         expected = ask(url, max_tokens=8).text
         since = lead.n_lines()
-        lead.wait_for("the model is freed", since=since)
+        lead.wait_for("The model is freed", since=since)
         assert ask(url, max_tokens=8).text == expected
 
 

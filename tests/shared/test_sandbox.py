@@ -43,7 +43,7 @@ class Client:
         return self.ask("describe")[0]
 
     def status(self):
-        """The status that the worker has ended in; None if the fork server says nothing more."""
+        """The status that the worker ended in; None if the fork server says nothing more."""
         data = self.supervision.recv(1 + STATUS.size)[1:] or self.supervision.recv(STATUS.size)
         return STATUS.unpack(data)[0] if data else None
 
@@ -68,7 +68,7 @@ def children(pid):
 def wait_for_an_end(processes):
     descriptors = []
     try:
-        with contextlib.suppress(ProcessLookupError):  # one has ended
+        with contextlib.suppress(ProcessLookupError):  # one ended
             descriptors.extend(os.pidfd_open(pid) for pid in processes)
             select.select(descriptors, [], [])
     finally:
@@ -265,7 +265,7 @@ def test_another_client_uses_the_same_fork_server_until_that_ends(own, caplog):
         os.kill(own.pid, signal.SIGKILL)
         own._process.wait()
         assert Client(other).pid in children(other.pid)
-    assert "has ended" in caplog.text
+    assert "ended" in caplog.text
 
 
 def test_the_fork_server_ends_with_its_last_client(own):

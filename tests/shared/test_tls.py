@@ -79,7 +79,7 @@ def test_it_is_said_what_to_do_about_a_certificate(files, authority_file, name, 
         shake_hands(context, files, name)
     said = explain_distrust(caught.value)
     assert advice in said
-    assert "." not in said.replace("127.0.0.1", "")
+    assert not said.endswith(".")
 
 
 @pytest.mark.parametrize("code", [9, 10])

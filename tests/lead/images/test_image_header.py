@@ -33,8 +33,8 @@ def test_the_rows_of_a_bmp_may_be_in_either_order():
     ("data", "said"),
     [
         (b"", "there is none"),
-        (b"hello", "its format is not read: send it as PNG or JPEG"),
-        (b"RIFF\0\0\0\0WEBPVP8 ", "WebP is not read: send it as PNG or JPEG"),
+        (b"hello", "its format is not supported: send it as PNG or JPEG"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "WebP is not supported: send it as PNG or JPEG"),
         (png(3, 2)[:20], "cut off"),
         (jpeg(3, 2)[:6], "cut off"),
         (jpeg(0, 2), "no pixels"),

@@ -101,9 +101,9 @@ def test_a_program_is_given_lines_with_address_key_and_ca(lead, run):
     assert "curl --cacert lead-ca.crt https://10.0.0.1:5556/v1/models" in out
     for program in ("Open WebUI", "Continue", "Claude Code", "llm -m smollm2"):
         assert program in out
-    assert "another certificate" not in out
+    assert "has changed the lead's CA certificate" not in out
     lead.answers[1]["certificate_changed"] = True
-    assert "another certificate" in run("--app", "--address", "desk.example.org")
+    assert "has changed the lead's CA certificate" in run("--app", "--address", "desk.example.org")
     body = {"name": "webui", "open": True, "addresses": []}
     assert lead.asked[0] == ("POST", "/v1/members", body, None)
     assert lead.asked[1][:2] == ("GET", "/v1/models")
@@ -118,7 +118,7 @@ def test_members_are_listed(lead, run):
 
 
 def test_a_machine_is_revoked(lead, run):
-    assert run("--revoke", "a b") == "a b has no access any more\n"
+    assert run("--revoke", "a b") == "a b no longer has access\n"
     assert lead.asked[0][:2] == ("DELETE", "/v1/members?name=a+b")
 
 

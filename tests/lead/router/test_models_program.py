@@ -132,9 +132,9 @@ def test_images_take_their_memory_once(tmp_path):
 
 
 def test_a_model_is_deleted_with_yes_only(run, folder, hub):
-    with pytest.raises(SystemExit, match="add --yes"):
+    with pytest.raises(SystemExit, match="Add --yes"):
         run("remove", "small")
-    assert run("remove", "small", "--yes").startswith("small is deleted")
+    assert run("remove", "small", "--yes").startswith("small was deleted")
     assert not (folder / "small.gguf").exists()
     run("pull", "a/b:Q8_0")
     run("remove", "a/b:Q8_0", "--yes")
@@ -151,8 +151,8 @@ def test_a_model_of_a_package_stays(run, monkeypatch):
     ("arguments", "reason"),
     [
         (("show", "none"), "the model 'none' does not exist. Available models: big, small"),
-        (("show",), "which one"),
-        (("pull", "nonsense"), "write it as in"),
+        (("show",), "needs the NAME of a model"),
+        (("pull", "nonsense"), "write it as USER/REPO"),
         (("remove", "none", "--yes"), "does not exist"),
     ],
 )

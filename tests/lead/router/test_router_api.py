@@ -84,7 +84,7 @@ async def test_a_name_that_does_not_exist_is_answered_with_those_that_do(routed)
     house = await routed()
     answer = await house.ask("c")
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
-    assert "there are: a, b" in answer.json()["error"]["message"]
+    assert "Available models: a, b" in answer.json()["error"]["message"]
     assert (await house.client.get("/v1/models/c")).status_code == 404
     assert (await house.ask("c", "/v1/messages")).json()["type"] == "error"
     assert (await house.ask("c", "/models/load")).status_code == 404

@@ -148,7 +148,10 @@ async def test_the_first_signal_says_how_long_answers_have(midway, caplog):
         await served.draining.wait()
     served.shut_down()
     await served.serving
-    assert "stopping: 1 answer has up to 3600 s (--drain-seconds). Ctrl-C again stops at once" in caplog.text
+    assert (
+        "stopping: 1 answer has up to 3600 s to finish (--drain-seconds). Ctrl-C again stops at once"
+        in caplog.text
+    )
 
 
 async def test_a_back_stays_until_the_last_answer_is_done(lead, midway):

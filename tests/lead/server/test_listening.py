@@ -182,7 +182,7 @@ def test_the_socket_is_taken_and_children_do_not_get_it():
 def test_what_does_not_listen_is_refused():
     with socket.socket() as silent, Path(os.devnull).open("rb") as file:
         assert "does not listen" in printed_with(silent.fileno())
-        assert "is no socket" in printed_with(file.fileno())
+        assert "is not a socket" in printed_with(file.fileno())
 
 
 LEAD = (

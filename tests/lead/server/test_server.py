@@ -118,7 +118,7 @@ async def serve_inherited(monkeypatch, way, **options):
 
 @pytest.mark.parametrize("way", ["systemd", "takeover"])
 async def test_a_socket_that_others_reach_is_not_served_without_keys(monkeypatch, way):
-    with pytest.raises(ConfigError, match=r"listen on 0\.0\.0\.0: anyone who can reach .* set --api-key"):
+    with pytest.raises(ConfigError, match=r"listen on 0\.0\.0\.0: anyone who can reach .* Set --api-key"):
         await serve_inherited(monkeypatch, way)
 
 

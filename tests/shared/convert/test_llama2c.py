@@ -87,7 +87,7 @@ def test_the_context_is_the_checkpoint_s(checkpoint):
 def test_a_checkpoint_of_another_length_is_refused(written, version, change):
     data = version(small_llama())
     path = written(data[:change] if change < 0 else data + bytes(change))
-    with pytest.raises(ModelLoadError, match=r"its header describes \d+ bytes, and the file has \d+"):
+    with pytest.raises(ModelLoadError, match=r"its header describes \d+ bytes, but the file has \d+"):
         read_conversion(path)
 
 

@@ -93,7 +93,7 @@ def test_keys_are_not_shown():
     [
         (
             ["-c", "10000000"],
-            "of memory with 10000000 tokens, and 1.00 GB are free: lower --ctx-size",
+            "of memory with 10000000 tokens, but only 1.00 GB are free: lower --ctx-size",
         ),
         (["-t", "5"], "5 threads on 4 cores slow each other down"),
         (["-t", "3", "--cpus", "0-1"], "3 threads on 2 cores slow each other down"),
@@ -263,7 +263,7 @@ def test_each_group_of_tensors_is_stated_with_its_place():
 def test_what_does_not_fit_on_a_gpu_is_a_problem():
     found = report("-ngl", "99", "-c", "3000000")
     assert found.status == 1
-    assert found.problems[0].endswith("lower --ctx-size")
+    assert found.problems[0].endswith("Lower --ctx-size")
     assert "4.0 MiB free, which is not enough" in str(found)
     assert "for intermediate results" not in str(found)
 

@@ -132,8 +132,8 @@ def test_devices_are_chosen_by_name_and_in_that_order(machine):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"device": ("CUDA9",)}, "--device CUDA9: there are CUDA0, CUDA1"),
-        ({"device": ("CPU",)}, "--device CPU: there are CUDA0, CUDA1"),
+        ({"device": ("CUDA9",)}, "--device CUDA9: available: CUDA0, CUDA1"),
+        ({"device": ("CPU",)}, "--device CPU: available: CUDA0, CUDA1"),
         ({"main_gpu": 2}, "--main-gpu 2: the first device is 0. Available: CUDA0, CUDA1"),
         ({"tensor_split": (1, 1, 1)}, "--tensor-split has 3 shares for 2 devices: CUDA0, CUDA1"),
     ],
@@ -146,7 +146,7 @@ def test_what_contradicts_the_devices_is_refused_with_their_names(machine, optio
 
 def test_without_a_device_none_can_be_named(machine):
     machine(("CPU", CPU, "CPU"))
-    with pytest.raises(ModelLoadError, match="--device CUDA0: there is none"):
+    with pytest.raises(ModelLoadError, match="--device CUDA0: no device is available"):
         chosen(device=("CUDA0",))
     assert list_devices() == "Available devices:\n  (none)"
 
@@ -202,7 +202,7 @@ def test_buffers_are_known_by_their_device(machine):
 def test_a_buffer_that_is_not_there_is_refused_with_those_that_are(machine):
     machine(*PAIR)
     assert devices.buffer_type("CPU") == 102
-    with pytest.raises(ModelLoadError, match="--override-tensor CUDA7: there are CUDA0, CPU, CUDA1"):
+    with pytest.raises(ModelLoadError, match="--override-tensor CUDA7: available: CUDA0, CPU, CUDA1"):
         devices.buffer_type("CUDA7")
 
 

@@ -44,7 +44,7 @@ def test_several_vulkan_devices_do_not_overlap(monkeypatch, names, placed):
 
 
 def test_a_buffer_that_is_not_there_is_refused():
-    with pytest.raises(ModelLoadError, match="--override-tensor CUDA7: there are"):
+    with pytest.raises(ModelLoadError, match="--override-tensor CUDA7: available:"):
         overrides(override_tensor=("attn=CUDA7",))
 
 

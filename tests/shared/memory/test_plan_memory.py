@@ -84,7 +84,7 @@ def test_a_context_that_host_memory_cannot_hold_is_refused_and_told_what_fits(ti
     path = tiny_model("llama")
     monkeypatch.setattr("shared.memory.plan_memory.free_memory", lambda: 50_000_000)
     said = refused(path, 4_000_000)
-    found = re.search(r"needs .* of memory with 4000000 tokens, and 50 MB are free: .* to (\d+) for", said)
+    found = re.search(r"needs .* of memory with 4000000 tokens, but only 50 MB are free: .* to (\d+)", said)
     assert refused(path, int(found[1])) == ""
     assert refused(path, 4_000_000, fit="off") == ""
     with pytest.raises(ModelLoadError, match="the context needs"):

@@ -75,7 +75,7 @@ def test_a_name_that_is_no_text_is_refused():
 
 def test_the_type_may_come_after_other_metadata(tmp_path):
     path = write(tmp_path / "model.gguf", "llama", "adapter", tags=["a", "b"])
-    with pytest.raises(ModelLoadError, match="an adapter"):
+    with pytest.raises(ModelLoadError, match="a LoRA adapter"):
         check_kind(path)
 
 

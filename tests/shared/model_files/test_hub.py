@@ -56,8 +56,8 @@ def test_a_model_is_chosen_from_the_files_of_a_repository(asked, chosen):
 
 REFUSALS = {
     "a part is missing": (([*SPLIT[:2], SPLIT[3]], "Q8_0"), r"lacks Q8_0/toy-Q8_0-00002-of-00003\.gguf"),
-    "no such quantization": ((PLAIN, "Q2_K"), "no quantization Q2_K: there are toy-Q4_0.gguf, toy-Q4_K_M"),
-    "no such file": ((PLAIN, None, "toy.gguf"), "no toy.gguf: there are toy-Q4_0.gguf"),
+    "no such quantization": ((PLAIN, "Q2_K"), r"no quantization Q2_K\. Available: toy-Q4_0.gguf, toy-Q4_K_M"),
+    "no such file": ((PLAIN, None, "toy.gguf"), "no toy.gguf. Available: toy-Q4_0.gguf"),
     "no model": ((["README.md", "mmproj-toy.gguf", "model.safetensors"],), "has no GGUF models"),
 }
 

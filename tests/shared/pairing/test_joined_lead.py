@@ -141,5 +141,5 @@ def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
 )
 def test_a_damaged_file_is_a_sentence(folder, content):
     (folder / "lead.json").write_text(content)
-    with pytest.raises(ConfigError, match="join it again"):
+    with pytest.raises(ConfigError, match="Join the lead again"):
         JoinedLead.find("back", "desk", None)

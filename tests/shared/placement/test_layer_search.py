@@ -189,14 +189,14 @@ def test_layers_that_were_asked_for_are_not_lowered_but_refused(asked):
 @pytest.mark.parametrize(
     ("sizes", "options", "advice"),
     [
-        (MIXTURE, {}, "lower --n-gpu-layers or raise --n-cpu-moe"),
+        (MIXTURE, {}, "Lower --n-gpu-layers or raise --n-cpu-moe"),
         (MIXTURE, {"cpu_moe": True}, "Lower --n-gpu-layers"),
-        (model(cache_mib=200), {}, "lower --ctx-size"),
+        (model(cache_mib=200), {}, "Lower --ctx-size"),
     ],
     ids=["its experts may go to the CPU", "its experts are there", "its cache does not fit"],
 )
 def test_what_does_not_fit_is_refused_with_what_helps(sizes, options, advice):
-    assert placed(gpu("A", 1000), sizes=sizes, n_gpu_layers=99, **options).problem.endswith(f": {advice}")
+    assert placed(gpu("A", 1000), sizes=sizes, n_gpu_layers=99, **options).problem.endswith(f". {advice}")
 
 
 def test_what_was_asked_for_needs_no_margin():
@@ -206,7 +206,7 @@ def test_what_was_asked_for_needs_no_margin():
 def test_a_cache_that_a_device_cannot_hold_in_one_piece_is_refused_before_llama_cpp_aborts():
     device = gpu("A", 9000, max_tensor=99 * MIB)
     sizes = model(cache_mib=200)
-    assert "largest tensor has 99 MiB" in placed(device, sizes=sizes, n_gpu_layers=99).problem
+    assert "largest tensor can have 99 MiB" in placed(device, sizes=sizes, n_gpu_layers=99).problem
     assert placed(device, sizes=sizes).n_gpu_layers == 1  # the output keeps nothing
     assert placed(device, sizes=sizes, kv_offload=False).n_gpu_layers == 11
 

@@ -23,7 +23,7 @@ def test_a_quantized_v_cache_with_flash_attention_and_any_k_cache_are_accepted(a
 
 
 def test_an_unknown_cache_type_is_an_error_that_lists_the_known_ones(complaint):
-    assert "lead: -ctk: one of f32, f16, bf16, q8_0" in complaint(settings, "-ctk", "q3_k")
+    assert "lead: -ctk: must be one of f32, f16, bf16, q8_0" in complaint(settings, "-ctk", "q3_k")
 
 
 def test_the_options_reach_the_process_that_loads_the_model():

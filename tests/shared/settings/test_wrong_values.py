@@ -55,7 +55,7 @@ COMMAND_LINES = [
     (LeadSettings, "-hf qwen3", "-hf: write it as USER/REPO"),
     (LeadSettings, "-ts a,b", "-ts: must be a number"),
     (LeadSettings, "--lora none.gguf", "--lora: none.gguf: No such file"),
-    (LeadSettings, "--ui maybe", "'maybe' is no option"),
+    (LeadSettings, "--ui maybe", "'maybe' is not an option"),
     (BackSettings, "--n-ahead 100", "--n-ahead: must be at most 64"),
     (BackSettings, "--ping-seconds x", "--ping-seconds: must be a number"),
     (BackSettings, "--lead ftp://x", "--lead: write an address such as"),
