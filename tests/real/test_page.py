@@ -179,7 +179,7 @@ def test_an_admin_turns_speculation_off_for_all_and_gets_the_same_text(visit, ur
 def test_a_client_turns_it_off_for_own_questions(visit, url):
     with visit(CLIENT) as page, asking_for(page, max_tokens=40) as sent:
         page.get_by_role("switch").click()
-        expect(page.get_by_text("Off for what you ask here")).to_be_visible()
+        expect(page.get_by_text("Off for your questions")).to_be_visible()
         ask(page)
         expect(figures(page, 0)).to_contain_text("without drafts")
         assert sent[0]["speculative.n_max"] == 0
@@ -303,7 +303,7 @@ def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch
     with visit() as page:
         page.get_by_role("button", name="Invite…").click()
         expect(page.get_by_role("dialog")).to_contain_text("opens the lead to your network")
-        page.get_by_label("To draft for this lead").check()
+        page.get_by_label("A back that drafts").check()
         page.get_by_role("button", name="Open and invite").click()
         code = page.locator("#code code").first
         expect(code).to_have_text(re.compile("back --model MODEL --join duo3b.+"))
@@ -311,7 +311,7 @@ def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch
         expect(page.locator("#qr")).to_be_hidden()
         page.get_by_role("button", name="Done").click()
         page.get_by_role("button", name="Invite…").click()
-        page.get_by_label("To chat").check()
+        page.get_by_label("Chat on a phone").check()
         page.get_by_role("button", name="Open and invite").click()
         expect(code).to_have_text(re.compile("https://.+/#join=.+"))
         assert page.locator("#qr path").get_attribute("d")
@@ -333,7 +333,7 @@ def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch
 def test_a_program_is_given_address_and_key(visit):
     with visit() as page:
         page.get_by_role("button", name="Invite…").click()
-        page.get_by_label("For a program").check()
+        page.get_by_label("A program that uses").check()
         page.get_by_role("button", name="Open and invite").click()
         expect(page.locator("#code-lines code")).to_have_count(2)
         url, key = page.locator("#code-lines code").all_inner_texts()

@@ -135,7 +135,7 @@ def test_a_file_that_is_not_as_the_page_exports_it_is_refused(page, tmp_path, ch
     change(told)
     (tmp_path / "changed.json").write_text(json.dumps(told))
     page.locator("#import-file").set_input_files(tmp_path / "changed.json")
-    expect(page.locator("#list-note")).to_contain_text("this page export")
+    expect(page.locator("#list-note")).to_contain_text("exported by this page")
 
 
 def test_five_hundred_conversations_and_a_long_one_stay(page, tmp_path):
