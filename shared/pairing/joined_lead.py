@@ -25,7 +25,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from shared.cached_files import write_private
 from shared.errors import ConfigError
 from shared.pairing.discovery import find_pairing
-from shared.pairing.invitation import Invitation, MemberRole, fingerprint
+from shared.pairing.invitation import Invitation, MemberRole, fingerprint, only_certificate
 from shared.terminal import error_reason
 from shared.tls import trusting_only
 
@@ -158,22 +158,29 @@ def _authority(address: str, certificate: str, pin: bytes) -> str | None:
     one known.
     """
     try:
-        host = _host_and_port(address)
-        with (
-            socket.create_connection(host, _ANSWER_SECONDS) as connection,
-            trusting_only(certificate).wrap_socket(connection, server_hostname=host[0]),
-        ):
-            return certificate
+        _shake_hands(address, certificate)
     except ssl.SSLCertVerificationError:
         return fetch_authority(address, pin)
     except (OSError, ValueError):
         return None
+    return certificate
+
+
+def _shake_hands(address: str, certificate: str) -> None:
+    """Raises OSError or ValueError unless the CA with this certificate has certified the server."""
+    host = _host_and_port(address)
+    with (
+        socket.create_connection(host, _ANSWER_SECONDS) as connection,
+        trusting_only(certificate).wrap_socket(connection, server_hostname=host[0]),
+    ):
+        pass
 
 
 def fetch_authority(address: str, pin: bytes) -> str | None:
-    """The CA's certificate (PEM) that the server at `address` gives; None unless its key is `pin`.
+    """The certificate (PEM) of the CA with the key `pin`, given by a server at `address` that this CA has
+    certified; None: there is no such server.
 
-    Nothing secret is sent, so that it does not matter who answers.
+    Anyone has the CA's certificate, so the server must also use its own. Nothing secret is sent.
     """
     import httpx  # noqa: PLC0415 - only to join, or after the certificate was made anew
 
@@ -185,10 +192,13 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
             timeout=_ANSWER_SECONDS,
             trust_env=False,
         ) as response:
-            given = next(response.iter_raw(_MAX_CERTIFICATE_BYTES), b"").decode("ascii")
-        return given if fingerprint(given) == pin else None
-    except (httpx.HTTPError, ValueError):
+            given = only_certificate(next(response.iter_raw(_MAX_CERTIFICATE_BYTES), b"").decode("ascii"))
+        if fingerprint(given) != pin:
+            return None
+        _shake_hands(address, given)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return None
+    return given
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:

@@ -4,6 +4,7 @@ import contextlib
 import datetime as dt
 import json
 import socket
+import ssl
 
 import pytest
 from cryptography import x509
@@ -134,6 +135,38 @@ def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
     assert fetch_authority(here, pin) == authority.certificate
     monkeypatch.setattr(authority, "certificate", answer)
     assert fetch_authority(here, pin) is None
+
+
+def test_who_only_gives_the_certificate_of_the_ca_is_not_the_lead(serve, keep):
+    """Anyone can fetch it from the lead."""
+    authority, here = serve("lead", "desk")
+    impostor, there = serve("impostor", "desk")
+    impostor.certificate = authority.certificate
+    assert fetch_authority(there, fingerprint(authority.certificate)) is None
+    keep(authority.certificate, there, here)
+    assert find().url == f"https://{here}"
+
+
+def test_who_gives_its_own_certificate_with_that_of_the_ca_is_not_the_lead(serve):
+    authority, _ = serve("lead", "desk")
+    impostor, there = serve("impostor", "desk")
+    impostor.certificate = authority.certificate + impostor.certificate
+    assert fetch_authority(there, fingerprint(authority.certificate)) is None
+
+
+@pytest.mark.parametrize("oid", ["2a8648ce3d030107", "2a8648ce3d0201"], ids=["curve", "key"])
+def test_a_certificate_with_an_unknown_kind_of_key_is_none(serve, monkeypatch, oid):
+    authority, here = serve("lead", "desk")
+    pin = fingerprint(authority.certificate)
+    known = bytes.fromhex(oid)
+    der = ssl.PEM_cert_to_DER_cert(authority.certificate).replace(known, known[:-1] + b"\x09")
+    monkeypatch.setattr(authority, "certificate", ssl.DER_cert_to_PEM_cert(der))
+    assert fetch_authority(here, pin) is None
+
+
+@pytest.mark.parametrize("address", ["[desk", "desk:port", "d\ufffdsk:5556"])
+def test_nobody_is_at_what_is_no_address(address):
+    assert fetch_authority(address, b"x") is None
 
 
 @pytest.mark.parametrize(
