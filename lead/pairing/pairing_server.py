@@ -195,7 +195,7 @@ class PairingServer:
 
     def all_addresses(self) -> tuple[str, ...]:
         """host:port of all names and addresses under which other machines may find this one."""
-        others = (*self._more_addresses, _own_names()[-1])
+        others = (_own_names()[-1], *self._more_addresses)
         return tuple(dict.fromkeys((*self.addresses(), *self.addresses(others))))
 
     @property

@@ -45,7 +45,7 @@ JOIN_HELP = (
 """The help text, in which %s is the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
-_MAX_KEPT = 12
+_MAX_KEPT, _MAX_TOLD = 12, 64
 _MAX_CERTIFICATE_BYTES = 8192
 AUTHORITY_PATH = "/ca.crt"
 """Where a lead gives the certificate of its CA."""
@@ -68,7 +68,7 @@ class _Membership(BaseModel, frozen=True):
 
     name: str
     key: str
-    addresses: Annotated[tuple[str, ...], Len(max_length=8)] = ()
+    addresses: Annotated[tuple[str, ...], Len(max_length=_MAX_TOLD)] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,7 +142,7 @@ async def test_a_name_that_was_given_is_certified_also_after_a_restart(make, pai
 async def test_who_joins_is_told_all_addresses(pairing, monkeypatch):
     monkeypatch.setattr(module.socket, "gethostname", lambda: "Desk.lan")
     pairing.is_reached_at(["example.org:8443"])
-    assert pairing.all_addresses() == ("10.0.0.1:5556", "example.org:8443", "desk.local:5556")
+    assert pairing.all_addresses() == ("10.0.0.1:5556", "desk.local:5556", "example.org:8443")
 
 
 async def test_a_code_works_after_a_restart_as_one_of_a_takeover(make, pairing):

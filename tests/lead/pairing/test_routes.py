@@ -166,6 +166,15 @@ async def test_what_is_no_address_is_refused(admin, address):
     assert (await admin.post("/v1/invitations", json=body)).status_code == 400
 
 
+async def test_a_lead_may_have_many_addresses(admin, pairing, monkeypatch):
+    """Of containers and tunnels, and those that were given."""
+    pairing.is_reached_at([f"{i}.example" for i in range(8)])
+    code = await invited(admin)
+    monkeypatch.setattr(pairing, "_own_addresses", lambda: ["127.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"])
+    assert len(pairing.all_addresses()) == 13
+    assert (await join(code)).url == f"https://127.0.0.1:{pairing.port}"
+
+
 async def test_it_is_remembered(admin):
     joined = await join(await invited(admin))
     assert await join(None) == joined
