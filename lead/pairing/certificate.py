@@ -32,6 +32,7 @@ _DAY = dt.timedelta(days=1)
 _SERVER_LIFE = 397 * _DAY
 """Apple's systems accept at most 825 days of a CA that a person has installed."""
 _RENEWED_BEFORE = 60 * _DAY
+_MAX_FORMER_NAMES = 16
 _PRIVATE_NETWORKS = (
     *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "127.0.0.0/8"),
     "100.64.0.0/10",  # Tailscale
@@ -71,7 +72,8 @@ class Authority:
         path = self._folder / _CERTIFICATE
         if (kept := _read_certificate(path)) and _permits(kept, hosts) and _has_key(kept, key):
             return kept
-        made = _make_authority(key, hosts)
+        # With its former names: a laptop may have another one in each network, and comes back.
+        made = _make_authority(key, [*hosts, *_permitted_names(kept)[:_MAX_FORMER_NAMES]])
         write_private(path, _pem(made))
         if kept:
             log.warning(
@@ -180,13 +182,21 @@ def _permits(authority: x509.Certificate, hosts: list[str]) -> bool:
     except x509.ExtensionNotFound:
         return False
     allowed, excluded = limits.permitted_subtrees or (), limits.excluded_subtrees or ()
-    names = {each.value for each in allowed if isinstance(each, x509.DNSName)}
     networks = {each.value for each in allowed if isinstance(each, x509.IPAddress)}
     return (
-        names >= set(_dns_names(hosts))
+        set(_permitted_names(authority)) >= set(_dns_names(hosts))
         and networks >= set(_networks(hosts))
         and {each.value for each in excluded} >= set(_below_bare_names(hosts))
     )
+
+
+def _permitted_names(authority: x509.Certificate | None) -> list[str]:
+    try:
+        limits = authority and authority.extensions.get_extension_for_class(x509.NameConstraints).value
+    except x509.ExtensionNotFound:
+        return []
+    allowed = (limits and limits.permitted_subtrees) or ()
+    return [each.value for each in allowed if isinstance(each, x509.DNSName)]
 
 
 def _dns_names(hosts: Iterable[str]) -> list[str]:

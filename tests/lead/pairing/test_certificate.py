@@ -77,6 +77,22 @@ def test_a_further_name_takes_another_certificate_with_the_same_key(make):
         shake_hands(browser(after), after.context, host)
 
 
+def test_a_lead_that_has_its_former_name_again_keeps_its_ca(make):
+    """A laptop may have another name in each network."""
+    make(["desk.home.example"])
+    away = make(["desk.work.example"])
+    assert make(["desk.home.example"]).certificate == away.certificate
+
+
+def test_only_so_many_former_names_are_kept(make):
+    for i in range(40):
+        authority = make([f"desk-{i}"])
+    known = x509.load_pem_x509_certificate(authority.certificate.encode())
+    limits = known.extensions.get_extension_for_class(x509.NameConstraints).value
+    names = [each.value for each in limits.permitted_subtrees if isinstance(each, x509.DNSName)]
+    assert names == [f"desk-{i}" for i in range(39, 22, -1)]
+
+
 def test_who_has_pinned_it_trusts_it_under_any_name_and_at_any_time(make, monkeypatch):
     authority = make()
     monkeypatch.setattr(module, "_SERVER_LIFE", dt.timedelta(0))
