@@ -278,6 +278,17 @@ async def test_a_machine_without_a_key_may_do_nothing_there(admin):
         assert (await client.get("/health")).status_code == 200
 
 
+async def test_who_tries_keys_keeps_no_member_out(admin):
+    """Of the same address, as all machines have behind one router, or in one network of IPv6."""
+    joined = await join(await invited(admin))
+    url, tls = joined.url, pinning(joined.certificate)
+    async with httpx.AsyncClient(base_url=url, verify=tls, trust_env=False) as client:
+        for i in range(30):
+            await client.get("/v1/models", headers={"Authorization": f"Bearer {i}"})
+    async with member(joined) as client:
+        assert (await client.get("/v1/models")).status_code == 200
+
+
 async def test_a_member_may_call_the_lead_by_any_name(admin):
     async with member(await join(await invited(admin))) as client:
         assert (await client.get("/v1/models", headers={"Host": "desk.tail.net"})).status_code == 200
