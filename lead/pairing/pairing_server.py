@@ -251,7 +251,7 @@ class PairingServer:
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
         """Make a member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
-        member, key = self._saved(self.members.join(secret, name, peer))
+        member, key = self._saved(self.members.join(secret, name))
         log.info("%s %s has joined from %s", member.role.value, member.name, peer)
         return member, key
 
