@@ -82,6 +82,7 @@ class PairingServer:
         self._is_announced = False
         self._announcement = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
+        self._hiding: asyncio.Future[None] | None = None
         self.read()
         self._listening: Acceptor | None = None
         self._authority: Authority | None = None
@@ -140,7 +141,7 @@ class PairingServer:
             self._renewed()
             if self._own_addresses() != self._announced:
                 await self._announce_anew()
-        except ConfigError as error:
+        except Exception as error:  # noqa: BLE001 - whatever zeroconf raises, certificates are renewed
             log.debug("%s", error)
 
     async def announce(self) -> None:
@@ -156,12 +157,11 @@ class PairingServer:
             await asyncio.to_thread(self._announcing.enter_context, announcement)
             self._is_announced = True
 
-    def _hide(self) -> asyncio.Future[None]:
-        """End the announcement; the returned future is done when the network has been told, which takes a
-        while.
-        """
-        self._is_announced, self._announced = False, ()
-        return asyncio.get_running_loop().run_in_executor(None, self._announcing.close)
+    async def _hide(self) -> None:
+        """End the announcement, which takes a while; one that has begun is completed first."""
+        async with self._announcement:
+            self._is_announced, self._announced = False, ()
+            await asyncio.to_thread(self._announcing.close)
 
     async def end(self) -> None:
         """Stop listening as the lead ends; the next start opens it again if it is open now."""
@@ -174,7 +174,7 @@ class PairingServer:
         """Stop listening, now and after each start; members stay, but their connections are closed, and codes
         that were made do not work any more.
         """
-        self._hide()
+        self._hiding = asyncio.ensure_future(self._hide())
         self.members.withdraw_invitations()
         if self._listening:
             self._listening.close()
