@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -143,7 +143,9 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
         if found := _authority(address, certificate, pin):
             if found != certificate or address != kept.addresses[0]:
                 addresses = dict.fromkeys((address, *kept.addresses))
-                _keep(folder, kept.model_copy(update={"addresses": tuple(addresses)[:_MAX_KEPT]}), found)
+                # An address that cannot be saved is found again the next time.
+                with suppress(ConfigError) if found == certificate else nullcontext():
+                    _keep(folder, kept.model_copy(update={"addresses": tuple(addresses)[:_MAX_KEPT]}), found)
             return address
     return kept.addresses[0]
 

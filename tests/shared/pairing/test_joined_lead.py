@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime as dt
+import errno
 import json
 import socket
 import ssl
@@ -126,6 +127,18 @@ def test_a_certificate_that_was_made_anew_is_fetched(keep, serve, folder):
     keep(certificate, here)
     assert find().url == f"https://{here}"
     assert (folder / "certificate.pem").read_text() == after.certificate != certificate
+
+
+def test_an_address_that_cannot_be_saved_is_used(keep, serve, nobody, monkeypatch):
+    """As where the home folder is read-only."""
+    authority, here = serve("lead", "desk")
+    keep(authority.certificate, nobody, here)
+
+    def cannot(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(module, "write_private", cannot)
+    assert find().url == f"https://{here}"
 
 
 @pytest.mark.parametrize("answer", ["", "no certificate", "-----BEGIN CERTIFICATE-----\n"])
