@@ -6,11 +6,11 @@ machine with a certificate of that CA, so nobody in between can use the code.
 
 import base64
 import hashlib
-import itertools
 import logging
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -139,8 +139,8 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
         raise ConfigError(
             f"cannot read the certificate in {folder}. Join the lead again with --join"
         ) from error
-    for address in itertools.chain(kept.addresses, _announced(pin)):
-        if found := _authority(address, certificate, pin):
+    for address, found in _asked(kept.addresses, certificate, pin):
+        if found:
             if found != certificate or address != kept.addresses[0]:
                 addresses = dict.fromkeys((address, *kept.addresses))
                 # An address that cannot be saved is found again the next time.
@@ -148,6 +148,22 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
                     _keep(folder, kept.model_copy(update={"addresses": tuple(addresses)[:_MAX_KEPT]}), found)
             return address
     return kept.addresses[0]
+
+
+def _asked(addresses: Sequence[str], certificate: str, pin: bytes) -> Iterator[tuple[str, str | None]]:
+    """Yield each address, and the CA's certificate if the lead is there.
+
+    First the last address known, then all others at once, each of which can take seconds in another network,
+    then the announced ones.
+    """
+
+    def ask(address: str) -> tuple[str, str | None]:
+        return address, _authority(address, certificate, pin)
+
+    yield ask(addresses[0])
+    with ThreadPoolExecutor(_MAX_KEPT, "locate") as pool:
+        yield from pool.map(ask, addresses[1:])
+    yield from map(ask, _announced(pin))
 
 
 def _announced(pin: bytes) -> Iterator[str]:

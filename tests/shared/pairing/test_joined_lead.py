@@ -6,6 +6,7 @@ import errno
 import json
 import socket
 import ssl
+import threading
 
 import pytest
 from cryptography import x509
@@ -127,6 +128,22 @@ def test_a_certificate_that_was_made_anew_is_fetched(keep, serve, folder):
     keep(certificate, here)
     assert find().url == f"https://{here}"
     assert (folder / "certificate.pem").read_text() == after.certificate != certificate
+
+
+def test_addresses_of_another_network_are_tried_at_the_same_time(keep, serve, monkeypatch):
+    """Each costs seconds."""
+    authority, _ = serve("lead", "desk")
+    keep(authority.certificate, "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
+    others, asked = threading.Barrier(3), []
+
+    def in_vain(address, *_):
+        asked.append(address)
+        if address != "10.0.0.1:1":
+            others.wait(10)
+
+    monkeypatch.setattr(module, "_authority", in_vain)
+    assert find().url == "https://10.0.0.1:1"
+    assert len(asked) == 4
 
 
 def test_an_address_that_cannot_be_saved_is_used(keep, serve, nobody, monkeypatch):
