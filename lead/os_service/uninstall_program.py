@@ -90,7 +90,7 @@ def _data(path: Path) -> str:
 
 def _report(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
     lines = [f"  service {name}" for name in services]
-    lines += [f"  {each.path}: {each.what}, {size_text(_size(each.path))}" for each in kept]
+    lines += [f"  {each.path}{_link(each.path)}: {each.what}, {size_text(_size(each.path))}" for each in kept]
     of_system = [
         f"  the service {name} of the system: sudo lead service remove --system --unit {name}"
         for name in installed_services(is_system=True)
@@ -120,7 +120,7 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
         if failures and each.path == user_config_path("llama-duo"):
             continue  # of a service that is still there
         try:
-            shutil.rmtree(each.path) if each.path.is_dir() else each.path.unlink()
+            shutil.rmtree(each.path) if _is_own_folder(each.path) else each.path.unlink()
         except FileNotFoundError:  # a service has taken it along
             continue
         except OSError as error:
@@ -132,6 +132,15 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
     return "All of it was removed."
 
 
+def _link(path: Path) -> str:
+    return f" (a link; {path.resolve()} is not removed)" if path.is_symlink() else ""
+
+
+def _is_own_folder(path: Path) -> bool:
+    """False for a link, which is removed without the folder that it leads to."""
+    return path.is_dir() and not path.is_symlink()
+
+
 def _size(path: Path) -> int:
-    files = path.rglob("*") if path.is_dir() else [path]
+    files = path.rglob("*") if _is_own_folder(path) else [path]
     return sum(each.lstat().st_size for each in files if each.is_file())

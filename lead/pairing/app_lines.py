@@ -1,6 +1,7 @@
 """What `lead invite --app` prints: how common programs are told of a lead, its key and its CA."""
 
 import hashlib
+import json
 import shlex
 import ssl
 from string import Template
@@ -32,9 +33,7 @@ Open WebUI:
 
 llm:
     llm keys set lead --value $key
-    cat >> "$$(dirname "$$(llm logs path)")/extra-openai-models.yaml" <<END
-    - {model_id: "$model", model_name: "$model", api_base: "$base", api_key_name: lead}
-    END
+    printf '%s\\n' $llm >> "$$(dirname "$$(llm logs path)")/extra-openai-models.yaml"
     llm -m $word "Why is the sky blue?"
 
 Claude Code:
@@ -43,7 +42,7 @@ Claude Code:
     claude
 
 VS Code with Continue, in ~/.continue/config.yaml under `models:`:
-    - {name: "$model", provider: openai, model: "$model", apiBase: "$base", apiKey: $key,
+    - {name: $quoted, provider: openai, model: $quoted, apiBase: "$base", apiKey: $key,
        requestOptions: {caBundlePath: /PATH/TO/$file}}""")
 
 
@@ -52,12 +51,15 @@ def app_lines(addresses: tuple[str, ...], key: str, model: str, certificate: str
     first, *others = addresses
     more = f"\nOther addresses of this lead: {', '.join(others)}\n" if others else ""
     url = f"https://{first}"
+    entry = {"model_id": model, "model_name": model, "api_base": f"{url}/v1", "api_key_name": "lead"}
     return _LINES.substitute(
         base=f"{url}/v1",
         url=url,
         key=key,
         model=model,
         word=shlex.quote(model),
+        quoted=json.dumps(model),
+        llm=shlex.quote(f"- {json.dumps(entry)}"),
         file=CA_FILE,
         fingerprint=shown_fingerprint(certificate),
         others=more,

@@ -32,6 +32,7 @@ _DAY = dt.timedelta(days=1)
 _SERVER_LIFE = 397 * _DAY
 """Apple's systems accept at most 825 days of a CA that a person has installed."""
 _RENEWED_BEFORE = 60 * _DAY
+_MAX_FORMER_NAMES = 16
 _PRIVATE_NETWORKS = (
     *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "127.0.0.0/8"),
     "100.64.0.0/10",  # Tailscale
@@ -71,7 +72,8 @@ class Authority:
         path = self._folder / _CERTIFICATE
         if (kept := _read_certificate(path)) and _permits(kept, hosts) and _has_key(kept, key):
             return kept
-        made = _make_authority(key, hosts)
+        # With its former names: a laptop may have another one in each network, and comes back.
+        made = _make_authority(key, [*hosts, *_permitted_names(kept)[:_MAX_FORMER_NAMES]])
         write_private(path, _pem(made))
         if kept:
             log.warning(
@@ -97,6 +99,7 @@ def _make_authority(key: ec.EllipticCurvePrivateKey, hosts: list[str]) -> x509.C
     words = f"llama-duo on {socket.gethostname()[:40]}, {identifier.digest.hex()[:8]}"
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, words)])
     permitted = [*map(x509.DNSName, _dns_names(hosts)), *map(x509.IPAddress, _networks(hosts))]
+    excluded = list(map(x509.DNSName, _below_bare_names(hosts))) or None
     return (
         x509.CertificateBuilder()
         .subject_name(name)
@@ -108,7 +111,7 @@ def _make_authority(key: ec.EllipticCurvePrivateKey, hosts: list[str]) -> x509.C
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(signs_certificates=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.NameConstraints(permitted, None), critical=True)
+        .add_extension(x509.NameConstraints(permitted, excluded), critical=True)
         .add_extension(identifier, critical=False)
         .sign(key, hashes.SHA256())
     )
@@ -175,17 +178,35 @@ def _is_good(kept: x509.Certificate, authority: x509.Certificate, hosts: list[st
 def _permits(authority: x509.Certificate, hosts: list[str]) -> bool:
     """Whether a certificate for these hosts may be signed by this one."""
     try:
-        allowed = authority.extensions.get_extension_for_class(x509.NameConstraints).value.permitted_subtrees
+        limits = authority.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:
         return False
-    names = {each.value for each in allowed or () if isinstance(each, x509.DNSName)}
-    networks = {each.value for each in allowed or () if isinstance(each, x509.IPAddress)}
-    return names >= set(_dns_names(hosts)) and networks >= set(_networks(hosts))
+    allowed, excluded = limits.permitted_subtrees or (), limits.excluded_subtrees or ()
+    networks = {each.value for each in allowed if isinstance(each, x509.IPAddress)}
+    return (
+        set(_permitted_names(authority)) >= set(_dns_names(hosts))
+        and networks >= set(_networks(hosts))
+        and {each.value for each in excluded} >= set(_below_bare_names(hosts))
+    )
+
+
+def _permitted_names(authority: x509.Certificate | None) -> list[str]:
+    try:
+        limits = authority and authority.extensions.get_extension_for_class(x509.NameConstraints).value
+    except x509.ExtensionNotFound:
+        return []
+    allowed = (limits and limits.permitted_subtrees) or ()
+    return [each.value for each in allowed if isinstance(each, x509.DNSName)]
 
 
 def _dns_names(hosts: Iterable[str]) -> list[str]:
     names = dict.fromkeys(host.lower() for host in hosts if _address(host) is None)
     return [name for name in names if _DNS_NAME.fullmatch(name)]
+
+
+def _below_bare_names(hosts: Iterable[str]) -> list[str]:
+    """What a name constraint excludes for host names without a dot: `dev` would also permit all of .dev."""
+    return [f".{name}" for name in _dns_names(hosts) if "." not in name]
 
 
 def _addresses(hosts: Iterable[str]) -> list[_IpAddress]:

@@ -9,9 +9,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from lead.backs.join_limits import JoinLimits
 from lead.settings.keys import Principal, Role, identify, key_digest
-from shared.errors import DuoError, UnavailableError
+from shared.errors import DuoError
 from shared.pairing.invitation import SECRET_BYTES
 
 INVITATION_SECONDS = 600.0
@@ -76,7 +75,6 @@ class Members:
             each.digest: (each.role, clock() + min(each.until - wall_clock(), INVITATION_SECONDS))
             for each in invited
         }
-        self._limits = JoinLimits()
 
     def __iter__(self) -> Iterator[JoinedMachine]:
         """Iterate over the machines in the order in which they joined."""
@@ -111,29 +109,15 @@ class Members:
         self._invited[_digest(secret)] = role, self._clock() + INVITATION_SECONDS
         return secret
 
-    def admit(self, peer: str) -> None:
-        """Count an attempt to join from the address `peer`, before any of its data is read.
+    def join(self, secret: bytes, name: str) -> tuple[JoinedMachine, str]:
+        """Make a member with the name `name`, and its key; raises NotInvitedError.
 
-        Raises UnavailableError if the peer must wait after wrong codes, or after too many attempts.
-        """
-        now = self._clock()
-        try:
-            self._limits.admit_name(peer, "", now)
-            self._limits.admit(peer, now)
-        except UnavailableError:
-            self.n_refused += 1
-            raise UnavailableError("too many wrong codes from this address: try again later") from None
-
-    def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
-        """Make a member with the name `name`, and its key, for an admitted machine.
-
-        Raises NotInvitedError.
+        Guesses are not slowed down: nobody guesses 96 bits, and an honest machine may have the same address.
         """
         self._drop_old()
         invited = self._invited.pop(_digest(secret), None)
         if invited is None:
             self.n_refused += 1
-            self._limits.punish(peer, "", self._clock())
             raise NotInvitedError("the code is wrong, already used, or older than ten minutes")
         return self.add(invited[0], name)
 

@@ -82,6 +82,7 @@ class PairingServer:
         self._is_announced = False
         self._announcement = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
+        self._hiding: asyncio.Future[None] | None = None
         self.read()
         self._listening: Acceptor | None = None
         self._authority: Authority | None = None
@@ -140,7 +141,7 @@ class PairingServer:
             self._renewed()
             if self._own_addresses() != self._announced:
                 await self._announce_anew()
-        except ConfigError as error:
+        except Exception as error:  # noqa: BLE001 - whatever zeroconf raises, certificates are renewed
             log.debug("%s", error)
 
     async def announce(self) -> None:
@@ -156,12 +157,11 @@ class PairingServer:
             await asyncio.to_thread(self._announcing.enter_context, announcement)
             self._is_announced = True
 
-    def _hide(self) -> asyncio.Future[None]:
-        """End the announcement; the returned future is done when the network has been told, which takes a
-        while.
-        """
-        self._is_announced, self._announced = False, ()
-        return asyncio.get_running_loop().run_in_executor(None, self._announcing.close)
+    async def _hide(self) -> None:
+        """End the announcement, which takes a while; one that has begun is completed first."""
+        async with self._announcement:
+            self._is_announced, self._announced = False, ()
+            await asyncio.to_thread(self._announcing.close)
 
     async def end(self) -> None:
         """Stop listening as the lead ends; the next start opens it again if it is open now."""
@@ -174,7 +174,7 @@ class PairingServer:
         """Stop listening, now and after each start; members stay, but their connections are closed, and codes
         that were made do not work any more.
         """
-        self._hide()
+        self._hiding = asyncio.ensure_future(self._hide())
         self.members.withdraw_invitations()
         if self._listening:
             self._listening.close()
@@ -195,7 +195,7 @@ class PairingServer:
 
     def all_addresses(self) -> tuple[str, ...]:
         """host:port of all names and addresses under which other machines may find this one."""
-        others = (*self._more_addresses, _own_names()[-1])
+        others = (_own_names()[-1], *self._more_addresses)
         return tuple(dict.fromkeys((*self.addresses(), *self.addresses(others))))
 
     @property
@@ -251,7 +251,7 @@ class PairingServer:
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
         """Make a member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
-        member, key = self._saved(self.members.join(secret, name, peer))
+        member, key = self._saved(self.members.join(secret, name))
         log.info("%s %s has joined from %s", member.role.value, member.name, peer)
         return member, key
 

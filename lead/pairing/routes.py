@@ -203,19 +203,17 @@ async def revoke(
 
 
 class _JoinRoute(JsonRoute):
-    """Admits a machine by its address before its body is read, because it needs no key."""
+    """Refuses, before the body is read, requests that came to the lead's own address."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
 
-        async def handle_admitted(request: Request) -> Response:
-            pairing = get_pairing_server(request)
+        async def handle_invited(request: Request) -> Response:
             if own_keys(request.scope) is None:
                 raise RequestError("codes work only at the address for invited machines")
-            pairing.members.admit(_peer(request))
             return await handle(request)
 
-        return handle_admitted
+        return handle_invited
 
 
 class JoinRequest(NullIsDefault):
@@ -234,7 +232,8 @@ async def join(
 ) -> dict[str, Any]:
     """Return the key of a new member, with the role for which the code was made."""
     try:
-        member, key = _saved(lambda: pairing.join(body.secret, body.name, _peer(request)))
+        peer = request.client.host if request.client else "unknown"
+        member, key = _saved(lambda: pairing.join(body.secret, body.name, peer))
     except NotInvitedError as error:
         raise HTTPException(403, str(error)) from error
     return {
@@ -243,10 +242,6 @@ async def join(
         "key": key,
         "addresses": pairing.all_addresses(),
     }
-
-
-def _peer(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
 
 
 router.include_router(_joining)

@@ -68,12 +68,28 @@ def _content(prefix: str, digits: str) -> bytes | None:
     return content if is_whole else None
 
 
-def fingerprint(certificate: str) -> bytes:
-    """The fingerprint of the public key in a certificate (PEM); raises ValueError."""
+def only_certificate(text: str) -> str:
+    """The first certificate in a PEM text, encoded anew; raises ValueError.
+
+    A TLS context would also trust further certificates in the text, which `fingerprint` does not see.
+    """
     from cryptography import x509  # noqa: PLC0415 - only who joins or invites needs it
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
 
-    key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    first = x509.load_pem_x509_certificate(text.encode())
+    return first.public_bytes(serialization.Encoding.PEM).decode("ascii")
+
+
+def fingerprint(certificate: str) -> bytes:
+    """The fingerprint of the public key in a certificate (PEM); raises ValueError."""
+    from cryptography import x509  # noqa: PLC0415 - only who joins or invites needs it
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+
+    try:
+        key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+    except UnsupportedAlgorithm as error:
+        raise ValueError(f"the certificate has an unknown kind of key: {error}") from error
     encoded = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(encoded).digest()[:_FINGERPRINT_BYTES]
 

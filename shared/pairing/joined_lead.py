@@ -6,12 +6,12 @@ machine with a certificate of that CA, so nobody in between can use the code.
 
 import base64
 import hashlib
-import itertools
 import logging
 import socket
 import ssl
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -25,7 +25,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from shared.cached_files import write_private
 from shared.errors import ConfigError
 from shared.pairing.discovery import find_pairing
-from shared.pairing.invitation import Invitation, MemberRole, fingerprint
+from shared.pairing.invitation import Invitation, MemberRole, fingerprint, only_certificate
 from shared.terminal import error_reason
 from shared.tls import trusting_only
 
@@ -45,7 +45,7 @@ JOIN_HELP = (
 """The help text, in which %s is the command that makes such codes."""
 _ANSWER_SECONDS = 5.0
 _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
-_MAX_KEPT = 12
+_MAX_KEPT, _MAX_TOLD = 12, 64
 _MAX_CERTIFICATE_BYTES = 8192
 AUTHORITY_PATH = "/ca.crt"
 """Where a lead gives the certificate of its CA."""
@@ -68,7 +68,7 @@ class _Membership(BaseModel, frozen=True):
 
     name: str
     key: str
-    addresses: Annotated[tuple[str, ...], Len(max_length=8)] = ()
+    addresses: Annotated[tuple[str, ...], Len(max_length=_MAX_TOLD)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,13 +139,31 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
         raise ConfigError(
             f"cannot read the certificate in {folder}. Join the lead again with --join"
         ) from error
-    for address in itertools.chain(kept.addresses, _announced(pin)):
-        if found := _authority(address, certificate, pin):
+    for address, found in _asked(kept.addresses, certificate, pin):
+        if found:
             if found != certificate or address != kept.addresses[0]:
                 addresses = dict.fromkeys((address, *kept.addresses))
-                _keep(folder, kept.model_copy(update={"addresses": tuple(addresses)[:_MAX_KEPT]}), found)
+                # An address that cannot be saved is found again the next time.
+                with suppress(ConfigError) if found == certificate else nullcontext():
+                    _keep(folder, kept.model_copy(update={"addresses": tuple(addresses)[:_MAX_KEPT]}), found)
             return address
     return kept.addresses[0]
+
+
+def _asked(addresses: Sequence[str], certificate: str, pin: bytes) -> Iterator[tuple[str, str | None]]:
+    """Yield each address, and the CA's certificate if the lead is there.
+
+    First the last address known, then all others at once, each of which can take seconds in another network,
+    then the announced ones.
+    """
+
+    def ask(address: str) -> tuple[str, str | None]:
+        return address, _authority(address, certificate, pin)
+
+    yield ask(addresses[0])
+    with ThreadPoolExecutor(_MAX_KEPT, "locate") as pool:
+        yield from pool.map(ask, addresses[1:])
+    yield from map(ask, _announced(pin))
 
 
 def _announced(pin: bytes) -> Iterator[str]:
@@ -158,22 +176,29 @@ def _authority(address: str, certificate: str, pin: bytes) -> str | None:
     one known.
     """
     try:
-        host = _host_and_port(address)
-        with (
-            socket.create_connection(host, _ANSWER_SECONDS) as connection,
-            trusting_only(certificate).wrap_socket(connection, server_hostname=host[0]),
-        ):
-            return certificate
+        _shake_hands(address, certificate)
     except ssl.SSLCertVerificationError:
         return fetch_authority(address, pin)
     except (OSError, ValueError):
         return None
+    return certificate
+
+
+def _shake_hands(address: str, certificate: str) -> None:
+    """Raises OSError or ValueError unless the CA with this certificate has certified the server."""
+    host = _host_and_port(address)
+    with (
+        socket.create_connection(host, _ANSWER_SECONDS) as connection,
+        trusting_only(certificate).wrap_socket(connection, server_hostname=host[0]),
+    ):
+        pass
 
 
 def fetch_authority(address: str, pin: bytes) -> str | None:
-    """The CA's certificate (PEM) that the server at `address` gives; None unless its key is `pin`.
+    """The certificate (PEM) of the CA with the key `pin`, given by a server at `address` that this CA has
+    certified; None: there is no such server.
 
-    Nothing secret is sent, so that it does not matter who answers.
+    Anyone has the CA's certificate, so the server must also use its own. Nothing secret is sent.
     """
     import httpx  # noqa: PLC0415 - only to join, or after the certificate was made anew
 
@@ -185,10 +210,13 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
             timeout=_ANSWER_SECONDS,
             trust_env=False,
         ) as response:
-            given = next(response.iter_raw(_MAX_CERTIFICATE_BYTES), b"").decode("ascii")
-        return given if fingerprint(given) == pin else None
-    except (httpx.HTTPError, ValueError):
+            given = only_certificate(next(response.iter_raw(_MAX_CERTIFICATE_BYTES), b"").decode("ascii"))
+        if fingerprint(given) != pin:
+            return None
+        _shake_hands(address, given)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError):
         return None
+    return given
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:

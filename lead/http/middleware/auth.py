@@ -97,14 +97,13 @@ class AuthMiddleware:
 
     def _identify(self, scope: Scope) -> Principal | ErrorResponse:
         """Who sends a request, or the answer to one without a right key."""
-        known = own_keys(scope) or self._keys
-        secret = presented_key(Headers(scope=scope))
-        if secret is None:
-            return known.identify(None) or without_key()
+        members, secret = own_keys(scope), presented_key(Headers(scope=scope))
+        if members or secret is None:  # nobody finds a member's key by trying, as the lead has made it
+            return (members or self._keys).identify(secret) or without_key()
         host, digest = (scope.get("client") or ("",))[0], key_digest(secret)
         if wait := self._guesses.seconds_to_wait(host, digest):
             return _too_many_guesses(wait)
-        principal = known.identify(secret)
+        principal = self._keys.identify(secret)
         self._guesses.note(host, digest, is_right=principal is not None)
         return principal or without_key()
 

@@ -83,6 +83,26 @@ def test_with_one_all_of_it_is(run, folders, services, options, answer):
     assert services[2] == ["llama-duo-lead"]
 
 
+def test_of_a_link_only_the_link_is_removed(run, folders):
+    """As to a cache on a bigger disk."""
+    cache, elsewhere = folders / "cache" / "llama-duo", folders / "big-disk"
+    cache.rename(elsewhere)
+    cache.symlink_to(elsewhere)
+    (folders / "data" / "llama-duo" / "lead-1").symlink_to(elsewhere)
+    out = run("--yes")
+    assert f"{cache} (a link; {elsewhere} is not removed)" in out
+    assert remaining(folders) == ["a.json"]
+    assert not cache.is_symlink()
+
+
+def test_links_inside_are_not_followed(run, folders):
+    (folders / "hub").mkdir()
+    (folders / "hub" / "model.gguf").write_text("x")
+    (folders / "cache" / "llama-duo" / "memory" / "hub").symlink_to(folders / "hub")
+    run("--yes")
+    assert remaining(folders) == ["model.gguf"]
+
+
 def test_who_cannot_be_asked_is_told_of_the_option(run, folders):
     with pytest.raises(SystemExit, match="add --yes"):
         run()

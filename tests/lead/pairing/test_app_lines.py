@@ -1,7 +1,10 @@
 """The lines for common programs are those that a shell and YAML read as they are meant."""
 
+import os
 import ssl
+import subprocess
 
+import pytest
 import yaml
 
 from lead.pairing.app_lines import app_lines, shown_fingerprint
@@ -31,9 +34,20 @@ def test_continue_reads_its_lines():
     )
 
 
-def test_llm_reads_its_lines():
-    (model,) = yaml.safe_load(LINES.partition("<<END\n")[2].partition("    END")[0])
-    assert (model["model_name"], model["api_base"]) == ("qwen3:8b", "https://10.0.0.1:5556/v1")
+@pytest.mark.parametrize("model", ["qwen3:8b", 'it\'s "$(touch gone)"'])
+def test_a_shell_and_llm_read_its_lines_as_they_are_shown(tmp_path, model):
+    llm = tmp_path / "llm"
+    llm.write_text(f"#!/bin/sh\n[ $1 != logs ] || echo {tmp_path}/logs.db\n")
+    llm.chmod(0o700)
+    shown = app_lines(("10.0.0.1:5556",), "the-key", model, PEM)
+    lines = shown.partition("\nllm:\n")[2].partition("\n\n")[0]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(
+        ["/bin/sh"], input=lines, text=True, check=True, timeout=30, cwd=tmp_path, env={"PATH": path}
+    )
+    (entry,) = yaml.safe_load((tmp_path / "extra-openai-models.yaml").read_text())
+    assert (entry["model_name"], entry["api_base"]) == (model, "https://10.0.0.1:5556/v1")
+    assert not (tmp_path / "gone").exists()
 
 
 def test_names_with_spaces_are_one_word():

@@ -50,13 +50,13 @@ def test_and_under_no_other(make):
         shake_hands(browser(authority), authority.context, "192.168.1.6")
 
 
-@pytest.mark.parametrize("host", ["bank.example", "desk.example", "8.8.8.8", "2001:db8::1"])
+@pytest.mark.parametrize("host", ["bank.example", "desk.example", "shop.desk", "8.8.8.8", "2001:db8::1"])
 def test_nothing_that_it_signs_for_others_is_trusted(make, monkeypatch, host):
     """Whoever has stolen its key."""
     known = browser(make())
     monkeypatch.setattr(module, "_permits", lambda *_: True)
     thief = make([host])
-    with pytest.raises(ssl.SSLCertVerificationError, match="permitted subtree violation"):
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"(permitted|excluded) subtree violation"):
         shake_hands(known, thief.context, host)
 
 
@@ -75,6 +75,22 @@ def test_a_further_name_takes_another_certificate_with_the_same_key(make):
     assert fingerprint(before.certificate) == fingerprint(after.certificate)
     for host in ("desk.example.org", "203.0.113.5", "192.168.1.5"):
         shake_hands(browser(after), after.context, host)
+
+
+def test_a_lead_that_has_its_former_name_again_keeps_its_ca(make):
+    """A laptop may have another name in each network."""
+    make(["desk.home.example"])
+    away = make(["desk.work.example"])
+    assert make(["desk.home.example"]).certificate == away.certificate
+
+
+def test_only_so_many_former_names_are_kept(make):
+    for i in range(40):
+        authority = make([f"desk-{i}"])
+    known = x509.load_pem_x509_certificate(authority.certificate.encode())
+    limits = known.extensions.get_extension_for_class(x509.NameConstraints).value
+    names = [each.value for each in limits.permitted_subtrees if isinstance(each, x509.DNSName)]
+    assert names == [f"desk-{i}" for i in range(39, 22, -1)]
 
 
 def test_who_has_pinned_it_trusts_it_under_any_name_and_at_any_time(make, monkeypatch):

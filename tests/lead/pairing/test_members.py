@@ -4,7 +4,6 @@ import pytest
 
 from lead.pairing.members import INVITATION_SECONDS, Members, NotInvitedError
 from lead.settings.keys import Role, named_keys
-from shared.errors import UnavailableError
 
 
 @pytest.fixture
@@ -12,9 +11,8 @@ def members(clock):
     return Members(clock=clock, wall_clock=lambda: 1e9)
 
 
-def join(members, secret, name="laptop", peer="10.0.0.2"):
-    members.admit(peer)
-    return members.join(secret, name, peer)
+def join(members, secret, name="laptop"):
+    return members.join(secret, name)
 
 
 @pytest.mark.parametrize("role", [Role.BACK, Role.CLIENT])
@@ -36,7 +34,7 @@ def test_a_code_works_once(members):
     secret = members.invite(Role.BACK)
     join(members, secret)
     with pytest.raises(NotInvitedError):
-        join(members, secret, peer="10.0.0.3")
+        join(members, secret)
     assert members.n_refused == 1
 
 
@@ -80,28 +78,14 @@ def test_nobody_joins_as_the_owner_of_a_key(members, tmp_path):
     assert str(member.principal) != str(owner)
 
 
-def test_who_guesses_is_locked_out_even_with_the_right_code(members):
+def test_who_guesses_keeps_nobody_out(members):
+    """Other machines may have the same address, behind a router or in a container."""
     secret = members.invite(Role.BACK)
-    with pytest.raises(NotInvitedError):
-        join(members, b"guess")
-    with pytest.raises(UnavailableError, match="too many wrong codes"):
-        join(members, secret)
-    assert members.n_refused == 2
-    join(members, secret, peer="10.0.0.3")
-
-
-def test_guesses_wait_longer_each_time(members, clock):
-    n_guesses = 0
-    for second in range(3600):
-        clock.now = float(second)
-        try:
+    for _ in range(200):
+        with pytest.raises(NotInvitedError):
             join(members, b"guess")
-        except NotInvitedError:
-            n_guesses += 1
-        except UnavailableError:
-            pass
-    assert n_guesses <= 12
-    assert members.n_refused == 3600
+    assert join(members, secret)
+    assert members.n_refused == 200
 
 
 def test_only_so_many_codes_wait_the_oldest_is_forgotten(members):

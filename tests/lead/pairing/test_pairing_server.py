@@ -1,7 +1,9 @@
 """The pairing server opens when it is told to, stays as it was over restarts, and keeps who may come in."""
 
+import asyncio
 import contextlib
 import json
+import threading
 
 import pytest
 from cryptography import x509
@@ -142,7 +144,7 @@ async def test_a_name_that_was_given_is_certified_also_after_a_restart(make, pai
 async def test_who_joins_is_told_all_addresses(pairing, monkeypatch):
     monkeypatch.setattr(module.socket, "gethostname", lambda: "Desk.lan")
     pairing.is_reached_at(["example.org:8443"])
-    assert pairing.all_addresses() == ("10.0.0.1:5556", "example.org:8443", "desk.local:5556")
+    assert pairing.all_addresses() == ("10.0.0.1:5556", "desk.local:5556", "example.org:8443")
 
 
 async def test_a_code_works_after_a_restart_as_one_of_a_takeover(make, pairing):
@@ -229,6 +231,37 @@ async def test_it_is_announced_once_until_it_is_closed(announced):
     await until(lambda: said[1:] == ["gone"])
     await pairing.follow_addresses()
     assert said[2:] == []
+
+
+async def test_closed_while_it_is_being_announced_it_is_not_afterwards(make):
+    begun, may_go_on, said = threading.Event(), threading.Event(), []
+
+    @contextlib.contextmanager
+    def announce(*_):
+        begun.set()
+        may_go_on.wait(10)
+        said.append("here")
+        yield
+        said.append("gone")
+
+    pairing = make(announce=announce)
+    pairing.open()
+    following = asyncio.ensure_future(pairing.follow_addresses())
+    await asyncio.to_thread(begun.wait, 10)
+    pairing.close()
+    may_go_on.set()
+    await following
+    await until(lambda: said == ["here", "gone"])
+
+
+async def test_whatever_its_announcement_raises_it_goes_on_to_be_certified(make):
+    def cannot(*_):
+        raise RuntimeError("the network is gone")
+
+    pairing = make(announce=cannot)
+    pairing.open()
+    await pairing.follow_addresses()
+    assert pairing.is_open
 
 
 async def test_with_another_address_it_is_certified_and_announced_anew(announced, tmp_path):

@@ -2,8 +2,11 @@
 
 import contextlib
 import datetime as dt
+import errno
 import json
 import socket
+import ssl
+import threading
 
 import pytest
 from cryptography import x509
@@ -127,6 +130,34 @@ def test_a_certificate_that_was_made_anew_is_fetched(keep, serve, folder):
     assert (folder / "certificate.pem").read_text() == after.certificate != certificate
 
 
+def test_addresses_of_another_network_are_tried_at_the_same_time(keep, serve, monkeypatch):
+    """Each costs seconds."""
+    authority, _ = serve("lead", "desk")
+    keep(authority.certificate, "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
+    others, asked = threading.Barrier(3), []
+
+    def in_vain(address, *_):
+        asked.append(address)
+        if address != "10.0.0.1:1":
+            others.wait(10)
+
+    monkeypatch.setattr(module, "_authority", in_vain)
+    assert find().url == "https://10.0.0.1:1"
+    assert len(asked) == 4
+
+
+def test_an_address_that_cannot_be_saved_is_used(keep, serve, nobody, monkeypatch):
+    """As where the home folder is read-only."""
+    authority, here = serve("lead", "desk")
+    keep(authority.certificate, nobody, here)
+
+    def cannot(*_):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(module, "write_private", cannot)
+    assert find().url == f"https://{here}"
+
+
 @pytest.mark.parametrize("answer", ["", "no certificate", "-----BEGIN CERTIFICATE-----\n"])
 def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
     authority, here = serve("lead", "desk")
@@ -134,6 +165,38 @@ def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
     assert fetch_authority(here, pin) == authority.certificate
     monkeypatch.setattr(authority, "certificate", answer)
     assert fetch_authority(here, pin) is None
+
+
+def test_who_only_gives_the_certificate_of_the_ca_is_not_the_lead(serve, keep):
+    """Anyone can fetch it from the lead."""
+    authority, here = serve("lead", "desk")
+    impostor, there = serve("impostor", "desk")
+    impostor.certificate = authority.certificate
+    assert fetch_authority(there, fingerprint(authority.certificate)) is None
+    keep(authority.certificate, there, here)
+    assert find().url == f"https://{here}"
+
+
+def test_who_gives_its_own_certificate_with_that_of_the_ca_is_not_the_lead(serve):
+    authority, _ = serve("lead", "desk")
+    impostor, there = serve("impostor", "desk")
+    impostor.certificate = authority.certificate + impostor.certificate
+    assert fetch_authority(there, fingerprint(authority.certificate)) is None
+
+
+@pytest.mark.parametrize("oid", ["2a8648ce3d030107", "2a8648ce3d0201"], ids=["curve", "key"])
+def test_a_certificate_with_an_unknown_kind_of_key_is_none(serve, monkeypatch, oid):
+    authority, here = serve("lead", "desk")
+    pin = fingerprint(authority.certificate)
+    known = bytes.fromhex(oid)
+    der = ssl.PEM_cert_to_DER_cert(authority.certificate).replace(known, known[:-1] + b"\x09")
+    monkeypatch.setattr(authority, "certificate", ssl.DER_cert_to_PEM_cert(der))
+    assert fetch_authority(here, pin) is None
+
+
+@pytest.mark.parametrize("address", ["[desk", "desk:port", "d\ufffdsk:5556"])
+def test_nobody_is_at_what_is_no_address(address):
+    assert fetch_authority(address, b"x") is None
 
 
 @pytest.mark.parametrize(
