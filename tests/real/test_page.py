@@ -307,7 +307,7 @@ def test_an_admin_invites_a_machine_that_joins_and_is_revoked(visit, monkeypatch
         page.get_by_role("button", name="Open and invite").click()
         code = page.locator("#code code").first
         expect(code).to_have_text(re.compile("back --model MODEL --join duo3b.+"))
-        expect(page.locator("#invitation-note")).to_contain_text("reads the texts")
+        expect(page.locator("#invitation-note")).to_contain_text("read the texts")
         expect(page.locator("#qr")).to_be_hidden()
         page.get_by_role("button", name="Done").click()
         page.get_by_role("button", name="Invite…").click()
