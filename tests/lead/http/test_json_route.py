@@ -153,12 +153,16 @@ async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, mo
 
 async def test_a_body_whose_time_has_just_run_out_may_have_to_go_for_another_clients():
     body = _ArrivingBody(seconds=0)
-    with pytest.raises(TimeoutError):
+
+    async def arrive():
         async with body.timeout:
             try:
                 await asyncio.Event().wait()
             finally:
                 body.refuse()
+
+    with pytest.raises(TimeoutError):
+        await arrive()
     assert body.is_refused
 
 
