@@ -240,7 +240,8 @@ class OptionParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2."""
         show_all = "--help" if self._usual is None else "--help-all"
-        sys.stderr.write(f"{self.prog}: {sanitize(message)} ({self.prog} {show_all} lists all options)\n")
+        whole = f"{message} ({self.prog} {show_all} lists all options)"
+        sys.stderr.write(f"{self.prog}: {sanitize(whole)}\n")
         sys.exit(2)
 
     def _add_hidden(self, option: str, action: type[argparse.Action], **arguments: Any) -> None:
