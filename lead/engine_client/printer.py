@@ -55,12 +55,11 @@ class Printer:
         """By sequence, the one that is shown first."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
-        if self._mode == "none":
+        if self._mode == "none" or sequence.private:
             return
         answer = self._answer(sequence)
-        if not sequence.private:
-            for text, color in self._parts(answer.assembler, step):
-                self._add(sequence.id, answer, text, color)
+        for text, color in self._parts(answer.assembler, step):
+            self._add(sequence.id, answer, text, color)
         if len(self._answers) > 1 + _MAX_WAITING:
             self._give_way()
 
@@ -68,9 +67,8 @@ class Printer:
         if self._mode == "none" or sequence.started_at is None:
             return
         answer = self._answer(sequence)
-        if not answer.at_line_start:
-            self._add(sequence.id, answer, "\n", "")
-        self._add(sequence.id, answer, f"{times_of(sequence)}\n", _TIMES)
+        line_break = "" if answer.at_line_start else "\n"
+        self._add(sequence.id, answer, f"{line_break}{times_of(sequence)}\n", _TIMES)
         answer.ended = True
         if next(iter(self._answers)) == sequence.id:
             self._show_next()
@@ -93,13 +91,15 @@ class Printer:
         """Show text of an answer, now or when it is its turn."""
         if not (shown := sanitize(text)):
             return
-        answer.at_line_start = shown.endswith("\n")
         painted = self._painted(shown, color)
         if next(iter(self._answers)) == sequence:
             self._writer.put(painted)
         elif answer.n_held < _MAX_HELD_CHARACTERS or color == _TIMES:
             answer.held.append(painted)
             answer.n_held += len(painted)
+        else:
+            return
+        answer.at_line_start = shown.endswith("\n")
 
     def _painted(self, text: str, color: str) -> str:
         """Each line by itself: the log may come between them."""
@@ -114,6 +114,7 @@ class Printer:
             following = next(iter(self._answers.values()))
             self._writer.put("".join(following.held))
             following.held.clear()
+            following.n_held = 0
             if not following.ended:
                 return
             self._answers.pop(next(iter(self._answers)))

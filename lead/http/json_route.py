@@ -65,7 +65,8 @@ class _ArrivingBody:
     def refuse(self) -> None:
         """Refuse the body, to make room for others."""
         self.is_refused = True
-        self.timeout.reschedule(0)
+        if not self.timeout.expired():
+            self.timeout.reschedule(0)
 
     def has_arrived(self) -> None:
         """It may take any time from now on."""

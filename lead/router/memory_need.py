@@ -87,9 +87,12 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     sizes = {CPU: host + load.taken.get(CPU, 0) + others}
     free = {}
     for device in placement.devices if placement else ():
-        if placement and not device.is_shared:
-            sizes[device.name] = placement.used(device.name) + load.taken.get(device.name, 0)
-            free[device.name] = device.free + load.taken.get(device.name, 0)
+        taken_there = load.taken.get(device.name, 0)
+        if device.is_shared:
+            sizes[CPU] += taken_there
+        elif placement:
+            sizes[device.name] = placement.used(device.name) + taken_there
+            free[device.name] = device.free + taken_there
     n_ctx = plan.parameters.n_ctx // (1 if plan.context.kv_unified else settings.compute.parallel)
     return MemoryNeed(sizes=sizes, free=free, n_ctx=n_ctx)
 

@@ -171,6 +171,7 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
         f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, but only {size_text(n_free)} are "
         "free: "
         + (f"lower --ctx-size, for instance to {n_round}" if n_round >= _MIN_CTX else "use a smaller model")
+        + ". With swap, --fit off loads it all the same"
     )
 
 

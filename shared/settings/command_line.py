@@ -239,7 +239,9 @@ class OptionParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit with status 2."""
-        sys.stderr.write(f"{self.prog}: {sanitize(message)} ({self.prog} --help lists all options)\n")
+        show_all = "--help" if self._usual is None else "--help-all"
+        whole = f"{message} ({self.prog} {show_all} lists all options)"
+        sys.stderr.write(f"{self.prog}: {sanitize(whole)}\n")
         sys.exit(2)
 
     def _add_hidden(self, option: str, action: type[argparse.Action], **arguments: Any) -> None:

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from shared.errors import ConfigError
 from shared.model_files.builtin import named_model
+from shared.model_files.damaged_file import why_unreadable
 from shared.model_files.file_kind import read_name
 from shared.model_files.hub import Hub, HubModel
 from shared.model_files.model_file import loadable, pending_conversion
@@ -29,7 +30,10 @@ HubRepository = Annotated[str, AfterValidator(_check_repository)]
 def find_named(value: Path) -> Path:
     """Return the path for a built-in model's name (`named_model`), or the path itself; raises ValueError."""
     try:
+        value.exists()  # not whether it does, but whether the system can say so
         return named_model(value)
+    except OSError as error:
+        raise ValueError(why_unreadable(error)) from None
     except ConfigError as error:
         raise ValueError(str(error)) from None
 

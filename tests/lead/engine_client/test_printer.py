@@ -185,6 +185,20 @@ def test_an_answer_that_waits_keeps_a_limited_text(new_stage, screen):
     assert len(screen.line()) == _MAX_HELD_CHARACTERS + 1
 
 
+def test_an_answer_that_has_given_way_once_keeps_text_the_next_time(new_stage, screen, monkeypatch):
+    monkeypatch.setattr("lead.engine_client.printer._MAX_WAITING", 1)
+    monkeypatch.setattr("lead.engine_client.printer._MAX_HELD_CHARACTERS", 3)
+    stage = new_stage("accepted")
+    first, second = stage.start(), stage.start()
+    for sequence, text in ((first, "one"), (second, "two"), (stage.start(), "three")):
+        stage.say(sequence, text)  # with the third, the first gives way; with a fourth, the second
+    stage.say(stage.start(), "four")
+    stage.say(second, " more")
+    for sequence in list(stage.sequences):
+        stage.end(sequence)
+    assert {"two…\n", " more\n"} <= {screen.line() for _ in range(5)}
+
+
 def test_the_times_of_an_answer_add_up(new_stage, screen, monkeypatch):
     monkeypatch.setenv("NO_COLOR", "1")
     stage = new_stage("accepted")
@@ -213,10 +227,10 @@ def test_the_text_of_a_private_answer_is_not_shown_and_hides_no_other(new_stage,
     secret, other = stage.start(private=True), stage.start()
     stage.say(secret, "secret")
     stage.say(other, "open")
-    stage.say(secret, "secret")
-    stage.end(secret)
     stage.end(other)
     assert screen.line() == "open\n"
+    stage.end(secret)
+    assert all(map(_is_of_times, screen.all_lines(2)))
 
 
 def test_a_character_that_the_terminal_lacks_does_not_end_the_show(new_stage, screen):

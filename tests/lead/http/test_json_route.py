@@ -10,7 +10,7 @@ from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel
 
 from lead.http.application import application
-from lead.http.json_route import JsonRoute, parse_json
+from lead.http.json_route import JsonRoute, _ArrivingBody, parse_json
 from lead.server.app import create_app
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.limits import RequestLimits
@@ -149,6 +149,21 @@ async def test_bodies_that_are_too_large_together_are_answered_with_503(lead, mo
         posts = [client.post("/tokenize", content=slow(), headers=JSON) for _ in range(3)]
         statuses = sorted(each.status_code for each in await asyncio.gather(*posts))
     assert statuses == [400, 400, 503]
+
+
+async def test_a_body_whose_time_has_just_run_out_may_have_to_go_for_another_clients():
+    body = _ArrivingBody(seconds=0)
+
+    async def arrive():
+        async with body.timeout:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                body.refuse()
+
+    with pytest.raises(TimeoutError):
+        await arrive()
+    assert body.is_refused
 
 
 async def test_a_body_that_waits_for_its_turn_may_have_to_go_for_another_clients(lead, monkeypatch):

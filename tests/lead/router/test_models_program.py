@@ -1,15 +1,18 @@
 """`lead models`: the models of a folder and of the hub's cache, listed, examined and deleted."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
+from lead.engine import target_loading
 from lead.router import catalog, models_program
 from lead.router.hub_cache import CachedModel
 from lead.router.memory_need import memory_need
 from lead.settings.image_options import ENCODING_BYTES
 from lead.settings.lead_settings import LeadSettings
-from shared.llama.placement import CPU
+from shared.llama import devices
+from shared.llama.placement import CPU, Device
 from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.model_files.hub import Hub
 from tests.minilm import tiny_bert
@@ -123,10 +126,23 @@ def test_a_model_of_the_hub_that_makes_vectors_takes_what_one_of_a_folder_takes(
     assert memory_need(of_hub, {}) == memory_need(of_folder, {})
 
 
-def test_images_take_their_memory_once(tmp_path):
+def on_a_gpu_that_shares_memory(monkeypatch):
+    gpu, plan_target = Device("MTL0", "a GPU", 1 << 40, 1 << 40, is_shared=True), target_loading.plan_target
+
+    def placed(*arguments):
+        plan = plan_target(*arguments)
+        return replace(plan, placement=replace(plan.placement, devices=[gpu]))
+
+    monkeypatch.setattr(devices, "own_gpus", lambda: [gpu])
+    monkeypatch.setattr(target_loading, "plan_target", placed)
+
+
+@pytest.mark.parametrize("setting", [lambda _: None, on_a_gpu_that_shares_memory], ids=["cpu", "metal"])
+def test_images_take_their_memory_once(tmp_path, monkeypatch, setting):
+    setting(monkeypatch)
     (tmp_path / "mmproj.gguf").write_bytes(bytes(1000))
     options = {"model": builtin_target(), "cache_ram": 0}
-    seeing = options | {"mmproj": tmp_path / "mmproj.gguf", "image_cache": 50}
+    seeing = options | {"mmproj": tmp_path / "mmproj.gguf", "mmproj_offload": True, "image_cache": 50}
     text, images = (memory_need(LeadSettings.from_options(**each), {}).sizes for each in (options, seeing))
     assert images[CPU] - text[CPU] == 1000 + ENCODING_BYTES + (50 << 20)
 

@@ -91,6 +91,11 @@ def test_a_context_that_host_memory_cannot_hold_is_refused_and_told_what_fits(ti
         Model(plan_memory(path, OPTIONS.model_copy(update={"ctx_size": 4_000_000})))
 
 
+def test_who_has_swap_is_told_how_to_use_it(tiny_model, monkeypatch):
+    monkeypatch.setattr("shared.memory.plan_memory.free_memory", lambda: 50_000_000)
+    assert "--fit off" in refused(tiny_model("llama"), 4_000_000)
+
+
 def test_weights_count_only_if_they_are_not_mapped(tiny_model, monkeypatch):
     path = tiny_model("llama")
     n_texts = plan_memory(path, OPTIONS).size.total

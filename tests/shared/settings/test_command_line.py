@@ -5,6 +5,7 @@ import pytest
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from lab.measuring.bench_settings import BenchSettings
+from lead.os_service.uninstall_program import UninstallSettings
 from lead.settings.lead_settings import DoctorSettings, LeadSettings
 from shared.settings.command_line import Dialect, OptionParser, Spelling
 
@@ -118,6 +119,17 @@ def test_the_help_of_a_program_fits_on_a_screen(program, monkeypatch):
     named = {line.strip() for line in shown.splitlines() if line.startswith("  -")}
     assert len(named) >= len(program.usual) - 1  # a question has no option
     assert parser.short_help().count("--help-all") == 1
+
+
+@pytest.mark.parametrize("program", [*PROGRAMS, UninstallSettings], ids=lambda program: program.program)
+def test_an_error_names_the_help_that_has_all_options(program, monkeypatch, capsys):
+    parser = parser_of(program, monkeypatch)
+    with pytest.raises(SystemExit):
+        parser.parse(["--nothing-like-it"])
+    (option,) = re.findall(r"\(.* (--help\S*) lists all options\)", capsys.readouterr().err)
+    with pytest.raises(SystemExit):
+        parser.parse([option])
+    assert len(capsys.readouterr().out) > len(parser.format_help()) - 10
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.program)

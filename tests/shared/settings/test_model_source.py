@@ -36,6 +36,11 @@ def test_a_name_without_its_package_is_an_error_of_the_option(monkeypatch, compl
     assert "needs the package no_such_package: ask Ann" in complaint(settings, "--model", "pair")
 
 
+@pytest.mark.parametrize("option", ["--model", "--draft-model", "--back"])
+def test_a_path_that_the_system_cannot_look_up_is_an_error_of_the_option(complaint, option):
+    assert f"{option}: it cannot be read (File name too long)" in complaint(settings, option, "a" * 300)
+
+
 @pytest.fixture
 def fetched(monkeypatch):
     """What the hub was asked for."""
