@@ -36,7 +36,7 @@ def serving(request, port, tmp_path_factory):
     def serve():
         models_options = ("--models-dir", str(models)) if several else ("--model", str(model))
         with Program("lead", "--port", str(port), *OPTIONS, *models_options) as program:
-            program.wait_for("with 1 models" if several else READY)
+            program.wait_for("with 1 model: " if several else READY)
             yield program
 
     with pytest.MonkeyPatch.context() as patch:

@@ -24,7 +24,7 @@ def lead():
 
 @pytest.fixture
 def page(context):
-    return visit(context, state="loaded with your question")
+    return visit(context, state="loads when you ask")
 
 
 def options(page):
@@ -60,7 +60,7 @@ def test_each_model_is_shown_with_its_state(page, lead):
 
 def test_the_only_model_of_a_router_is_looked_at_again_too(context, lead):
     lead.models = [record("small")]
-    page = visit(context, state="loaded with your question")
+    page = visit(context, state="loads when you ask")
     lead.models[0]["status"]["value"] = "loaded"
     expect(page.locator("#state")).to_have_text("ready")
 

@@ -104,7 +104,7 @@ def test_links_inside_are_not_followed(run, folders):
 
 
 def test_who_cannot_be_asked_is_told_of_the_option(run, folders):
-    with pytest.raises(SystemExit, match="add --yes"):
+    with pytest.raises(SystemExit, match="Add --yes"):
         run()
     assert remaining(folders)
 
