@@ -51,7 +51,7 @@ def test_after_a_crash_of_engine_and_lead_a_conversation_goes_on_for_its_owner_a
     manifests(tmp_path, 2)
     since = first.n_lines()
     os.kill(engine_of(first), signal.SIGKILL)
-    first.wait_for("cache on disk: 2 found", since=since)
+    first.wait_for("cache on disk: found 2", since=since)
     again = ask(url, key="one", **SHORT)
     assert (again.text, again.n_cached) == (whole.text, whole.n_prompt - 1)
     kill(first)
