@@ -7,8 +7,8 @@ ROOT = Path(__file__).parent.parent
 PARTS = ("lead", "back", "chat", "fleet", "shared", "lab", "docs", "docker", "deploy", "models")
 ASKS = {"httpx": {"get", "post", "put", "patch", "delete", "request", "stream", "Client", "AsyncClient"}}
 """Functions and classes of a module that follow the variables unless `trust_env` is false."""
-BY_PERSONS = {"chat/client.py"}
-"""Decides by the address, see tests/chat/test_client.py."""
+BY_PERSONS = {"chat/client.py", "shared/model_files/hub.py"}
+"""The first decides by the address (tests/chat/test_client.py). The second downloads, as huggingface_hub does."""
 
 
 def dialling(tree):
@@ -49,7 +49,7 @@ def following(source):
                 yield call.lineno, ast.unparse(call.func)
 
 
-def test_only_chat_may_follow_the_proxy_variables():
+def test_only_chat_and_downloads_may_follow_the_proxy_variables():
     found = {
         path.relative_to(ROOT).as_posix(): told
         for part in PARTS

@@ -319,7 +319,7 @@ class Sequences:
         return suspects[:1] or waiting
 
     def _give_up(self, sequence: LiveSequence) -> None:
-        reason = f"the engine died {sequence.n_deaths} times while it processed this request"
+        reason = f"the engine died while it processed this request (deaths: {sequence.n_deaths})"
         log.error("sequence %s failed: %s", sequence.id, reason)
         self.fail(sequence, UnavailableError(reason))
 

@@ -30,7 +30,7 @@ OLLAMA_SENTENCES = [
     ("ps", "lead ps: http://127.0.0.1:5555/ shows"),
     ("stop qwen3", "lead stop: Ctrl-C"),
     ("cp a b", "`lead --model a --alias NAME,NAME`"),
-    ("create x -f Modelfile", "lead create: there are no Modelfiles"),
+    ("create x -f Modelfile", "lead create: Modelfiles are not supported"),
     ("push x", "`hf upload`"),
     ("signin", "HF_TOKEN"),
     ("launch claude", "docs/recipes.md"),

@@ -188,5 +188,5 @@ def test_an_answer_fails_when_its_engine_has_died_too_often(own_lead):
         hit(lead, signal.SIGKILL)
         reply = answer.rest()
     assert reply.error["type"] == "unavailable_error"
-    assert "has died 1 times" in reply.error["message"]
+    assert "(deaths: 1)" in reply.error["message"]
     assert ask(url, max_tokens=3).done

@@ -457,7 +457,7 @@ class TestOnDisk:
     def test_checkpoints_of_a_text_on_disk_are_known_and_the_room_that_they_take(self, n_bytes, fits):
         checkpoint = SavedPart(kind="state", start=0, end=20, file="a-2", size=10, digest="")
         prompts = TextStore(1, PLAIN, PromptCacheSize(n_bytes, 1, 10))
-        prompts.adopt(self.SAVED.model_copy(update={"parts": (*self.SAVED.parts, checkpoint)}))
+        prompts.add_saved(self.SAVED.model_copy(update={"parts": (*self.SAVED.parts, checkpoint)}))
         (text,) = prompts.texts
         assert (text.reachable(25, can_trim=False), prompts.may_fetch(text)) == (20, fits)
 

@@ -34,7 +34,7 @@ def test_too_many_invalid_drafts_are_an_error(harness):
     wrong = Draft(sequence=sequence.id, base=99, tokens=[8])
     for _ in range(MAX_INVALID_DRAFTS):
         harness.backs.take_draft(back, wrong)
-    with pytest.raises(ProtocolError, match="not valid"):
+    with pytest.raises(ProtocolError, match="invalid drafts"):
         harness.backs.take_draft(back, wrong)
 
 

@@ -81,14 +81,14 @@ def test_padding_of_the_vocabulary_does_not_matter(harness):
 
 
 def test_another_protocol_is_refused_naming_both(harness):
-    with pytest.raises(ProtocolError, match=r"protocol 2, this back 3"):
+    with pytest.raises(ProtocolError, match=r"protocol 2 and this back uses 3"):
         harness.join(protocol=3)
 
 
 def test_the_number_of_backs_is_limited():
     harness = RegistryHarness(max_backs=2)
     one, _ = harness.join(), harness.join()
-    with pytest.raises(UnavailableError, match="already has 2 backs"):
+    with pytest.raises(UnavailableError, match="maximum of 2 backs"):
         harness.join()
     harness.backs.leave(one)
     harness.join()

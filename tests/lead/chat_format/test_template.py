@@ -81,7 +81,7 @@ def test_a_template_that_is_hostile_or_fails_is_the_clients_error(source):
 
 
 def test_text_that_is_not_a_template_is_a_config_error():
-    with pytest.raises(ConfigError, match="not Jinja"):
+    with pytest.raises(ConfigError, match="not valid Jinja"):
         ChatTemplate("{% if %}", "", "")
 
 

@@ -133,7 +133,7 @@ def test_what_cannot_be_computed_is_refused_before_native_code_sees_it(encoder, 
 
 
 def test_a_text_model_is_refused(tiny_model):
-    with pytest.raises(ModelLoadError, match="continues texts"):
+    with pytest.raises(ModelLoadError, match="is a text model"):
         VectorEncoder(LoadEncoder(tiny_model("llama"), 1))
 
 

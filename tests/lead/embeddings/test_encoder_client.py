@@ -110,7 +110,7 @@ async def test_a_file_that_cannot_be_loaded_is_refused_in_a_sentence(tmp_path):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF")
     encoder = EncoderClient(LoadEncoder(path, 1), ["error"])
-    with pytest.raises(ModelLoadError, match=r"continues texts"):
+    with pytest.raises(ModelLoadError, match=r"is a text model"):
         await encoder.run()
     with pytest.raises(NotServingError):
         await encoder.encode(CLIENT, texts(1))

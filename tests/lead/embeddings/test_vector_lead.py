@@ -30,7 +30,7 @@ def test_a_text_model_makes_another_lead(tiny_model):
         ({"back": "builtin"}, "nothing can draft"),
         ({"takeover": True}, "--takeover"),
         ({"serve_embeddings": True}, "--serve-embeddings"),
-        ({"embedding_model": "same"}, "--embedding-model.*name one of them"),
+        ({"embedding_model": "same"}, "--embedding-model.*only one of them"),
     ],
 )
 def test_what_it_does_not_do_is_refused_in_a_sentence(bert, options, message):
@@ -82,7 +82,7 @@ def test_a_back_is_refused_in_a_sentence(bert):
     lead = kind(settings(bert), None)
     with TestClient(lead.app).websocket_connect("/v1/speculation", headers={"host": "127.0.0.1"}) as socket:
         socket.send_text("hello")
-        assert "continues none" in Refused.model_validate_json(socket.receive_text()).reason
+        assert "cannot continue texts" in Refused.model_validate_json(socket.receive_text()).reason
 
 
 async def test_it_ends_with_a_sentence_if_its_file_cannot_be_loaded(bert, tmp_path):

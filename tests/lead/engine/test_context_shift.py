@@ -27,5 +27,5 @@ def test_it_is_what_shifting_one_token_after_the_other_leaves(n_ctx, n_keep, n_t
 
 @pytest.mark.parametrize(("n_ctx", "n_keep"), [(8, 7), (8, 8), (8, -1)])
 def test_a_context_without_room_for_new_tokens_is_a_bug(n_ctx, n_keep):
-    with pytest.raises(ValueError, match="cannot keep"):
+    with pytest.raises(ValueError, match="too small for keep"):
         ContextShift(n_ctx, n_keep)

@@ -9,7 +9,7 @@ def test_what_always_holds_is_always_said():
 
 
 def test_equal_bits_are_promised_only_in_exact_mode():
-    assert f"and {EXACT}" in ExactMode(batch_sizes=InvariantSizes((2,), (2,)), cost=1.2).guarantee
+    assert f"--exact gives {EXACT}" in ExactMode(batch_sizes=InvariantSizes((2,), (2,)), cost=1.2).guarantee
     assert f"For {EXACT}, add --exact" in ExactMode(cost=1.2).guarantee
 
 

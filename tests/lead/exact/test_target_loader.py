@@ -134,7 +134,7 @@ def test_what_an_earlier_start_has_measured_is_measured_again_once_layers_are_on
     monkeypatch.setattr(target_loader, "_recalled", lambda *_: FOUND)
     monkeypatch.setattr(target_loader, "_why_never", lambda _: "with layers on a GPU")
     measured(ExactMode(reason="measured again"))
-    assert "(measured again)" in load("auto")[1].guarantee
+    assert "measured again" in load("auto")[1].guarantee
 
 
 # What an earlier start has measured serves a start like it, and no other

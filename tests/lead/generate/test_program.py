@@ -9,7 +9,7 @@ from shared.model_files.builtin import builtin_target
 
 REFUSALS = {
     "no file": (("--model", "missing.gguf"), "does not exist"),
-    "no model": (("--model", "tokenizer.bin"), "is not a llama2.c checkpoint"),
+    "no model": (("--model", "tokenizer.bin"), "nothing but zeros"),
     "a draft that is not there": (
         ("--model", str(builtin_target()), "--back", "missing.bin"),
         "missing.bin does not exist",

@@ -50,7 +50,7 @@ async def test_other_kinds_are_rows_that_are_read_as_tokens_are(see, sight, kind
 async def test_a_model_without_the_tokens_around_an_image_is_refused_at_the_start(see, sight):
     options = sight("idefics3")
     sees = await see(options.model_copy(update={"model": sight("pixtral").model}))
-    with pytest.raises(ModelLoadError, match="the vocabulary lacks"):
+    with pytest.raises(ModelLoadError, match="vocabulary lacks"):
         await sees.encoder.memory()
 
 
@@ -192,7 +192,7 @@ async def test_a_model_that_lacks_what_one_image_needs_is_not_called_a_damaged_i
         "from lead.images import image_encoder_process as process\n"
         "from shared.errors import ModelLoadError\n"
         "def encode(*_):\n"
-        "    raise ModelLoadError('--mmproj: the model is another one')\n"
+        "    raise ModelLoadError('--mmproj: belongs to another model')\n"
         "process.Projector.encode = encode\n"
         "process.main()"
     )
@@ -200,7 +200,7 @@ async def test_a_model_that_lacks_what_one_image_needs_is_not_called_a_damaged_i
         "lead.images.image_encoder.child_command", lambda _, *given: [sys.executable, "-c", script, *given]
     )
     sees = await see(sight("gemma3"))
-    with pytest.raises(UnsupportedError, match="the model is another one"):
+    with pytest.raises(UnsupportedError, match="belongs to another model"):
         await sees.read(PICTURE)
 
 
@@ -223,7 +223,7 @@ async def test_what_the_process_says_is_not_believed(see, sight, monkeypatch):
     sees = await see(sight("gemma3"))
     await sees.read(PICTURE)
     monkeypatch.setattr("lead.images.image_encoder.MAX_ROWS", 1)
-    with pytest.raises(RequestError, match="confuses"):
+    with pytest.raises(RequestError, match="crashes the image process"):
         await sees.read(png(60, 40, 1))
 
 

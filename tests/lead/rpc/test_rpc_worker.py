@@ -53,14 +53,14 @@ def free_port():
 
 def test_it_offers_its_devices_at_its_address(served, free_port, tmp_path):
     cache = tmp_path / "kept"
-    with pytest.raises(ConfigError, match="cannot serve"):
+    with pytest.raises(ConfigError, match="cannot listen"):
         rpc_worker.serve(RpcWorkerSettings.from_options(port=free_port, threads=3, cache=cache))
     assert served == [(f"127.0.0.1:{free_port}", 1, 3, cache)]
     assert cache.is_dir()
 
 
 def test_a_name_is_looked_up_because_llama_cpp_does_not(served, free_port):
-    with pytest.raises(ConfigError, match="cannot serve"):
+    with pytest.raises(ConfigError, match="cannot listen"):
         rpc_worker.serve(RpcWorkerSettings.from_options(host="localhost", port=free_port))
     assert [address for address, *_ in served] == [f"127.0.0.1:{free_port}"]
 

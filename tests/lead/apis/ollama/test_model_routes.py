@@ -67,7 +67,7 @@ async def test_options_are_sampling_parameters_and_those_about_loading_are_ignor
         ({"temperature": "hot"}, "options.temperature"),
         ({"temperature": -1}, "options.temperature"),
         ({"num_predict": "x"}, "options.num_predict"),
-        ({"mirostat": 2}, "options.mirostat: it draws"),
+        ({"mirostat": 2}, "options.mirostat: its random numbers"),
         ({"temprature": 1}, "options.temprature: unknown field: did you mean options.temperature?"),
     ],
 )

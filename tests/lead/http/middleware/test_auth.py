@@ -130,7 +130,7 @@ async def test_a_missing_key_is_answered_as_llama_server_and_openai_do(app):
 async def test_a_key_of_another_role_is_answered_with_the_role_that_is_needed(app):
     _, _, body = await asgi_request(app, "PUT", "/v1/speculation", bearer(KEYS[Role.CLIENT]))
     assert json.loads(body)["error"] == {
-        "message": "this key has the role client; this request needs the role admin",
+        "message": "this key has the role client, but this request needs the role admin",
         "type": "permission_error",
         "param": None,
         "code": None,

@@ -123,7 +123,7 @@ def test_the_log_says_once_that_there_are_too_many(caplog):
     kernel = Kernel(OTHER_FILES + 1)
     for _ in range(20):
         waiting(kernel, 1)
-    assert [record.message[:20] for record in caplog.records] == ["too many connections"]
+    assert [record.message[:22] for record in caplog.records] == ["the limit on open file"]
 
 
 @contextlib.asynccontextmanager

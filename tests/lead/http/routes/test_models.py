@@ -23,7 +23,7 @@ async def test_health_says_when_the_engine_is_started_again(lead, client):
     lead.engine.state = EngineState.RESTARTING
     body = (await client.get("/health")).json()
     assert (body["status"], body["error"]["type"]) == ("restarting", "unavailable_error")
-    assert "started again" in body["error"]["message"]
+    assert "is restarting" in body["error"]["message"]
 
 
 async def test_requests_are_503_with_a_delay_before_the_model_is_loaded(lead, client):
@@ -31,7 +31,7 @@ async def test_requests_are_503_with_a_delay_before_the_model_is_loaded(lead, cl
     response = await client.post("/v1/completions", json={"prompt": "x"})
     assert response.status_code == 503
     assert int(response.headers["Retry-After"]) > 0
-    assert "being loaded" in response.json()["error"]["message"]
+    assert "is loading" in response.json()["error"]["message"]
 
 
 async def test_requests_wait_while_the_engine_is_started_again(lead, client):
