@@ -8,7 +8,7 @@ PARTS = ("lead", "back", "chat", "fleet", "shared", "lab", "docs", "docker", "de
 ASKS = {"httpx": {"get", "post", "put", "patch", "delete", "request", "stream", "Client", "AsyncClient"}}
 """Functions and classes of a module that follow the variables unless `trust_env` is false."""
 BY_PERSONS = {"chat/client.py", "shared/model_files/hub.py"}
-"""The first decides by the address (tests/chat/test_client.py). The second downloads, as huggingface_hub does."""
+"""chat decides by the address (tests/chat/test_client.py); the hub downloads, as huggingface_hub does."""
 
 
 def dialling(tree):

@@ -41,7 +41,7 @@ def manifests(folder, n):
 
 def n_lost(program):
     """How many lines of the log say that a text is lost."""
-    return sum("a text on disk is" in line for line in program.log.splitlines())
+    return sum("a text on disk" in line for line in program.log.splitlines())
 
 
 def test_after_a_crash_of_engine_and_lead_a_conversation_goes_on_for_its_owner_alone(lead, tmp_path):

@@ -186,7 +186,7 @@ def test_a_damaged_part_changes_nothing(tmp_path, saved):
 
 @pytest.mark.parametrize(
     ("size", "reason"),
-    [(NO_PROMPT_CACHE, "cannot keep texts"), (PromptCacheSize(20, 1, n_part=7), "does not fit into host memory")],
+    [(NO_PROMPT_CACHE, "cannot keep texts"), (PromptCacheSize(20, 1, n_part=7), "fit into host memory")],
 )
 @pytest.mark.parametrize("action", ["save", "restore"])
 @pytest.mark.usefixtures("saved")
