@@ -186,7 +186,10 @@ def test_a_damaged_part_changes_nothing(tmp_path, saved):
 
 @pytest.mark.parametrize(
     ("size", "reason"),
-    [(NO_PROMPT_CACHE, "cannot keep texts"), (PromptCacheSize(20, 1, n_part=7), "no room")],
+    [
+        (NO_PROMPT_CACHE, "cannot keep texts"),
+        (PromptCacheSize(20, 1, n_part=7), "does not fit into host memory"),
+    ],
 )
 @pytest.mark.parametrize("action", ["save", "restore"])
 @pytest.mark.usefixtures("saved")
@@ -230,7 +233,7 @@ def test_what_cannot_be_opened_or_written_is_said(tmp_path):
     machine = SlotMachine(tmp_path)
     machine.ask()
     for action, path, reason in (
-        ("restore", tmp_path / "b", "there is no b"),
+        ("restore", tmp_path / "b", "b does not exist"),
         ("restore", tmp_path, "cannot read"),
         ("save", tmp_path / "nowhere" / "b", "cannot write b"),
     ):
