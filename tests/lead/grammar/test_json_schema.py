@@ -169,7 +169,7 @@ def test_chains_of_references_are_bounded(vocabulary):
     """llguidance follows them by recursion, and a stack overflow ends the process."""
     check_grammar(grammar_of(chain(90)), vocabulary, "response_format")
     check_grammar(grammar_of(chain(90, {"type": "number"})), vocabulary, "response_format")
-    with pytest.raises(RequestError, match="at most 300"):
+    with pytest.raises(RequestError, match="the maximum is 300"):
         grammar_of(chain(1000))
 
 
