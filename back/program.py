@@ -185,7 +185,10 @@ def _setup_for_lead(settings: BackSettings, model: Model, link: LeadLink) -> Dra
     """Return the setup for the lead's vocabulary. Raises OSError if a retry may succeed, else ConfigError."""
     for ring in plugged(RINGS, "vocabulary_download"):
         return setup_for(settings, model, ring.lead_vocabulary(link.lead, settings.read_key(), link.tls))
-    raise ConfigError("this back was installed without support for translation")
+    raise ConfigError(
+        "the lead has another tokenizer, and this back was installed without the part that translates "
+        "drafts. Use a draft model with the lead's tokenizer"
+    )
 
 
 def _replace(old: DraftingSetup, new: DraftingSetup) -> Drafter:

@@ -25,7 +25,7 @@ _FAILED = 3
 _FEW_FILES = 256
 """A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
 
-
+_DOCTOR = "doctor"
 SUBCOMMANDS = {
     "bench": "lab.measuring.bench_program",
     "cache": "lead.disk_cache.cache_program",
@@ -43,13 +43,13 @@ SUBCOMMANDS = {
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
     """Run the lead or a subcommand, or print the report of --check or `doctor`."""
-    arguments = translated(sys.argv[1:])
+    arguments = translated(sys.argv[1:], {*SUBCOMMANDS, _DOCTOR})
     if program := SUBCOMMANDS.get(next(iter(arguments), "")):
         module = importlib.import_module(program)
         raise_interrupts()
         module.main(arguments[1:])
         return
-    is_doctor = arguments[:1] == ["doctor"]
+    is_doctor = arguments[:1] == [_DOCTOR]
     settings = (
         DoctorSettings.from_command_line(arguments[1:]) if is_doctor else kind.from_command_line(arguments)
     )

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NoReturn
 
 from shared.terminal import sanitize
@@ -32,14 +32,15 @@ _SERVE: Final = "serve"
 _OF_HUB: Final = re.compile(r"(?:https?://)?(?:hf\.co|huggingface\.co)/(.+)|([\w.-]+/[\w.-]+(?::[\w.-]+)?)")
 
 
-def translated(arguments: Sequence[str]) -> list[str]:
+def translated(arguments: Sequence[str], subcommands: Collection[str]) -> list[str]:
     """The command line of `lead` with the same meaning; ends the program if another one does it."""
     word, *rest = arguments or [""]
     if word in _RUNS_ELSEWHERE:
         model = " ".join(_model_words(rest[0])) if rest and not rest[0].startswith("-") else "--model FILE"
         _end(f"{word}: {_RUNS_ELSEWHERE[word].format(model=model)}")
     if word == "help" and rest:
-        return [*rest, "--help"]
+        is_topic = rest[0] not in {*subcommands, *_SAME, *_RUNS_ELSEWHERE, _SERVE}
+        return ["--help", *rest] if is_topic else translated([*rest, "--help"], subcommands)
     if word == _SERVE:
         return [*_model_words(rest[0]), *rest[1:]] if rest and not rest[0].startswith("-") else rest
     return [*_SAME.get(word, (word,)), *rest] if arguments else []

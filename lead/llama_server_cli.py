@@ -27,8 +27,8 @@ _BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
 class LlamaServerSettings(LeadSettings):
     """Serve a GGUF model with llama-server's command line.
 
-    Unsupported options are ignored with a warning. Unsupported options that name a model, or ask for another
-    action than serving, are errors.
+    Options of llama-server that the lead does not have are ignored with a warning. They are errors if they
+    name a model or ask for an action other than serving.
     """
 
     program = PROGRAM

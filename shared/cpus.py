@@ -20,7 +20,7 @@ _INTEL_PERFORMANCE_CORES = Path("/sys/devices/cpu_core/cpus")
 """A file that exists only on Intel CPUs that also have efficiency cores."""
 _CPUINFO = Path("/proc/cpuinfo")
 _KINDS = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
-"""The beginnings of the lines of that file that describe a core's model and features."""
+"""Lines of that file that begin so describe a core's model and features."""
 _FAST = 0.5
 """An ARM core with less than this part of the fastest core's capacity is an efficiency core."""
 

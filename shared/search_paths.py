@@ -1,8 +1,8 @@
 """Search paths of programs, modules and libraries, without the working directory.
 
 The working directory may be a downloaded folder with a `queue.py` in it. An empty entry in a list of folders
-means the working directory, too, as in `PYTHONPATH=$PYTHONPATH:/opt/tools` with that variable unset. Imports
-only modules that Python has imported before, because it is used before all else.
+means the working directory, too, as in `PYTHONPATH=$PYTHONPATH:/opt/tools` if PYTHONPATH was unset. This
+module runs first, so it imports only modules that Python has already loaded at startup.
 """
 
 import os

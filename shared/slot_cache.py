@@ -202,7 +202,9 @@ class SlotCache:
 
     @property
     def can_store(self) -> bool:
-        """True if the native cache will hold only the valid tokens after edits that load nothing."""
+        """True if the text can be stored now: cutting the native cache back to the valid tokens loads nothing
+        from host memory.
+        """
         n_keep = len(self.tokens)
         return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
 

@@ -65,13 +65,11 @@ _DEFAULTS = StepCostConstants()
 class StepCost:
     """T(n), the time of a step with n tokens in its batch: the pace of the machine times a ratio for each n.
 
-    A single step does not show whether the machine or the cost of its n has changed. Therefore both are
-    estimated from measured times, never from their own past values. The pace is estimated from the last steps
-    of any n. A ratio is estimated from comparisons, in which the machine's own changes cancel out: a step
-    between two steps of another n is compared with their mean, or all n are timed in turn.
+    One slow step may mean a slower machine or a wrong ratio. So the pace comes from the last steps of any n,
+    and ratios come only from comparisons that a change of the machine does not affect: a step between two
+    steps of another n is compared with their mean, or all n are timed in turn.
 
-    In a comparison, one ratio gains as much as the other loses. So ratios that are not measured for hours
-    stay in proportion to the others.
+    A comparison raises one ratio and lowers the other, so ratios that are not measured stay in proportion.
     """
 
     def __init__(self, constants: StepCostConstants = _DEFAULTS, *, settles: bool = False) -> None:

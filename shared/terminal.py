@@ -4,6 +4,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TextIO
 
 _FIRST_COLUMN = re.compile(r" *(?:\S+(?: \S+)* {2,})?")
@@ -50,13 +51,18 @@ def size_text(n_bytes: float) -> str:
 
 
 def error_reason(body: bytes, status: int) -> str:
-    """Return the reason in an error response of a lead or another server; its status if there is no
-    reason.
+    """Return the reason in an error response; its status if there is no reason.
+
+    Knows the formats of OpenAI (`{"error": {"message": …}}`), Ollama (`{"error": …}`) and FastAPI
+    (`{"detail": …}`).
     """
-    try:
-        return one_line(str(json.loads(body)["error"]["message"]))
-    except (ValueError, LookupError, TypeError):
-        return f"HTTP {status}"
+    with suppress(ValueError, LookupError, TypeError):
+        said = json.loads(body)
+        said = said["error"] if "error" in said else said["detail"]
+        said = said["message"] if isinstance(said, dict) else said
+        if isinstance(said, str):
+            return one_line(said)
+    return f"HTTP {status}"
 
 
 def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:

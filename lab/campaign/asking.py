@@ -19,7 +19,7 @@ from lab.measuring.answer import ReceivedAnswer
 from shared.answer_stream import AnswerStream
 
 _PATIENCE_SECONDS = 180.0
-"""Longer than an answer takes on a busy machine with all faults at once; then it counts as never ended."""
+"""An answer that takes longer counts as never ended, even on a busy machine with all faults at once."""
 _MAX_PAUSE_SECONDS = 1.0
 """Retry-After is meant for people's clients; the campaign comes back sooner, to meet more faults."""
 _MESSAGE_CHARACTERS = 120

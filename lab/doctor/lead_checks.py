@@ -84,8 +84,8 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
     if not back.n_drafts:
         if planner.n_steps >= MIN_STEPS:
             yield problem(
-                f"{back.name} has sent no drafts since it connected. If other requests than "
-                "private requests ran since then, read its log and run `back doctor` on its "
+                f"{back.name} has sent no drafts since it connected. If requests "
+                "other than private ones ran since then, read its log and run `back doctor` on its "
                 "machine"
             )
         else:

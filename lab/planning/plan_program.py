@@ -12,6 +12,7 @@ from lab.planning.plan_report import PlanReport, commands
 from lab.planning.plan_settings import PlanSettings
 from lab.planning.timing import measure_engine, measure_steps, measure_token
 from lab.simulation.cell import Cell
+from lab.simulation.hardware import NAMES
 from lead.chat_format.request_parts import ChatMessage, TemplateInput
 from lead.chat_format.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
 from lead.diagnostics.check import exit_with_report
@@ -20,9 +21,10 @@ from lead.engine.draft_loading import has_draft_model
 from lead.engine.load import Load
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
-from shared.errors import RequestError
+from shared.errors import ModelLoadError, RequestError
 from shared.exits import exiting_in_words, print_text, say
 from shared.limited_call import LimitError, call_limited
+from shared.llama import devices
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import configure_logging
 from shared.model_files.builtin import short_name, shown_path
@@ -68,6 +70,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def plan(settings: PlanSettings) -> PlanReport:
     """Measure for some seconds and predict; raises DuoError."""
+    _check_devices(settings)
     busy = cpus.load_average()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     variants = settings.with_each_draft()
@@ -105,6 +108,14 @@ def plan(settings: PlanSettings) -> PlanReport:
         settings.acceptance,
         [each for each in faster if each],
     )
+
+
+def _check_devices(settings: PlanSettings) -> None:
+    """Raise ModelLoadError, before anything is measured, if --device names neither a device nor hardware."""
+    try:
+        devices.chosen(settings.model_options)
+    except ModelLoadError as error:
+        raise ModelLoadError(f"{error}. Simulated hardware: {', '.join(NAMES)}") from error
 
 
 def simulated(settings: PlanSettings) -> HardwareReport:

@@ -70,8 +70,8 @@ class OutputParser:
         return merge_deltas(self._read())
 
     def finish(self, *, is_cut: bool = False) -> list[Delta]:
-        """Return the deltas that were held back at the end of the text; those of a call only if it is
-        complete.
+        """Return the deltas that were held back at the end of the text. Deltas of a call are returned
+        only if the call is complete.
 
         is_cut: the text was cut off, and the model would have continued.
         """

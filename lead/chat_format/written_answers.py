@@ -1,7 +1,7 @@
 """The tokens of the model's own answers, for the prompts of later turns.
 
 A client sends an answer back as a message, and the chat template writes it again: with other white space,
-other JSON, or in other tokens than the model chose. A cache could then not be reused beyond that point.
+other JSON, or in tokens that differ from the model's. A cache could then not be reused beyond that point.
 Therefore the tokens of answers are stored, and a later prompt uses them where the template writes text with
 the same meaning.
 """

@@ -364,10 +364,14 @@ class SlotActions:
             if n_left := self._texts.store(slot.cache, n_min=1):
                 return None
             if n_left is None:
-                raise RequestError("its text does not fit into host memory (--cache-ram)", "id_slot")
+                raise RequestError(
+                    f"the text of slot {index} does not fit into host memory (--cache-ram)", "id_slot"
+                )
         text = self._texts.holding(tokens, owner)
         if text is None or (text.place == "disk" and not self._texts.may_fetch(text)):
-            raise RequestError("its text was removed from host memory to make room (--cache-ram)", "id_slot")
+            raise RequestError(
+                f"the text of slot {index} was removed from host memory to make room (--cache-ram)", "id_slot"
+            )
         if text.place == "disk":
             self._texts.fetch(text)
         return text if text.place == "memory" else None
@@ -394,11 +398,12 @@ class SlotActions:
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
-                f"its text has {len(saved.tokens)} tokens, but the context has {self._slots.n_ctx}"
+                f"the text in {command.path.name} has {len(saved.tokens)} tokens, "
+                f"but the context has {self._slots.n_ctx}"
             )
         text = self._texts.expect(saved.model_copy(update={"owner": command.keep_for}))
         if text is None:
-            raise RequestError("its text does not fit into host memory (--cache-ram)")
+            raise RequestError(f"the text in {command.path.name} does not fit into host memory (--cache-ram)")
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:

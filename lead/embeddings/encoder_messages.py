@@ -59,7 +59,9 @@ class EncoderReady:
 
 @dataclass(frozen=True, slots=True)
 class EncodedText:
-    """A text to compute. n_dimensions: keep only the first numbers of its vector; 0: all. norm: see `L2`."""
+    """A text to embed. n_dimensions: how many numbers of its vector to keep, from the first; 0: all. norm:
+    see `L2`.
+    """
 
     tokens: "array[int]"
     n_dimensions: int = 0

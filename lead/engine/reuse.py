@@ -58,7 +58,7 @@ class Prefixes:
         # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
         self._can_copy = limits.traits.can_trim or not limits.own_cells
         self._copy_price = _CELLS_PRICE if limits.own_cells else 0
-        # In exact mode, what was generated may have other bits than as a part of another prompt.
+        # In exact mode, the bits of a generated token may differ from its bits in a prompt.
         self._separates_prompts = limits.batch_sizes is not None and not limits.batch_sizes.is_uniform
 
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:

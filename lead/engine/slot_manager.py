@@ -354,7 +354,10 @@ class SlotManager:
         return not slot.cache.loading or self.free_up_to(0) >= 0
 
     def store_before_loss(self, cache: SlotCache, n_keep: int = 0) -> int | None:
-        """Call `TextStore.store`, unless computing the text again is quicker; then return None."""
+        """Call `TextStore.store` and return its result.
+
+        If computing the text again is quicker, store nothing, lower the estimated price and return None.
+        """
         if self._price.pays(len(cache)):
             return self.texts.store(cache, n_keep)
         self._price.forget()

@@ -38,7 +38,7 @@ log = logging.getLogger("lead")
 _MAX_UNSENT_BYTES = 1 << 16
 """While the engine has more bytes to read, drafts are held back, and only the newest are sent later."""
 _BEATS = 10
-"""The number of signs of life that the engine sends within --engine-timeout."""
+"""How often the engine sends a sign of life within --engine-timeout."""
 _LOOK_SECONDS = 10.0
 """The time limit for a reply, which comes between two steps; a step of a slow machine may take as long."""
 _N_SPARE = 8

@@ -158,7 +158,10 @@ class LiveSequence:
             self.started_at, self.n_cached = now, event.n_cached
 
     def report(self, progress: PromptProgress, now: float) -> None:
-        """Record how much of the prompt has been read, unless it was reported before a restart."""
+        """Record how much of the prompt has been read, and set the seconds since the start.
+
+        A sequence that reads its prompt again, after a restart or a preemption, reports only what is new.
+        """
         if not self.progress or progress.n_processed > self.progress[-1].n_processed:
             started_at = now if self.started_at is None else self.started_at
             seconds = now - started_at if progress.n_processed > progress.n_cached else 0.0

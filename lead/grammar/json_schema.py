@@ -254,7 +254,7 @@ class _SchemaReader:
     def _check_patterns(self, schema: Schema, path: str) -> None:
         parts = self._references.parts(schema, with_alternatives=True)
         if sum("pattern" in part for part in parts) > _MAX_PATTERNS:
-            raise SchemaError(f"{path}: more than {_MAX_PATTERNS} patterns for one string")
+            raise SchemaError(f"{path}: a string has more than {_MAX_PATTERNS} patterns")
 
 
 def _names(parts: list[Schema]) -> frozenset[str]:
@@ -309,7 +309,7 @@ def _add_patterns(copy: Schema, path: str) -> None:
         )
     copy["pattern"], *more = plain_patterns(pattern, path)
     if len(more) >= _MAX_PATTERNS:
-        raise SchemaError(f"{path}: more than {_MAX_PATTERNS} patterns for one string")
+        raise SchemaError(f"{path}: a string has more than {_MAX_PATTERNS} patterns")
     if more:
         copy["allOf"] = [*copy.get("allOf", []), *({"pattern": each} for each in more)]
 

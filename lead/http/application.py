@@ -75,6 +75,7 @@ def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) ->
         ],
     )
     app.state.is_leaving = False
+    app.state.with_page = with_page
     app.state.bodies = BodyReader(options.get("limits") or RequestLimits())
     error_responses.install(app)
 

@@ -92,7 +92,7 @@ class ImageEncoderProcess(ConnectedChild):
             reply = replies.validate_json(await self._reader.readexactly(n_json))
             rows = await self._reader.readexactly(n_rows_bytes)
         if len(rows) != (reply.n_rows * n_embd * _FLOAT_BYTES if isinstance(reply, Encoded) else 0):
-            raise ValueError("a reply has another length than it says")
+            raise ValueError("the length of a reply differs from its header")
         return reply, rows
 
 

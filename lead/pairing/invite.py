@@ -258,6 +258,6 @@ def _members(found: _Joined) -> str:
     where = (
         f"open at {', '.join(found.addresses)}"
         if found.open
-        else "closed for other machines (open with --open)"
+        else "closed to other machines (open with --open)"
     )
     return f"{shown}\n{where}; {found.invited} unused codes, {found.refused} wrong codes tried"

@@ -123,7 +123,7 @@ class Members:
 
     def add(self, role: Role, name: str) -> tuple[JoinedMachine, str]:
         """Make a member with this role, and its key."""
-        key = secrets.token_urlsafe(_KEY_BYTES)
+        key = secrets.token_hex(_KEY_BYTES)  # never begins with -, as an option would
         number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
         member = JoinedMachine(self._unique(name), role, key_digest(key), number, self._wall_clock())
         self._members[member.name] = member

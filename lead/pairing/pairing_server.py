@@ -186,7 +186,7 @@ class PairingServer:
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
         """host:port for each of `others`, or else for each address of this machine, the likeliest first.
 
-        Codes are short: those of IPv6 only if there are no others.
+        IPv6 addresses only if there are no others, so that codes are short.
         """
         own = self._own_addresses()
         ipv4 = [address for address in own if ":" not in address]

@@ -70,11 +70,14 @@ class AppRequest(OpenRequest):
 
 @router.post("/v1/invitations")
 async def invite(
-    body: InvitationRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
+    request: Request,
+    body: InvitationRequest,
+    pairing: Annotated[PairingServer, Depends(get_pairing_server)],
 ) -> dict[str, Any]:
     """A code for one machine.
 
-    For a client also `page`, which opens the page with it in a browser, and its QR code.
+    For a client also `page`, which opens the page with it in a browser, and its QR code, if the lead serves
+    the page.
     """
     opened = _open(body, pairing)
     if body.nearby:
@@ -89,7 +92,7 @@ async def invite(
         "seconds": INVITATION_SECONDS,
         "addresses": invitation.addresses,
     }
-    if body.role == "client":
+    if body.role == "client" and request.app.state.with_page:
         found |= _page(invitation, pairing.addresses(body.addresses), pairing.certificate)
     return found
 
@@ -100,7 +103,7 @@ def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
     Raises RequestError if they cannot come in.
     """
     if not (body.open or pairing.is_open):
-        raise RequestError("this lead is closed for other machines. Open it with --open", "open")
+        raise RequestError("this lead is closed to other machines. Open it with --open", "open")
     is_new = _saved(lambda: pairing.is_reached_at(body.addresses))
     try:
         pairing.open()

@@ -25,7 +25,7 @@ RINGS = (
 """Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
 
 Seams:
-    kind             another program than a lead with one model (`lead.cli`)
+    kind             a program other than a lead with one model (`lead.cli`)
     routes           has a `router` with endpoints of every lead, also of one with --models-dir
     model_routes     has a `router` with endpoints of a lead with one model
     side_routes      has a `router` with endpoints of a lead that continues no text

@@ -57,8 +57,9 @@ class BackRelay:
     def model_for(self, connection: HTTPConnection) -> str | None:
         """Return the name of the model for a back that uses plain HTTP, where its vocabulary is unknown.
 
-        It is the model that a back with the same key and address was last connected to, if it is still
-        loaded; otherwise the loaded model with the fewest backs. None: no loaded model can have drafts.
+        It is the model that a back with the same key and address last had a WebSocket to, if it is still
+        loaded. Otherwise it is the loaded model with the fewest WebSockets; of several, the most recently
+        used one. None: no loaded model can have drafts.
         """
         name = self._of_peers.get(_peer(connection), "")
         if name in self._host.models and self._host.process(name):

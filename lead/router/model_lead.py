@@ -14,7 +14,10 @@ from shared.logs import configure_logging
 
 
 def main() -> None:
-    """Serve until a signal arrives; the exit status is that of `lead.cli.run`."""
+    """Wait for the line on standard input, then serve until a signal arrives.
+
+    The exit status is that of `lead.cli.run`. Input that ends without a line ends the process.
+    """
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415
 

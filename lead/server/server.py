@@ -370,7 +370,7 @@ async def _nothing() -> None:
 
 @contextlib.asynccontextmanager
 async def _in_background(work: Awaitable[Any]) -> AsyncIterator[None]:
-    """Do `work` while the context lasts; then it is cancelled."""
+    """Do `work` while the context lasts, and cancel it at the end."""
     task = asyncio.ensure_future(work)
     try:
         yield

@@ -61,8 +61,8 @@ class DraftModelOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of the draft model; 0: one or --threads, as measured after "
-        "loading",
+        description="number of CPU threads of the draft model; 0: one thread or --threads threads, "
+        "whichever is faster (measured after loading)",
     )
     ctx_size_draft: int = Field(
         0,

@@ -50,7 +50,7 @@ def by_names(names: Iterable[str]) -> tuple[SamplerName, ...]:
 
 
 def by_names_or_letters(given: object) -> object:
-    """Parse `"top_k;temperature"` or letters; other values than strings are returned unchanged.
+    """Parse `"top_k;temperature"` or letters; values other than strings are returned unchanged.
 
     A string that is a name is not read as letters. Raises ValueError.
     """

@@ -45,13 +45,15 @@ class VectorModelOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of each of these models; 0: the threads that --threads leaves, at "
-        "least one. They yield to the engine on shared cores",
+        description="number of CPU threads of each embedding or reranking model; 0: one per physical core "
+        "that --threads does not use, at least one. These threads have the lowest priority, so the engine "
+        "goes first on shared cores",
     )
     embedding_gpu_layers: GpuLayers = Field(
         0,
         ge=-2,
-        description="number of layers of these models in VRAM; -1, auto, -2 or all: all",
+        description="number of layers of these models in VRAM; 0: none. Any negative value, auto and all "
+        "mean all layers",
     )
 
     @model_validator(mode="after")

@@ -63,7 +63,11 @@ NOTHING_KNOWN = KnownTurn()
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """The input that the model reads in place of an image's marker: tokens, and identities of rows."""
+    """What a prompt has in place of an image's marker.
+
+    tokens: the model's tokens around the image, and one number for each of its rows, which identifies the
+    row.
+    """
 
     marker: str
     tokens: "array[int]"

@@ -143,7 +143,9 @@ class CallReader:
         return self._read_between_calls()
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """Return the remaining deltas at the end of the text; those of a call only if it is complete."""
+        """Return the remaining deltas at the end of the text. Deltas of a call are returned only if the call
+        is complete.
+        """
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()
         match self._state:

@@ -3,7 +3,7 @@
 It drafts like an MTP head (`mtp_heads`): for the token at position p it reads the target's state for p - 1,
 and returns a hidden state from which it can continue. The target's states (the inputs of three layers) are
 first reduced to the size of its own by `llama_encode`. If it has no embeddings or output matrix, it uses
-those of its target. Its vocabulary may be a part of the target's (`d2t`); the logits of all other tokens are
+the target's. Its vocabulary may be a part of the target's (`d2t`); the logits of all other tokens are
 -inf.
 """
 
@@ -80,7 +80,9 @@ def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str |
         return f"its vocabulary has {own_vocab} tokens, but the model's vocabulary has {n_vocab}"
     missing = _OWN - set(tensor_names(path))
     if missing and own_embd != n_embd:
-        return f"it lacks {' and '.join(sorted(missing))}, and its states have another size than the model's"
+        return (
+            f"it lacks {' and '.join(sorted(missing))}, and the size of its states differs from the model's"
+        )
     return None
 
 

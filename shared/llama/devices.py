@@ -95,8 +95,9 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
 def chosen(options: ModelOptions) -> list[int] | None:
     """Return the devices that may be used with these options: this machine's GPUs, or those of --device.
 
-    None: this build cannot list devices, and llama.cpp chooses. Raises ModelLoadError with the names of the
-    existing devices if --device, --main-gpu, --tensor-split or --split-mode contradict them.
+    Empty: --n-gpu-layers 0, --device none, or no GPU. None: this build cannot list devices, and llama.cpp
+    chooses. Raises ModelLoadError if --device names a device that does not exist, with the names of those
+    that do, or if --main-gpu, --tensor-split or --split-mode contradict the devices.
     """
     library.start()
     if options.n_gpu_layers == 0 or options.device == _NONE:
@@ -126,10 +127,10 @@ def own_gpus() -> list[Device]:
 
 
 def located(n_bytes: Mapping[str, int]) -> dict[str, int]:
-    """Bytes by device and the CPU.
+    """Return the bytes by device.
 
-    Those of FIRST_GPU are the CPU's where there is no GPU; those of BESIDE_GPU are needed only where there is
-    one.
+    FIRST_GPU stands for the first GPU, or for the CPU if there is no GPU. BESIDE_GPU stands for the CPU if
+    there is a GPU; without a GPU it is left out.
     """
     gpu = next((device.name for device in own_gpus()), CPU)
     names = {FIRST_GPU: gpu, BESIDE_GPU: BESIDE_GPU if gpu == CPU else CPU}

@@ -74,7 +74,7 @@ class Placement:
 
     @property
     def host_weights(self) -> int:
-        """The bytes of weights on the CPU alone. They may be mapped; then the system counts them as free."""
+        """The bytes of weights on the CPU alone. If they are mapped, the system counts them as free."""
         return sum(n for (group, where), n in self.parts.items() if where == CPU and group not in _OF_TEXTS)
 
     @property

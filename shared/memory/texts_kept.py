@@ -13,7 +13,7 @@ _PART_BYTES = 32 << 20
 
 
 def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
-    """Return the number of states of each slot that may be stored in host memory, to reuse prompts."""
+    """Return how many states of each slot may be stored in host memory, to reuse prompts."""
     if traits.can_trim:
         return 0
     all_bytes = options.parallel * max(1, traits.checkpoint_bytes)

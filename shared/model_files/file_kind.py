@@ -70,7 +70,9 @@ def check_kind(path: Path) -> None:
 
 
 def check_metadata(path: Path, architecture: str, kind: str) -> None:
-    """Do `check_kind` for a file with these values of general.architecture and general.type."""
+    """Raise ModelLoadError if a file with these values of general.architecture and general.type has no model
+    that generates text.
+    """
     if reason := _reason(architecture, kind):
         raise _unusable(path, reason)
 

@@ -173,7 +173,7 @@ class FollowedCalls:
         return self._begun[-1] if self._begun and not self._begun[-1].is_over else None
 
     def _n_bytes_of(self, call: _Call, token: int) -> int | None:
-        """Return the number of bytes of a refused token that belong to the call; None if the call does not
+        """Return how many bytes of a refused token belong to the call; None if the call does not
         end there.
         """
         grammar, n = call.grammar.copy(), 0

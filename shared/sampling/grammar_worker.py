@@ -1,9 +1,9 @@
 """A worker that follows grammars, one at a time, for `shared.sampling.remote_grammar`.
 
 A task is one grammar, or the grammars of an answer's calls. Its first message is pickled: the grammars, and
-whether a grammar that cannot be compiled allows everything. Every other message consists of operations, of
-int32 numbers: (operation, place, n, n arguments). Only a last operation ALLOWS or ALLOWED is answered, with
-one byte of `AnswerKind`, then the answer or an error's text.
+whether a grammar that cannot be compiled allows everything. Every later message is a list of operations,
+as int32 numbers: (operation, place, n, n arguments). Its last operation is ALLOWS or ALLOWED. The worker
+answers each message once: one byte of `AnswerKind`, then the result of that operation or the error's text.
 """
 
 import array

@@ -42,6 +42,8 @@ _DEFAULT_LIST = re.compile(r" \(default: ([(\[].*[)\]])\)$", re.DOTALL)
 """A default of several values, as pydantic-settings writes it."""
 _BARE = {"exact": "on", "flash_attn": "on"}
 """Options that may be given without a value, and the value that they then have."""
+_SHOWN = {"as_json": "--json"}
+"""The spelling in the short help, where it is not the name of the setting: pydantic has a method `json`."""
 _ARGUMENTS, _GENERAL = "arguments", "general"
 """Headings of those without one."""
 _METAVAR_COLUMNS = 12
@@ -207,7 +209,7 @@ class OptionParser(argparse.ArgumentParser):
         """The action with its short text, one short spelling and one long one."""
         shown = copy(action)
         shown.help = (self._usual or {}).get(action.dest) or action.help
-        own = f"--{action.dest.replace('_', '-')}"
+        own = _SHOWN.get(action.dest, f"--{action.dest.replace('_', '-')}")
         short = [name for name in action.option_strings if not name.startswith("--")][:1]
         if action.option_strings:
             names = action.option_strings

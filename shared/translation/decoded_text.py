@@ -49,8 +49,8 @@ class DecodedText:
         return self._following.get(n_tokens)
 
     def path(self, n_first: int, n_last: int) -> list[Node]:
-        """Return the nodes after n_first, n_first + 1, … tokens, up to the first unknown one, or after n_last
-        tokens.
+        """Return a node for each length from n_first to n_last tokens. Stop at the first length whose
+        next-token distribution is unknown.
         """
         path = []
         for n in range(n_first, n_last + 1):

@@ -1,5 +1,5 @@
-"""The ring's module for the seam `other_vocabulary`: drafters for texts in another vocabulary than the
-model's.
+"""The ring's module for the seam `other_vocabulary`: drafters for texts in a vocabulary other than
+the model's.
 """
 
 import logging
@@ -20,7 +20,7 @@ from shared.translation.vocabulary_pair import prefix_of
 
 
 class TranslatingMaker(DrafterMaker):
-    """Makes drafters with one model, for texts in another vocabulary than the model's."""
+    """Makes drafters with one model, for texts in a vocabulary other than the model's."""
 
     translates = True
 

@@ -109,10 +109,11 @@ class TranslatedSlot:
         return source.decoded.n_until(self.position)
 
     def plan(self, *, unfinished: bool, n_room: int) -> Feed:
-        """Return the tokens to decode so that the text is covered.
+        """Return the tokens of the draft model that are still to decode, up to the end of the text.
 
-        unfinished: more of the prompt follows, and no distribution is needed. n_room: how many draft tokens
-        the slot can hold; if the text has more, the draft model sees only its end.
+        unfinished: more of the prompt follows, so the last tokens are left out and no distribution is needed.
+        n_room: the number of draft tokens that fit in the slot. If the text needs more, its beginning is
+        dropped.
         """
         feed = self._feed(unfinished=unfinished)
         for base in self._later_bases(n_room):

@@ -47,7 +47,7 @@ def test_anything_else_ends_it_with_3_and_a_trace(error, monkeypatch, caplog):
 def test_a_low_limit_on_open_files_is_in_the_log(monkeypatch, caplog):
     monkeypatch.setattr("shared.descriptors.raise_limit", lambda: 128)
     status_after(ConfigError("the end"), monkeypatch)
-    assert "open files is 128" in caplog.messages[0]
+    assert "the limit on open files is 128" in caplog.messages[0]
 
 
 @pytest.mark.parametrize("program", cli.SUBCOMMANDS.values())

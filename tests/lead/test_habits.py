@@ -6,6 +6,7 @@ from lead import cli
 from lead.habits import translated
 from lead.settings.lead_settings import LeadSettings
 
+PROGRAMS = {"bench", "doctor", "models"}
 OLLAMA_WORKS = [
     ("list", "models list"),
     ("ls", "models list"),
@@ -18,6 +19,9 @@ OLLAMA_WORKS = [
     ("serve hf.co/user/repo:Q8_0", "-hf user/repo:Q8_0"),
     ("help", "--help"),
     ("help bench", "bench --help"),
+    ("help doctor", "doctor --help"),
+    ("help list", "models list --help"),
+    ("help sampling", "--help sampling"),
     ("version", "--version"),
     ("--version", "--version"),
 ]
@@ -63,12 +67,12 @@ LLAMA_SERVER_SENTENCES = [
 
 @pytest.mark.parametrize(("typed", "meant"), OLLAMA_WORKS)
 def test_a_command_of_ollama_has_its_meaning(typed, meant):
-    assert translated(typed.split()) == meant.split()
+    assert translated(typed.split(), PROGRAMS) == meant.split()
 
 
 @pytest.mark.parametrize(("typed", "sentence"), OLLAMA_SENTENCES)
 def test_for_another_command_of_ollama_a_sentence_says_what_does_it(complaint, typed, sentence):
-    said = complaint(translated, typed.split())
+    said = complaint(translated, typed.split(), PROGRAMS)
     assert sentence in said
     assert said.count("\n") == 1
 
@@ -94,5 +98,5 @@ def test_a_subcommand_may_have_another_name(monkeypatch):
 
 
 def test_our_own_command_lines_stay_as_they_are():
-    assert translated([]) == []
-    assert translated(["doctor", "--port", "1"]) == ["doctor", "--port", "1"]
+    assert translated([], PROGRAMS) == []
+    assert translated(["doctor", "--port", "1"], PROGRAMS) == ["doctor", "--port", "1"]

@@ -52,7 +52,10 @@ def test_what_a_peer_says_becomes_one_line_of_bounded_length():
     ("body", "said"),
     [
         (b'{"error": {"message": "too\\nlong"}}', "too long"),
-        (b'{"error": "no upstream"}', "HTTP 502"),
+        (b'{"error": "no\\nupstream"}', "no upstream"),
+        (b'{"detail": "Not Found"}', "Not Found"),
+        (b'{"detail": [{"msg": "Field required"}]}', "HTTP 502"),
+        (b'{"error": null}', "HTTP 502"),
         (b"[]", "HTTP 502"),
         (b"<html>", "HTTP 502"),
         (b"\xff", "HTTP 502"),

@@ -29,7 +29,7 @@ _DISPUTED_POWER = 1.5
 _TRUST = 6
 """The length that the match with the client's prediction is assumed to have at first."""
 _MAX_PLACES = 8
-"""The number of occurrences of the answer's last tokens that are compared, nearest first."""
+"""How many earlier places with the answer's last tokens are compared, nearest first."""
 
 
 class Match(NamedTuple):

@@ -135,9 +135,9 @@ class SourceState(Enum):
     """The state of a source for a sequence, judged by its last draft."""
 
     SILENT = "it has sent nothing yet"
-    GROWING = "its draft agrees with the text, of which it has seen all; more tokens of it may come"
-    BEHIND = "its draft agrees with more text than it had seen; it may go on when it sees that"
-    ANSWERING = "its draft has departed from the text; the next one is its answer to that"
+    GROWING = "its draft agrees with the text, and it has seen the whole text; the draft may still grow"
+    BEHIND = "its draft agrees with the text, but it has not seen the newest tokens; then the draft may grow"
+    ANSWERING = "its draft has departed from the text; its next draft will follow the new text"
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """A limit on open connections, which leaves file descriptors for everything else.
 
-At the limit, a new connection replaces the connection that has waited longest for its client. If all
+At the limit, a new connection replaces the connection that has been idle longest. If all
 connections are being answered, the new one gets 503 for everything except `/health`.
 """
 

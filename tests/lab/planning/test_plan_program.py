@@ -120,6 +120,7 @@ def test_hardware_that_is_not_here_needs_no_model(run, monkeypatch):
         (("--model", "missing.gguf"), "missing.gguf"),
         (("--model", __file__), "test_plan_program.py"),
         (("--model", builtin_target(), "--draft-model", "missing.gguf"), "missing.gguf"),
+        (("--device", "nosuch"), "rtx4090"),
     ],
 )
 def test_what_cannot_be_loaded_is_said_in_a_sentence(run, arguments, message):

@@ -63,6 +63,11 @@ def test_a_code_of_an_earlier_start_works_for_the_rest_of_its_time(members, cloc
         join(set_back, other)
 
 
+def test_a_key_does_not_look_like_an_option(members, monkeypatch):
+    monkeypatch.setattr("secrets.token_bytes", lambda n: b"\xfb" * n)
+    assert members.add(Role.CLIENT, "laptop")[1][0] != "-"
+
+
 def test_withdrawn_codes_do_not_work(members):
     secret = members.invite(Role.BACK)
     members.withdraw_invitations()

@@ -104,6 +104,13 @@ async def test_a_code_of_another_lead_replaces_the_membership_and_says_so(admin,
     assert f"forgot the joined lead at {former.url[8:]}" in caplog.messages
 
 
+@pytest.mark.usefixtures("pairing")
+async def test_a_code_names_no_page_that_is_not_served(lead, admin, monkeypatch):
+    monkeypatch.setattr(lead.app.state, "with_page", False)
+    made = (await admin.post("/v1/invitations", json={"open": True, "role": "client"})).json()
+    assert "page" not in made
+
+
 async def test_a_client_may_open_the_page_with_its_code(admin, pairing):
     made = (await admin.post("/v1/invitations", json={"open": True, "role": "client"})).json()
     page, secret = made["page"].split("#join=")

@@ -156,7 +156,10 @@ def test_a_topic_that_is_none_is_answered_with_those_that_are(monkeypatch, compl
     assert "there are general; model;" in complaint(parser_of(LeadSettings, monkeypatch).help_on, "nothing")
 
 
-@pytest.mark.parametrize(("program", "own"), [(BenchSettings, "--repeats"), (DoctorSettings, "--help-all")])
+@pytest.mark.parametrize(
+    ("program", "own"),
+    [(BenchSettings, "--repeats"), (BenchSettings, "  --json "), (DoctorSettings, "--help-all")],
+)
 def test_the_help_of_a_subcommand_does_not_repeat_the_program_s(program, own, monkeypatch):
     shown = parser_of(program, monkeypatch).short_help()
     assert own in shown
