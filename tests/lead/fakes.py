@@ -193,6 +193,7 @@ class ScriptedLead:
         open_services(self.app, services)
         self.app.state.bodies = BodyReader(RequestLimits())
         self.app.state.is_leaving = False
+        self.app.state.with_page = True
 
     def use(self, template=None, vocabulary=None, **options):
         """Replace some of the services, or options."""
