@@ -140,7 +140,7 @@ def test_a_sequence_fails_when_the_engine_has_died_too_often(max_restarts):
     assert not sequence.ended
     front.die()
     assert isinstance(sequence.failure, UnavailableError)
-    assert f"died {max_restarts + 1} times" in str(sequence.failure)
+    assert f"deaths: {max_restarts + 1}" in str(sequence.failure)
 
 
 def test_a_sequence_that_kills_every_engine_takes_no_other_with_it(front):

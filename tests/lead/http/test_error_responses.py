@@ -162,7 +162,7 @@ async def test_a_request_that_kills_engines_is_not_sent_on(lead, client):
         lead.sequences.on_death()
         lead.sequences.take_due()
     response = await asking
-    assert "died 4 times" in response.json()["error"]["message"]
+    assert "deaths: 4" in response.json()["error"]["message"]
     assert (response.status_code, NotServingError.HEADER in response.headers) == (503, False)
 
 
