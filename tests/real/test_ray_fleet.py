@@ -289,7 +289,7 @@ def test_a_request_that_kills_an_engine_is_not_sent_to_another_lead(fleet):
         (busy,) = (process for url, process in lead_children().items() if n_running(url))
         engine_of(busy).kill()
         status, error = error_of(asking.result())
-    assert (status, "the engine has died" in error["message"]) == (503, True)
+    assert (status, "the engine died" in error["message"]) == (503, True)
     assert not any(n_running(url) for url in lead_children())
 
 
