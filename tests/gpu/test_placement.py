@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_refused_without_a_trace(models):
     library.start()
     n_bytes = 256 * 4 * 2 * N_LAYERS  # of keys and values of a token
     n_cells = sum(device.total for device in devices.all_devices()) // n_bytes + 4096
-    with pytest.raises(ModelLoadError, match="lower --ctx-size"):
+    with pytest.raises(ModelLoadError, match="Lower --ctx-size"):
         loaded(models["dense"], n_gpu_layers=99, ctx_size=n_cells, cache_type_k="f32", cache_type_v="f32")
 
 
@@ -141,4 +141,4 @@ def test_a_cache_with_larger_tensors_than_the_device_can_hold_stays_on_the_cpu(g
     plan = plan_memory(models["dense"], options)
     assert [gpu for gpu in gpus if (CACHE, gpu) in plan.placement.parts] == []
     asked = options.model_copy(update={"n_gpu_layers": 99})
-    assert "lower --ctx-size" in plan_memory(models["dense"], asked).placement.problem
+    assert "Lower --ctx-size" in plan_memory(models["dense"], asked).placement.problem
