@@ -12,6 +12,7 @@ import logging
 import os
 import resource
 import signal
+import subprocess
 from pathlib import Path
 
 import httpx
@@ -55,6 +56,21 @@ gc.set_threshold(50_000, 50, 50)
 def more(*values):
     """A case that `make test` leaves out: another model whose kind of memory a quick case has, too."""
     return pytest.param(*values, marks=pytest.mark.models)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def programs_of_failed_tests():
+    """`with Popen(…)` kills the program of a test that failed: it would wait for ever for one that serves."""
+    ended = subprocess.Popen.__exit__
+
+    def end(process, kind, value, traceback):
+        if kind is not None:
+            process.kill()
+        return ended(process, kind, value, traceback)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(subprocess.Popen, "__exit__", end)
+        yield
 
 
 def pytest_collection_finish():

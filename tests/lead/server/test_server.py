@@ -178,20 +178,27 @@ class IdleBack:
 
 
 STUCK = """
+import asyncio
 import time
+from unittest import mock
 from lead.cli import run
 from lead.server import server
-from lead.settings import lead_settings
 from lead.settings.lead_settings import LeadSettings
 
-def never_ends(*_):
+def never_ends():
     print("stuck", flush=True)
     while True:
         time.sleep(1000)
 
-lead_settings._demo_model = never_ends
-server._END_SECONDS = 0.5
-run(LeadSettings(port=0, drain_seconds=0.0))
+class Announcement:
+    async def start(self):
+        await asyncio.to_thread(never_ends)
+
+    async def end(self):
+        pass
+
+with mock.patch.multiple(server, companions_of=lambda _: [Announcement()], _END_SECONDS=0.5):
+    run(LeadSettings(port=0, print="none", drain_seconds=0.0))
 """
 
 
