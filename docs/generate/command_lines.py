@@ -18,6 +18,7 @@ from argparse_manpage.manpage import Manpage
 from back.os_service.back_service import BackServiceSettings
 from back.settings import BackSettings
 from chat.settings import ChatSettings
+from docs.generate.blocks import table
 from lab.measuring.bench_settings import BenchSettings
 from lab.planning.plan_settings import PlanSettings
 from lead.convert.convert_program import ConvertSettings
@@ -71,6 +72,13 @@ def write_command_line_files(share: Path) -> None:
     for path, text in command_line_files(share).items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
+
+
+def commands_table() -> str:
+    """The commands that have settings of their own, each with the first sentence of its help."""
+    commands = [settings for named in PROGRAMS.values() for settings in named.values()]
+    rows = [[f"`{each.program}`", _summary(each)] for each in commands if each not in PROGRAMS]
+    return table(["command", "purpose"], rows)
 
 
 def described(kind: type[ProgramSettings]) -> argparse.ArgumentParser:

@@ -6,7 +6,9 @@ from pathlib import Path
 from back.settings import BackSettings
 from chat.settings import ChatSettings
 from docs.generate.blocks import Blocks, fenced, fill
+from docs.generate.command_lines import commands_table
 from docs.generate.figures import THEMES, figures_table, picture, read_figures
+from docs.generate.folders import lead_folders
 from docs.generate.protocol import back_messages, lead_messages, message_schema, noise_examples
 from docs.generate.request_fields import unused_fields
 from docs.generate.rule_of_thumb import prospects, speed_ups, tokens_per_step
@@ -19,9 +21,11 @@ TINY_BACK = DOCS / "examples" / "tiny_back.py"
 BY_HAND = DOCS / "examples" / "by_hand.sh"
 
 BLOCKS: Blocks = {
+    "commands": commands_table,
     "settings-lead": partial(settings_tables, LeadSettings),
     "settings-back": partial(settings_tables, BackSettings),
     "settings-chat": partial(settings_tables, ChatSettings),
+    "lead-folders": lead_folders,
     "unused-fields": unused_fields,
     "tokens-per-step": tokens_per_step,
     "speed-ups": speed_ups,

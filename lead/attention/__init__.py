@@ -1,5 +1,4 @@
-"""Chooses flash attention if it is faster on this CPU (--flash-attn auto); plugged in at the seam
-`before_load`.
+"""Chooses flash attention if it is faster on this CPU (--flash-attn auto).
 
-Without this ring llama.cpp's default applies.
+Plugged in at the seam `before_load`. Without this ring llama.cpp's default applies.
 """

@@ -1,1 +1,1 @@
-"""Embeddings of texts, and reranking (how well texts match a question), with dedicated models."""
+"""Embeddings, and reranking (how well texts match a question), with dedicated models."""

@@ -1,1 +1,1 @@
-"""`lead generate`: generates one text in one command, with or without a draft model, and compares both."""
+"""`lead generate`: continues one text in one command."""

@@ -1,0 +1,1 @@
+"""Bodies to requests, updates to events, and the web UI."""

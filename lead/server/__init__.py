@@ -1,0 +1,1 @@
+"""The server: start, end, takeover and the lead's own back."""

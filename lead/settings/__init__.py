@@ -1,0 +1,1 @@
+"""The options of `lead`, its keys and limits."""

@@ -127,7 +127,7 @@ def is_offloaded(options: ModelOptions) -> bool:
 
 
 def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:
-    """Return whether flash attention is faster on a CPU (docs/performance.md).
+    """Return whether flash attention is faster on a CPU.
 
     It skips the cells of other texts, which are otherwise compared with every token. One text alone is read
     as fast. It is continued more slowly once it is long, above all by several tokens per step; this is most

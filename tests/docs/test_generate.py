@@ -6,6 +6,7 @@ import pytest
 
 from back.settings import BackSettings
 from chat.settings import ChatSettings
+from docs.generate.blocks import fill
 from docs.generate.pages import BLOCKS, DOCS, ROOT, files
 from docs.generate.settings_tables import settings_tables
 from lead.settings.lead_settings import LeadSettings
@@ -21,6 +22,11 @@ def test_every_page_is_as_the_code_says():
 def test_every_block_stands_in_some_page():
     pages = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("*.md")))
     assert [name for name in BLOCKS if f"<!-- begin {name}: " not in pages] == []
+
+
+def test_what_is_written_by_hand_takes_less_than_125_kb():
+    written = [fill(page.read_text("utf-8"), dict.fromkeys(BLOCKS, str)) for page in DOCS.rglob("*.md")]
+    assert len("".join(written).encode()) <= 125 << 10
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

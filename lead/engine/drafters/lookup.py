@@ -15,7 +15,7 @@ from lead.engine.drafters.draft_source import Continuation, LookupDrafter
 from lead.engine.drafters.suffix_index import SuffixIndex
 
 LONGEST_MATCH = 32
-"""Longer matches are cut: acceptance hardly rises with more (docs/performance.md)."""
+"""Longer matches are cut: acceptance hardly rises with more."""
 SHORTEST_MATCH = 2
 """On stories, the next token is right in 15 % of matches of one token, and in 38 % of matches of two."""
 
