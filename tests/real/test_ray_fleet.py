@@ -7,11 +7,13 @@ import http.client
 import json
 import os
 import signal
+import sys
 import threading
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
@@ -104,6 +106,8 @@ def children(program):
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
+        if not command or Path(command[0]).parent != Path(sys.executable).parent:
+            continue  # of other tests
         if command[2:4] == ["-m", "shared.python_child"] and command[5] == program:
             option = "--port" if program == "lead" else "--name"
             found[command[command.index(option) + 1]] = process
