@@ -1,4 +1,4 @@
-"""Asking an application without a network, and reading an event stream."""
+"""Asking an application without a network, reading an event stream, and a client that leaves."""
 
 import asyncio
 
