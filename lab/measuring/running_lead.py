@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -10,7 +11,6 @@ import httpx
 import uvloop
 
 from lab.measuring.measured_answer import client
-from lab.parts.processes import free_port
 from lab.planning.pinned_process import pinned_process
 from lead.server.server import Lead
 from lead.settings.lead_settings import LeadSettings
@@ -32,7 +32,7 @@ def running_lead(settings: LeadSettings) -> Iterator[httpx.Client]:
 
     It ends with the context. The models in `settings` must be local files. Raises ConfigError, EngineError.
     """
-    settings = settings.alone().model_copy(update={"port": free_port()})
+    settings = settings.alone().model_copy(update={"port": _free_port()})
     cores = cpus.parse_cpus(settings.cpus) if settings.cpus and cpus.can_pin() else None
     with pinned_process(cores) as process, client(f"http://127.0.0.1:{settings.port}") as http:
         serving = process.submit(_serve, settings)
@@ -77,3 +77,8 @@ def _wait_for_back(http: httpx.Client) -> None:
     raise ConfigError(
         f"its back has not joined within {_JOIN_SECONDS:.0f}s. Check that its model can draft for the lead"
     )
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

@@ -13,8 +13,8 @@ from shared import cpus
 from shared.errors import ConfigError
 from shared.lifeline import end_with
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextlib.contextmanager
@@ -39,12 +39,12 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
 
 
 @contextlib.contextmanager
-def parallel_map(n: int) -> Iterator[Callable[[Callable[[Item], Result], Sequence[Item]], list[Result]]]:
+def parallel_map(n: int) -> Iterator[Callable[[Callable[[T], R], Sequence[T]], list[R]]]:
     """Yield a `map` whose calls run in `n` processes, which end as those of `pinned_process` do."""
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
 
-        def spread(call: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+        def spread(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
             jobs = [processes[i % n].submit(call, item) for i, item in enumerate(items)]
             return [job.result() for job in jobs]
 
