@@ -38,13 +38,12 @@ class BackActor:
 
     def follow(self, lead: str) -> None:
         if self._back:
-            self._back.tell_to_end()
-            self._back.end_within(_STOP_SECONDS)
+            self._back.stop(_STOP_SECONDS)
         self._back = ChildProcess(child_command("back", "--lead", lead, *self._arguments))
         log.info("%s drafts for %s", self._name, lead)
 
     def is_drafting(self) -> bool:
-        return self._back is not None and self._back.poll() is None
+        return self._back is not None and self._back.is_running
 
 
 @dataclass(slots=True)

@@ -92,7 +92,7 @@ class LeadReplica:
         """Raise if the lead has ended, so that Serve starts another replica; else report its load to the
         pool.
         """
-        if self._lead.poll() is not None:
+        if not self._lead.is_running:
             raise RuntimeError(f"the lead of replica {self._name} has ended")
         if self._pool and (self._registering is None or self._registering.done()):
             self._registering = asyncio.get_running_loop().create_task(self._register(self._pool))
@@ -116,8 +116,7 @@ class LeadReplica:
     def __del__(self) -> None:
         """Requests have ended, or the time that they had is over."""
         if hasattr(self, "_lead"):
-            self._lead.tell_to_end()
-            self._lead.end_within(self._settings.drain_seconds)
+            self._lead.stop(self._settings.drain_seconds)
         for worker in self._rpc_workers:
             ray.kill(worker)
 
@@ -148,7 +147,7 @@ class LeadReplica:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
         while not _is_healthy(self._url):
-            if self._lead.poll() is not None:
+            if not self._lead.is_running:
                 raise RuntimeError("the lead ended. Read its log")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"the lead is not ready after {_START_SECONDS:.0f} s")

@@ -110,7 +110,7 @@ class ForkServer:
                     key.data()
         for worker in self._workers:
             os.kill(worker.pid, signal.SIGKILL)  # not reaped yet, so no other process has its id
-            os.waitpid(worker.pid, 0)
+            reap(worker.pid)
 
     def _hand_over(self) -> bool:
         """Give the next task to a worker; return False if there will be no more tasks."""
@@ -174,8 +174,7 @@ class ForkServer:
             self._expected = None
         self._close(worker.tasks)
         self._workers.remove(worker)
-        _, status = os.waitpid(worker.pid, 0)
-        self._stop_supervising(worker, os.waitstatus_to_exitcode(status))
+        self._stop_supervising(worker, reap(worker.pid))
 
     def _stop_supervising(self, worker: _ForkedWorker, status: int | None = None) -> None:
         if worker.supervision:
@@ -247,6 +246,11 @@ def fork(work: Callable[[], None], unwanted: Iterable[int] = ()) -> int:
         status = 0
     finally:
         os._exit(status)
+
+
+def reap(pid: int) -> int:
+    """Wait for the end of a forked process; return its status, as in `Popen.returncode`."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 if __name__ == "__main__":

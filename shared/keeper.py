@@ -6,6 +6,7 @@ import contextlib
 import logging
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
@@ -23,7 +24,7 @@ _MIN_WAIT_SECONDS = 0.01
 """Between two looks at what there is to do."""
 
 
-def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
+def _in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
     """Run `call` in a thread that does not keep this process alive; return a future of the result."""
     found: concurrent.futures.Future[R] = concurrent.futures.Future()
     found.set_running_or_notify_cancel()
@@ -36,6 +37,23 @@ def in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
 
     threading.Thread(target=work, name="child", daemon=True).start()
     return asyncio.wrap_future(found)
+
+
+async def run_child(
+    command: Sequence[str], question: bytes, seconds: float | None
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a child that reads `question`, and return its status, answer and errors.
+
+    Raises TimeoutError after `seconds`; None: no limit. The child has ended or is killed when this returns.
+    """
+    pipe = subprocess.PIPE
+    child = ChildProcess(command, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(seconds):
+            answer, errors = await _in_thread(child.communicate, question)
+    finally:
+        child.kill()
+    return subprocess.CompletedProcess(command, child.returncode, answer, errors)
 
 
 class Child(ChildProcess):
@@ -51,7 +69,7 @@ class Child(ChildProcess):
         super().__init__(command, descriptors, **options)
         self._stop_seconds = stop_seconds
         try:
-            self.ended: asyncio.Future[Any] = in_thread(self.wait)
+            self.ended: asyncio.Future[Any] = _in_thread(self.wait)
         except RuntimeError as error:  # there are too many threads
             self.end_within(0.0)
             raise OSError(str(error)) from error

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from shared.errors import DuoError
-from shared.fork_server import fork
+from shared.fork_server import fork, reap
 from shared.sandbox import WorkerLimits
 
 _Returned = TypeVar("_Returned")
@@ -38,7 +38,7 @@ def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) ->
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
         data = pipe.read()
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    status = reap(pid)
     if status == -signal.SIGPROF:
         raise LimitError(f"it takes more than {seconds:g} s of CPU time")
     if status:

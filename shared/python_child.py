@@ -55,14 +55,21 @@ class ChildProcess(subprocess.Popen[bytes]):
         usual: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": child_environment()}
         super().__init__(command, pass_fds=[*descriptors, lifeline()], **usual | options)
 
+    @property
+    def is_running(self) -> bool:
+        return self.poll() is None
+
     def tell_to_end(self) -> None:
         self.send_signal(Signals.SIGCONT)  # one that is stopped hears nothing
         self.terminate()
 
+    def stop(self, seconds: float) -> int | None:
+        """Ask the child to end, and wait; parameter and result as in `end_within`."""
+        self.tell_to_end()
+        return self.end_within(seconds)
+
     def end_within(self, seconds: float) -> int | None:
-        """Wait for the child, and kill it after `seconds`; returns its status, None if it cannot be
-        killed.
-        """
+        """Wait for the child, and kill it after `seconds`; return its status, None if it cannot be killed."""
         for limit in (seconds, KILL_SECONDS):
             with suppress(subprocess.TimeoutExpired):
                 return self.wait(limit)

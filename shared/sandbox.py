@@ -146,7 +146,7 @@ class Sandbox:
     @property
     def pid(self) -> int | None:
         """The process id of the fork server while it runs."""
-        return self._process.pid if self._process and self._process.poll() is None else None
+        return self._process.pid if self._process and self._process.is_running else None
 
     def share(self) -> int:
         """Return a descriptor with which another process can use this fork server; the fork server's program

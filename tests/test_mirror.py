@@ -54,7 +54,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/real/test_without_rings.py": ("lead/chat_format/calls.py", "lead/engine/engine_parts.py"),
     "tests/lead/engine/drafters/test_model_drafter.py": ("lead/engine/drafters/draft_source.py",),
     "tests/lead/engine/speculation/test_manager.py": ("lead/engine/speculation/speculation_stats.py",),
-    "tests/lead/http/test_sse.py": ("lead/http/client_gone.py",),
     "tests/lead/engine_client/test_engine_client.py": (
         "lead/engine_client/engine_state.py",
         "lead/engine/worker.py",

@@ -58,6 +58,12 @@ class _RefusedError(Exception):
         self.seconds = seconds
 
 
+def unpooled(url: str) -> httpx.AsyncClient:
+    """Return a client with a new connection for each request: none is reused just as the server closes it."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
+    return httpx.AsyncClient(base_url=url, timeout=None, trust_env=False, limits=limits)  # noqa: S113 - callers have limits of their own
+
+
 class Asker:
     """Sends requests to a server, with retries."""
 

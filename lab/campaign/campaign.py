@@ -9,7 +9,7 @@ from itertools import takewhile
 
 import httpx
 
-from lab.campaign.asking import Asker, Outcome, Tally
+from lab.campaign.asking import Asker, Outcome, Tally, unpooled
 from lab.campaign.injector import Fault, Happened, Injector
 from lab.campaign.requests import MixedRequest
 from lab.campaign.site import Site
@@ -111,11 +111,8 @@ def first_error(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
 
 @asynccontextmanager
 async def asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker]:
-    """Yield a new connection for each request, so that no connection is reused just as the server
-    closes it.
-    """
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=site.url, timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113 - the asker has a limit of its own
+    """Yield what asks the lead of the site."""
+    async with unpooled(site.url) as http:
         yield Asker(http, clock, asyncio.sleep)
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import httpx
 import psutil
 
+from lab.campaign.asking import unpooled
 from lab.campaign.hostile_back import n_frames_sent
 from lab.campaign.hostile_lead import HostileLead
 from lab.campaign.hostile_requests import Operation, attack, hostile_request, operations
@@ -99,14 +100,12 @@ class Injector:
     async def inject(self, fault: Fault) -> None:
         """Apply a fault, and undo it at its end."""
         began = self.clock()
-        try:
+        with suppress(NothingThereError):
             async with KINDS[fault.kind].action(self._site, fault):
                 try:
                     await asyncio.sleep(fault.seconds)
                 finally:
                     self.happened.append(Happened(fault, began, self.clock()))
-        except NothingThereError:
-            pass
 
 
 def _engine(site: Site, fault: Fault) -> psutil.Process:
@@ -126,14 +125,6 @@ def _tokenizer(site: Site, fault: Fault) -> psutil.Process:
 
 def _back(site: Site, fault: Fault) -> int:
     return int(fault.choice * len(site.backs))
-
-
-def _back_process(site: Site, fault: Fault) -> psutil.Process:
-    return psutil.Process(site.backs[_back(site, fault)].process.pid)
-
-
-def _link(site: Site, fault: Fault) -> Link:
-    return site.links[int(fault.choice * len(site.links))]
 
 
 def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Signals) -> Action:
@@ -259,8 +250,7 @@ async def _back_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _client_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-    async with httpx.AsyncClient(base_url=site.url, timeout=None, trust_env=False, limits=limits) as http:  # noqa: S113 - each attack has its own
+    async with unpooled(site.url) as http:
         try:
             described = operations((await http.get("/openapi.json")).raise_for_status().json())
         except httpx.HTTPError as error:
@@ -314,7 +304,7 @@ def _link_worse(change: Callable[[Link, Fault], None]) -> Action:
 
     @asynccontextmanager
     async def action(site: Site, fault: Fault) -> AsyncIterator[None]:
-        link = _link(site, fault)
+        link = site.links[int(fault.choice * len(site.links))]
         change(link, fault)
         try:
             yield
@@ -351,7 +341,12 @@ KINDS: Mapping[str, Kind] = {
     "tokenizer-killed": Kind("tokenizer", _killed(_tokenizer, signal.SIGKILL)),
     "tokenizer-stopped": Kind("tokenizer", _stopped(_tokenizer), 0.3, 6.0),
     "back-killed": Kind("back", _back_killed, 0.0, 3.0),
-    "back-stopped": Kind("back", _stopped(_back_process), 0.5, 6.0),
+    "back-stopped": Kind(
+        "back",
+        _stopped(lambda site, fault: psutil.Process(site.backs[_back(site, fault)].process.pid)),
+        0.5,
+        6.0,
+    ),
     "back-flapping": Kind("back", _back_flapping),
     "back-hostile": Kind("hostile", _back_hostile, 2.0, 6.0),
     "client-hostile": Kind("client", _client_hostile, 2.0, 6.0),

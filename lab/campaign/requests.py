@@ -129,10 +129,6 @@ def _completion(rng: random.Random) -> Body:
     return {"prompt": _text(rng)}
 
 
-def _several(rng: random.Random) -> Body:
-    return _chat(rng) | {"n": 2}
-
-
 def _schema(rng: random.Random) -> Body:
     schema = {"name": "answer", "schema": rng.choice(_SCHEMAS)}
     return _chat(rng) | {"response_format": {"type": "json_schema", "json_schema": schema}, "max_tokens": 60}
@@ -149,14 +145,6 @@ def _tools(rng: random.Random) -> Body:
     }
 
 
-def _logprobs(rng: random.Random) -> Body:
-    return _chat(rng) | {"logprobs": True, "top_logprobs": rng.randint(0, 4)}
-
-
-def _completion_logprobs(rng: random.Random) -> Body:
-    return _completion(rng) | {"logprobs": rng.randint(0, 4)}
-
-
 def _penalties(rng: random.Random) -> Body:
     return _chat(rng) | {
         "repeat_penalty": round(rng.uniform(1.0, 1.3), 2),
@@ -166,31 +154,23 @@ def _penalties(rng: random.Random) -> Body:
     }
 
 
-def _stops(rng: random.Random) -> Body:
-    return _chat(rng) | {"stop": rng.sample((".", " the", "\n", "and", "e "), 2)}
-
-
 def _prediction(rng: random.Random) -> Body:
     request = _chat(rng)
     text = request["messages"][0]["content"].partition(": ")[2] or "Once upon a time, there was a fox."
     return request | {"prediction": {"type": "content", "content": text}}
 
 
-def _private(rng: random.Random) -> Body:
-    return _chat(rng) | {"private": True}
-
-
 KINDS: Mapping[str, Draw] = {
     "chat": _chat,
     "second turn": _second_turn,
     "completion": _completion,
-    "n = 2": _several,
+    "n = 2": lambda rng: _chat(rng) | {"n": 2},
     "schema": _schema,
     "tools": _tools,
-    "logprobs": _logprobs,
-    "completion with logprobs": _completion_logprobs,
+    "logprobs": lambda rng: _chat(rng) | {"logprobs": True, "top_logprobs": rng.randint(0, 4)},
+    "completion with logprobs": lambda rng: _completion(rng) | {"logprobs": rng.randint(0, 4)},
     "penalties": _penalties,
-    "stop strings": _stops,
+    "stop strings": lambda rng: _chat(rng) | {"stop": rng.sample((".", " the", "\n", "and", "e "), 2)},
     "prediction": _prediction,
-    "private": _private,
+    "private": lambda rng: _chat(rng) | {"private": True},
 }

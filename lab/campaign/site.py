@@ -52,12 +52,12 @@ class Site:
 
     async def __aenter__(self) -> Self:
         self.lead, self.url = await asyncio.to_thread(start_lead, *self._arguments)
-        self._programs.callback(self._stop_lead)
+        self._programs.callback(lambda: self.lead.stop())  # noqa: PLW0108 - another lead by then
         host, _, port = self.url.removeprefix("http://").rpartition(":")
         for index in range(len(self._drafts)):
             self.links.append(await self._stack.enter_async_context(Link(host, int(port))))
             self.backs.append(self._new_back(index))
-        self._programs.callback(self._stop_backs)
+        self._programs.callback(lambda: [back.stop() for back in self.backs])
         for back in self.backs:
             await asyncio.to_thread(back.wait_for, "drafting for ", _STARTING_SECONDS)
         return self
@@ -151,10 +151,3 @@ class Site:
         # Backs are other machines: here they should take only what the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back
-
-    def _stop_lead(self) -> None:
-        self.lead.stop()
-
-    def _stop_backs(self) -> None:
-        for back in self.backs:
-            back.stop()

@@ -60,28 +60,22 @@ def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> l
     """Return, for each failure, the request, the error, the active faults, and the command that
     repeats it.
     """
-    return [
-        line
-        for failure in tally.failures[:_MAX_FAILURES]
-        for line in _describe(failure, active(failure, happened), command)
-    ]
+    lines = []
+    for failure in tally.failures[:_MAX_FAILURES]:
+        outcome, kinds = failure.outcome, active(failure, happened)
+        request, when = outcome.request, f"{outcome.began:.1f} to {outcome.ended:.1f} s"
+        errors = f"; errors: {', '.join(outcome.errors)}" if outcome.errors else ""
+        lines += [
+            f"request {request.index} ({request.kind}), {when}: {', '.join(failure.reasons)}{errors}",
+            f"  {command} --only {request.index} --faults {','.join(kinds) or 'none'}",
+        ]
+    return lines
 
 
 def active(failure: Failure, happened: Sequence[Happened]) -> list[str]:
     """Return the kinds of the faults that were active during the request."""
     began, ended = failure.outcome.began, failure.outcome.ended
     return sorted({each.fault.kind for each in happened if each.began <= ended and each.ended >= began})
-
-
-def _describe(failure: Failure, kinds: Sequence[str], command: str) -> list[str]:
-    outcome = failure.outcome
-    request = outcome.request
-    when = f"{outcome.began:.1f} to {outcome.ended:.1f} s"
-    errors = f"; errors: {', '.join(outcome.errors)}" if outcome.errors else ""
-    return [
-        f"request {request.index} ({request.kind}), {when}: {', '.join(failure.reasons)}{errors}",
-        f"  {command} --only {request.index} --faults {','.join(kinds) or 'none'}",
-    ]
 
 
 def _show_counts(title: str, counts: Mapping[str, int]) -> None:

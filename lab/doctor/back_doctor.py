@@ -30,7 +30,7 @@ from shared.llama.model import Model
 from shared.llama.span import Span
 from shared.memory.plan_memory import plan_memory
 from shared.model_files.builtin import builtin_draft
-from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
+from shared.protocol import PROTOCOL_VERSION, Hello
 from shared.translation.retention import N_CONTEXT, Retention, measure_retention
 from shared.translation.stored_pair import stored_pair
 from shared.translation.vocabulary_pair import prefix_of
@@ -79,18 +79,14 @@ def _load(settings: BackSettings) -> Model:
     return Model(plan_memory(settings.source.model or builtin_draft(), options))
 
 
-def _hello(settings: BackSettings, vocabulary: VocabularyId) -> Hello:
-    name = f"{settings.own_name[:57]}-doctor"
-    return Hello(protocol=PROTOCOL_VERSION, name=name, vocabulary=vocabulary, n_ctx=0, n_sequences=1)
-
-
 def _join(
     settings: BackSettings, model: Model, key: str | None, tls: ssl.SSLContext | None, probe: LeadProbe
 ) -> Iterator[Finding]:
     """Yield whether the lead accepts key, protocol and vocabulary, and the time of a round trip."""
     if probe.report:
         yield from check_version(probe.report, VERSION)
-    hello = _hello(settings, model.vocabulary.identify())
+    name, vocabulary = f"{settings.own_name[:57]}-doctor", model.vocabulary.identify()
+    hello = Hello(protocol=PROTOCOL_VERSION, name=name, vocabulary=vocabulary, n_ctx=0, n_sequences=1)
     try:
         seconds = asyncio.run(measure_round_trip(settings.websocket_url, hello, key, tls))
     except InvalidStatus as error:

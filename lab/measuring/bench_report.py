@@ -5,7 +5,7 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ class BenchReport:
             "temperature": settings.sampling.with_seed(0).temperature,
             "environment": environment(),
             "step_ms": dict(self.step_ms),
-            "rows": [row.record() for row in self.rows],
+            "rows": list(map(asdict, self.rows)),
             "failures": list(self.failures),
             "commands": {way: list(lines) for way, lines in self.commands.items()},
         }
@@ -176,4 +176,4 @@ def _version(name: str) -> str | None:
 
 
 def _shown(row: Row) -> dict[str, Any]:
-    return row.record() | {"same_text": f"{row.n_same_text} of {row.n_texts}"}
+    return asdict(row) | {"same_text": f"{row.n_same_text} of {row.n_texts}"}

@@ -6,6 +6,7 @@ closest to real use, copying repeats the prompt.
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from lab.measuring.questions import BUILT_IN, ChatQuestion, choose, hash_seed, read_questions
 
@@ -67,15 +68,8 @@ def _story(rng: random.Random) -> str:
     return f"{opening} a {hero} named {name} who {trouble}, with a {rng.choice(_OBJECTS)}."
 
 
-def _knowledge(rng: random.Random) -> str:
-    return _ask_about(rng, rng.choice(_TOPICS))
-
-
-def _code(rng: random.Random) -> str:
-    return _ask_about(rng, rng.choice(_CODE_TOPICS))
-
-
-def _ask_about(rng: random.Random, topic: str) -> str:
+def _ask_about(topics: Sequence[str], rng: random.Random) -> str:
+    topic = rng.choice(topics)
     return rng.choice(
         ("Explain {}.", "Tell me about {}.", "Teach me about {}.", "Can you explain {}?")
     ).format(topic)
@@ -99,8 +93,8 @@ def _list(rng: random.Random) -> str:
 
 KINDS: dict[str, Callable[[random.Random], str]] = {
     "stories": _story,
-    "knowledge": _knowledge,
+    "knowledge": partial(_ask_about, _TOPICS),
     "copying": _copying,
     "lists": _list,
-    "code": _code,
+    "code": partial(_ask_about, _CODE_TOPICS),
 }

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lab.measuring.contest import Run
 from lab.measuring.measured_answer import MeasuredAnswer
@@ -31,10 +31,6 @@ class Row:
     n_texts: int
     by_kind: dict[str, float]
     """Tokens per second of each kind of question."""
-
-    def record(self) -> dict[str, object]:
-        """Return the row as a record for JSON."""
-        return asdict(self)
 
 
 def summarize(

@@ -18,9 +18,8 @@ from chat.answer import ChatAnswer, GenerationStats
 from chat.client import LeadClient
 from chat.render import Screen
 from chat.report import figures
-from lab.parts.foreground import run_in_foreground
 from lab.parts.models import grown_smollm2
-from lab.parts.processes import ProgramError, split_cores, start_back, start_lead
+from lab.parts.processes import ProgramError, run_in_foreground, split_cores, start_back, start_lead
 from shared import cpus
 from shared.logs import configure_logging
 from shared.model_files.builtin import builtin_draft, grown_target, named_model

@@ -3,9 +3,8 @@
 import subprocess
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Self
 
 import httpx
 
@@ -37,17 +36,18 @@ def start_peers(
     *,
     depths: Sequence[int],
     n_slots: int = 1,
-) -> "dict[int, Peer]":
-    """Start llama-servers on the same cores: one without drafts, and one for each of `depths`, by depth.
+) -> dict[int, httpx.Client]:
+    """Start llama-servers on the same cores, and return their clients by depth: one server without drafts,
+    and one for each of `depths`.
 
     The depth is fixed when a server starts, so each has its own server. Idle servers take no time, and the
     weights in memory are shared. They run until `stack` is left. Raises ConfigError.
     """
     spelled = help_text(binary)
 
-    def start(depth: int) -> Peer:
+    def start(depth: int) -> httpx.Client:
         extra = draft_arguments(spelled, draft, depth) if depth else []
-        return stack.enter_context(Peer(binary, target, cores, n_slots=n_slots, extra=extra))
+        return _start(stack, binary, target, cores, n_slots, extra)
 
     return {depth: start(depth) for depth in (0, *depths)}
 
@@ -63,48 +63,25 @@ def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
     return ["-md", str(draft), names[0], str(depth), names[1], "0", *kind]
 
 
-class Peer:
-    """A running llama-server on its own cores. A context manager."""
-
-    def __init__(self, binary: Path, target: Path, cores: str, *, n_slots: int, extra: Sequence[str]) -> None:
-        """Start it and wait until it is ready. Raises ConfigError."""
-        port = free_port()
-        n_threads = str(len(cpus.parse_cpus(cores)))
-        arguments = [
-            *("-m", str(target), "--host", "127.0.0.1", "--port", str(port)),
-            *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(_N_CTX_SLOT * n_slots)),
-            *("--no-webui", "--cache-ram", "0", *extra),
-        ]
-        self._program = Program(NAME, *arguments, command=("taskset", "-c", cores, str(binary)))
-        self.url = f"http://127.0.0.1:{port}"
-        self.http = client(self.url)
-        try:
-            self._wait()
-        except BaseException:
-            self.stop()
-            raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Terminate the server."""
-        self.http.close()
-        self._program.stop()
-
-    def _wait(self) -> None:
-        deadline = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < deadline and self._program.process.poll() is None:
-            try:
-                if self.http.get("/health").is_success:
-                    return
-            except httpx.TransportError:
-                pass
-            time.sleep(_POLL_SECONDS)
-        raise ConfigError(f"llama-server did not start:\n{self._program.log[-1500:]}")
+def _start(  # noqa: PLR0917 - as `start_peers` calls it
+    stack: ExitStack, binary: Path, target: Path, cores: str, n_slots: int, extra: Sequence[str]
+) -> httpx.Client:
+    """Start one llama-server, and return its client when it is ready. Raises ConfigError."""
+    port, n_threads = free_port(), str(len(cpus.parse_cpus(cores)))
+    arguments = [
+        *("-m", str(target), "--host", "127.0.0.1", "--port", str(port)),
+        *("-t", n_threads, "-tb", n_threads, "-np", str(n_slots), "-c", str(_N_CTX_SLOT * n_slots)),
+        *("--no-webui", "--cache-ram", "0", *extra),
+    ]
+    server = stack.enter_context(Program(NAME, *arguments, command=("taskset", "-c", cores, str(binary))))
+    http = stack.enter_context(client(f"http://127.0.0.1:{port}"))
+    deadline = time.monotonic() + _READY_SECONDS
+    while time.monotonic() < deadline and server.process.is_running:
+        with suppress(httpx.TransportError):
+            if http.get("/health").is_success:
+                return http
+        time.sleep(_POLL_SECONDS)
+    raise ConfigError(f"llama-server did not start:\n{server.log[-1500:]}")
 
 
 def help_text(binary: Path) -> str:

@@ -1,5 +1,6 @@
 """Starts the real programs, waits for lines of their logs, and stops them by their process id."""
 
+import os
 import re
 import secrets
 import signal
@@ -10,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 import psutil
@@ -48,9 +48,7 @@ class Program:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property
@@ -87,8 +85,7 @@ class Program:
 
     def stop(self) -> int:
         """Terminate the process, and kill it if that takes too long; returns its exit status."""
-        self.process.tell_to_end()
-        self.process.end_within(_STOP_SECONDS)
+        self.process.stop(_STOP_SECONDS)
         self._reader.join()
         return self.process.returncode
 
@@ -136,6 +133,38 @@ def start_back(
         back.stop()
         raise
     return back
+
+
+def run_in_foreground(command: Sequence[str]) -> int:
+    """Run `command` in the foreground of the terminal (standard input); return its status as `Popen` does.
+
+    Ctrl-C then does not reach this process group: this program, `make`, and the programs that we run. If the
+    command is stopped (Ctrl-Z), this process group stops, too, and continues together with it.
+    """
+    child = ChildProcess(command, stdin=None, process_group=0)
+    try:
+        while child.returncode is None:
+            os.tcsetpgrp(0, child.pid)
+            os.killpg(child.pid, signal.SIGCONT)  # it may have asked for the terminal before it had it
+            _, status = os.waitpid(child.pid, os.WUNTRACED)
+            _take_back_terminal()
+            if os.WIFSTOPPED(status):
+                os.killpg(0, signal.SIGTSTP)
+            else:
+                child.returncode = os.waitstatus_to_exitcode(status)
+    finally:
+        _take_back_terminal()
+    return child.returncode
+
+
+def _take_back_terminal() -> None:
+    """Make this process the terminal's foreground again.
+
+    SIGTTOU is blocked meanwhile, because it would stop a background process that takes the terminal.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})
+    os.tcsetpgrp(0, os.getpgrp())
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def split_cores(cores: Sequence[int]) -> tuple[str, str]:

@@ -9,16 +9,18 @@ The lead's scheduler and speculation are real; steps, backs and the network only
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from lab.parts import report
+from lab.planning.pinned_process import parallel_map
 from lab.simulation.cell import Cell, simulate
 from lab.simulation.hardware import PRINCIPAL, Hardware
 from lab.simulation.places import LARGE_PLACES, SMALL_PLACES, DraftPlace, back, inline
 from lab.simulation.text import DraftSkill
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
+from shared import cpus
 from shared.errors import ConfigError
 
 _N_TOKENS, _N_QUICK = 1024, 384
@@ -33,14 +35,14 @@ def main(arguments: Sequence[str]) -> None:
     options = _parser().parse_args(arguments)
     n_tokens = options.n_tokens or (_N_QUICK if options.quick else _N_TOKENS)
     devices = PRINCIPAL[::3] if options.quick else PRINCIPAL
-    constants, flat = changed(options.constant), []
-    with ProcessPoolExecutor(options.jobs or None) as pool:
+    constants, rate, flat = changed(options.constant), partial(simulate, policy="adaptive"), []
+    with parallel_map(options.jobs or len(cpus.usable())) as spread:
         for title, cases in _PARTS.items():
             rows = []
             for hardware in devices:
                 target = Cell(hardware.steps, n_tokens=n_tokens, constants=constants)
                 for case, cells in cases(hardware, target):
-                    alone, *rates = pool.map(_rate, [target, *cells.values()])
+                    alone, *rates = spread(rate, [target, *cells.values()])
                     gains = [round(rate / alone, 3) for rate in rates]
                     rows.append({"device": hardware.title, **case, **dict(zip(cells, gains, strict=True))})
             columns = {key: (key, "" if key == "device" else "g") for row in rows for key in row}
@@ -61,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
-    parser.add_argument("--devices", action="store_true", help=argparse.SUPPRESS)  # all that there is now
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
@@ -82,10 +83,6 @@ def changed(settings: Sequence[str]) -> SpeculationConstants:
         except ValueError as error:
             raise ConfigError(f"--constant {setting}: {text!r} is not like {default}") from error
     return replace(DEFAULTS, **values)
-
-
-def _rate(cell: Cell) -> float:
-    return simulate(cell, "adaptive")
 
 
 # The rows of a device: what they are, and cells by column

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
     lead, back = split_cores(sorted(cpus.usable()))
     cores = Cores(settings.lead_cpus or lead, settings.back_cpus or back)
     rows, more = _run_grid(settings, cores)
-    records = [row.record() for row in rows]
+    records = [asdict(row) for row in rows]
     for configuration in dict.fromkeys(row.configuration for row in rows):
         report.show(configuration, [row for row in records if row["configuration"] == configuration], COLUMNS)
     report.finish("speed", records, settings, cores=asdict(cores), **more)

@@ -13,7 +13,7 @@ from lab.measuring.contest import Way
 from lab.measuring.measured_answer import MeasuredAnswer, Sampling, ask, client
 from lab.measuring.questions import ChatQuestion
 from lab.measuring.summary import BASELINE
-from lab.parts.peer import NAME, Peer
+from lab.parts.peer import NAME
 from lab.parts.processes import start_lead
 from shared.errors import ConfigError
 
@@ -124,13 +124,13 @@ def lead_ways(
     return ways
 
 
-def peer_ways(peers: Mapping[int, Peer], sampling: Sampling, where: str = "") -> list[Way]:
+def peer_ways(peers: Mapping[int, httpx.Client], sampling: Sampling, where: str = "") -> list[Way]:
     """Return the ways for llama-server, alone and with drafts of each length. where: appended to
     their names.
     """
 
-    def way(depth: int, peer: Peer) -> Way:
+    def way(depth: int, http: httpx.Client) -> Way:
         name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"
-        return Way(name, lambda question: ask(peer.http, question, sampling))
+        return Way(name, lambda question: ask(http, question, sampling))
 
-    return [way(depth, peer) for depth, peer in peers.items()]
+    return [way(depth, http) for depth, http in peers.items()]

@@ -4,13 +4,17 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from typing import TypeVar
 
 from shared import cpus
 from shared.errors import ConfigError
 from shared.lifeline import end_with
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @contextlib.contextmanager
@@ -32,6 +36,19 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
         if pid is not None:
             os.kill(pid, signal.SIGTERM)
         executor.shutdown()
+
+
+@contextlib.contextmanager
+def parallel_map(n: int) -> Iterator[Callable[[Callable[[T], R], Sequence[T]], list[R]]]:
+    """Yield a `map` whose calls run in `n` processes, which end as those of `pinned_process` do."""
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
+
+        def spread(call: Callable[[T], R], items: Sequence[T]) -> list[R]:
+            jobs = [processes[i % n].submit(call, item) for i, item in enumerate(items)]
+            return [job.result() for job in jobs]
+
+        yield spread
 
 
 def _settle(cores: frozenset[int] | None) -> int:

@@ -1,17 +1,16 @@
 """The program `lead plan`: reads the settings, measures, predicts, prints, sets the exit status."""
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from lab.planning.arrangements import KINDS, arrangements, faster_model, forecast, n_machines
 from lab.planning.hardware_plan import HardwareReport, rate_of, simulate_plan
 from lab.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
-from lab.planning.pinned_process import pinned_process
+from lab.planning.pinned_process import parallel_map, pinned_process
 from lab.planning.plan_report import PlanReport, commands
 from lab.planning.plan_settings import PlanSettings
 from lab.planning.timing import measure_engine, measure_steps, measure_token
-from lab.simulation.cell import Cell
 from lab.simulation.hardware import NAMES
 from lead.chat_format.request_parts import ChatMessage, TemplateInput
 from lead.chat_format.template import TEMPLATE_BYTES, TEMPLATE_SECONDS, model_template
@@ -121,14 +120,8 @@ def _check_devices(settings: PlanSettings) -> None:
 def simulated(settings: PlanSettings) -> HardwareReport:
     """Simulate hardware that is not here."""
     plans, machines = [], settings.machines[0]
-    with ExitStack() as stack:
-        n = min(len(cpus.usable()), _MAX_SIMULATORS)
-        processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
-
-        def simulate_cells(cells: Sequence[Cell]) -> list[float]:
-            jobs = [processes[i % n].submit(rate_of, cell) for i, cell in enumerate(cells)]
-            return [job.result() for job in jobs]
-
+    with parallel_map(min(len(cpus.usable()), _MAX_SIMULATORS)) as spread:
+        simulate_cells = partial(spread, rate_of)
         for hardware in settings.hardware:
             say(f"simulating {hardware.title} …")
             plans.append(simulate_plan(hardware, machines, settings.acceptance, simulate_cells))

@@ -71,7 +71,10 @@ class PlanReport:
             advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
             parts.append("\n".join(["Gain from more backs:", *(_gain(*pair) for pair in gains), *advice]))
         if by_place := best_by_place(self.forecasts):
-            parts.append("\n".join(["The best draft model for each place:", *map(_winner, by_place)]))
+            winners = (
+                f"  {describe(each.arrangement)}, {each.tokens_per_second:.1f} tokens/s" for each in by_place
+            )
+            parts.append("\n".join(["The best draft model for each place:", *winners]))
         return "\n\n".join(parts)
 
     def to_json(self) -> str:
@@ -188,10 +191,6 @@ def _place(arrangement: Arrangement) -> str:
         models = ", different draft models" if machines.differ else ""
         return f"{where}, {_ms(machines.round_trip_s)} away{speed}{models}"
     return _ARRANGEMENTS[arrangement.kind]
-
-
-def _winner(best_there: SpeedForecast) -> str:
-    return f"  {describe(best_there.arrangement)}, {best_there.tokens_per_second:.1f} tokens/s"
 
 
 def _gain(fewer: SpeedForecast, more: SpeedForecast) -> str:

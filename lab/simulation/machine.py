@@ -2,22 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from lab.simulation.clock import VirtualClock
 
 LEAD = "lead"
-
-
-class Steps(Protocol):
-    """The duration of a lead's steps: see `StepTable`."""
-
-    @property
-    def settling(self) -> tuple[float, ...]:
-        """The seconds that the first, second, … step after a change of the batch size takes longer."""
-
-    def seconds(self, n: int) -> float:
-        """Return the seconds of a step with n tokens, in a series of equal steps."""
 
 
 @dataclass(frozen=True, slots=True)

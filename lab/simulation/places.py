@@ -33,17 +33,13 @@ class DraftPlace:
     def acceptances(self) -> tuple[float, ...]:
         return LARGE if self.model == "8B" else SMALL
 
-    def engine_token(self, hardware: Hardware) -> float | None:
-        """Return the seconds per token of this model in the engine; None: it does not fit."""
-        return hardware.draft_8b_s if self.model == "8B" else hardware.draft_1b_s
-
     def cell(self, hardware: Hardware, acceptance: float, n_tokens: int) -> Cell | None:
         """Return a cell with a draft model at this place; None: it does not fit, or takes far longer than a
         step.
         """
         target = Cell(hardware.steps, n_tokens=n_tokens)
         if self.token_s is None:
-            token_s = self.engine_token(hardware)
+            token_s = hardware.draft_8b_s if self.model == "8B" else hardware.draft_1b_s
             return None if token_s is None else replace(target, inline=inline(token_s, acceptance))
         if self.token_s > _SLOWEST * hardware.steps.seconds(1):
             return None
@@ -63,9 +59,9 @@ LARGE_PLACES = (
 )
 
 
-def back(token_s: float, acceptance: float, number: int = 0, *, is_cpu: bool = True) -> BackSpec:
-    """Return a back. number: of its draft model; backs with equal numbers guess the same tokens."""
-    skill = DraftSkill(acceptance, number, recall=CHAT_RECALL)
+def back(token_s: float, acceptance: float, *, is_cpu: bool = True) -> BackSpec:
+    """Return a back; all of them have the same draft model."""
+    skill = DraftSkill(acceptance, recall=CHAT_RECALL)
     slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
     return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lab.simulation.clock import Compute, VirtualClock
-from lab.simulation.machine import HOST, HostTime, Steps
+from lab.simulation.machine import HOST, HostTime, StepTable
 from lab.simulation.simulated_back import GREEDY, BackSpec, simulated_draft_model
 from lab.simulation.text import Text
 from lead.engine.calibration import BATCH_SIZES
@@ -54,7 +54,7 @@ class SimulatedLead:
     def __init__(
         self,
         clock: VirtualClock,
-        steps: Steps,
+        steps: StepTable,
         observer: EventObserver,
         texts: Mapping[int, Text],
         *,

@@ -12,6 +12,7 @@ from lead.embeddings import model_routes, vector_routes
 from lead.embeddings.encoder_messages import LoadEncoder
 from lead.embeddings.vector_model import VectorModel, VectorModels, n_layers
 from lead.http.application import application, http_options
+from lead.http.client_gone import cancel
 from lead.rings.table import RINGS
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, open_address
@@ -90,8 +91,7 @@ class VectorLead:
             await self._server.serve(sockets=[address.listener])
         finally:
             await self._models.end()
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
+            await cancel(starting)
         if not starting.cancelled():
             starting.result()
 

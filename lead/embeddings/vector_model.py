@@ -13,6 +13,7 @@ from fastapi import FastAPI
 from lead.embeddings.encoder_client import EncoderClient
 from lead.embeddings.encoder_messages import L2, EncodedText, EncoderReady, LoadEncoder
 from lead.engine_client.engine_state import EngineState
+from lead.http.client_gone import cancel
 from lead.http.side_models import SideModel, SideWork, show_side_models
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
@@ -114,8 +115,7 @@ class VectorModel:
         try:
             await self.encoder.run()
         finally:
-            processes.cancel()
-            await asyncio.gather(processes, return_exceptions=True)
+            await cancel(processes)
 
     async def wait_until_ready(self) -> None:
         own = Client("lead")
@@ -224,8 +224,7 @@ class VectorModels:
             if waiting.done():
                 waiting.result()
         finally:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
+            await cancel(waiting)
 
     async def end(self) -> None:
         for model in self:

@@ -17,13 +17,14 @@ class ClientGoneError(Exception):
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """The result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
+    """Return the result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
     task, has_left, has_ended = asyncio.current_task(), False, False
     assert task
 
-    def leave(_: object) -> None:
+    def leave(leaving: asyncio.Future[None]) -> None:
         nonlocal has_left
-        if not has_ended:
+        # The end of the event loop cancels `leaving`, too. A second cancellation would interrupt clean-up.
+        if not (has_ended or leaving.cancelled()):
             has_left = True
             task.cancel()
 
@@ -43,10 +44,14 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel the tasks, and wait until they have ended."""
+    """Cancel the tasks, and wait until they have ended, even if this call is cancelled meanwhile."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    ending = asyncio.gather(*tasks, return_exceptions=True)
+    try:
+        await asyncio.shield(ending)  # a second cancellation would interrupt what the tasks clean up
+    finally:
+        await ending
 
 
 async def close_socket(socket: WebSocket, code: int, reason: str = "") -> None:

@@ -204,7 +204,6 @@ class ImageEncoder:
             if await self._begin(process):
                 await asyncio.shield(process.ended)
         finally:
-            process.kill()
             self._keeper.lost(self._ready.done)
 
     async def _begin(self, process: ImageEncoderProcess) -> bool:

@@ -4,9 +4,7 @@ llama.cpp computes it without reading weights (`shared.memory.plan_memory`). A s
 because the library stays in memory once it is loaded, and a router should remain small.
 """
 
-import asyncio
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -18,9 +16,9 @@ from pydantic import BaseModel
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.vector_models import COMPUTING_BYTES
 from shared.errors import ConfigError
-from shared.keeper import in_thread
+from shared.keeper import run_child
 from shared.model_files.file_kind import pooling_of, size_of
-from shared.python_child import ChildProcess, child_command
+from shared.python_child import child_command
 
 PROCESS_BYTES = 300 << 20
 """The memory of the processes of a lead besides the model, with a vocabulary of 50,000 tokens."""
@@ -44,23 +42,15 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
 
     in_use: bytes on each device that models use that could be unloaded. Raises ConfigError with the reason.
     """
-    process = ChildProcess(
-        child_command("lead.router.memory_need"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
     question = json.dumps({"options": options, "in_use": in_use}).encode()
+    seconds = None if "hf_repo" in options else _SECONDS  # it may be downloaded first
     try:
-        async with asyncio.timeout(None if "hf_repo" in options else _SECONDS):  # it may be downloaded first
-            found, errors = await in_thread(process.communicate, question)
-        if process.returncode:
-            raise ConfigError(errors.decode("utf-8", "replace").strip().rpartition("\n")[2])
-        return MemoryNeed.model_validate_json(found)
+        done = await run_child(child_command("lead.router.memory_need"), question, seconds)
+        if done.returncode:
+            raise ConfigError(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
+        return MemoryNeed.model_validate_json(done.stdout)
     except (TimeoutError, ValueError) as error:
         raise ConfigError(f"its memory cannot be estimated: {error}") from error
-    finally:
-        process.kill()
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from typing import Any
 
+from lead.http.client_gone import cancel
 from lead.router.memory_need import MemoryNeed, measure
 from lead.router.model_pool import (
     Admitted,
@@ -187,9 +188,7 @@ class ModelHost:
         if self._alarm:
             self._alarm.cancel()
         await asyncio.gather(*(process.end() for process in self._processes.values()))
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel(*self._tasks)
         if self._prepared:
             await self._prepared.end()
 

@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from shared.fork_server import ForkServer, fork
+from shared.fork_server import ForkServer, fork, reap
 from shared.sandbox import MEGABYTE, WorkerLimits
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
@@ -17,7 +17,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 
 def status_of(work):
     """The status in which a forked process that does `work` ends."""
-    return os.waitstatus_to_exitcode(os.waitpid(fork(work), 0)[1])
+    return reap(fork(work))
 
 
 def test_a_process_that_is_done_ends_well_and_one_that_fails_does_not():
@@ -30,7 +30,7 @@ def test_a_forked_process_does_not_have_what_is_unwanted():
     os.close(writing)
     assert os.read(reading, 1) == b""
     os.close(reading)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
+    assert reap(pid) == 1
 
 
 def test_a_limit_of_time_that_is_over_ends_nothing():

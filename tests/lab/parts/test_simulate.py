@@ -13,7 +13,7 @@ from shared.errors import ConfigError
 
 def test_where_the_draft_model_runs_decides(capsys, monkeypatch):
     monkeypatch.setattr(simulate, "PRINCIPAL", (OFFLOADED, H200_8B))
-    simulate.main(["--devices", "--n-tokens", "32", "--jobs", "1"])
+    simulate.main(["--n-tokens", "32", "--jobs", "1"])
     report = json.loads(capsys.readouterr().out.splitlines()[-1])
     small, _, without_gain = dict.fromkeys(row["part"] for row in report["rows"])
     rows = {(row["part"], row["device"]): row for row in report["rows"] if row.get("right", 0.7) == 0.7}

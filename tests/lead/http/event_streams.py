@@ -1,7 +1,10 @@
-"""Asking an application without a network, and reading an event stream."""
+"""Asking an application without a network, reading an event stream, and a client that leaves."""
+
+import asyncio
 
 import httpx
 from httpx_sse import EventSource
+from starlette.requests import Request
 
 from shared.answer_stream import AnswerStream
 
@@ -22,3 +25,15 @@ def text(chunks):
     """The text of a streamed chat answer."""
     choices = [choice for chunk in chunks if isinstance(chunk, dict) for choice in chunk.get("choices", [])]
     return "".join(choice["delta"].get("content") or "" for choice in choices)
+
+
+class Connection:
+    """The receiving side of a request whose client may leave."""
+
+    def __init__(self):
+        self.gone = asyncio.Event()
+        self.request = Request({"type": "http"}, self.receive)
+
+    async def receive(self):
+        await self.gone.wait()
+        return {"type": "http.disconnect"}

@@ -1,24 +1,12 @@
 import asyncio
 
 import pytest
-from starlette.requests import Request
 
 from lead.http import sse
-from lead.http.client_gone import ClientGoneError, cancel_on_disconnect
+from lead.http.client_gone import ClientGoneError
 from lead.http.sse import Renderer, event_stream
 from shared.errors import RequestError, UnavailableError
-
-
-class Connection:
-    """The receiving side of a request whose client may leave."""
-
-    def __init__(self):
-        self.gone = asyncio.Event()
-        self.request = Request({"type": "http"}, self.receive)
-
-    async def receive(self):
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
+from tests.lead.http.event_streams import Connection
 
 
 @pytest.fixture
@@ -186,25 +174,3 @@ async def test_a_response_that_cannot_be_sent_stops_the_work(connection):
     with pytest.raises(OSError, match="broken"):
         await response({"type": "http"}, connection.receive, send)
     assert closed.is_set()
-
-
-async def test_work_that_ends_first_gives_its_result(connection):
-    async def work():
-        return 7
-
-    assert await cancel_on_disconnect(connection.request, work()) == 7
-
-
-async def test_work_is_cancelled_when_the_client_leaves(connection):
-    cancelled = asyncio.Event()
-
-    async def work():
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    connection.gone.set()
-    with pytest.raises(ClientGoneError):
-        await cancel_on_disconnect(connection.request, work())
-    assert cancelled.is_set()
