@@ -27,7 +27,7 @@ from lead.settings.limits import RequestLimits
 from shared.convert.grow import Shape, grow
 from shared.model_files.builtin import builtin_target
 from tests.lead.http.middleware.test_auth import KEYS, bearer
-from tests.lead.test_doors import REQUESTS, who_may
+from tests.lead.test_doors import TO_ROUTES, who_may
 from tests.real.client import TIMEOUT_S, chat, connect, get, post, stream, text_of
 
 pytestmark = [
@@ -353,7 +353,7 @@ def test_nothing_gets_past_the_door_of_a_fleet_without_a_right_key(fleet, settin
 
     before = state()
     for headers, role in [({}, None), (bearer("wrong"), None), (bearer(KEYS[Role.BACK]), Role.BACK)]:
-        for request in REQUESTS:
+        for request in TO_ROUTES:
             allowed, status = who_may(*request[:2]), answered(fleet, request, headers)
             if role not in allowed and request[0] not in NO_METHODS:
                 assert status in ({403} if role else {401}), (request, role)
