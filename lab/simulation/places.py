@@ -64,7 +64,9 @@ LARGE_PLACES = (
 
 
 def back(token_s: float, acceptance: float, number: int = 0, *, is_cpu: bool = True) -> BackSpec:
-    """Return a back. number: of its draft model; backs with equal numbers guess the same tokens."""
+    """Return a back. number: the number of its draft model; backs with equal numbers guess the same
+    tokens.
+    """
     skill = DraftSkill(acceptance, number, recall=CHAT_RECALL)
     slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
     return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)
