@@ -85,7 +85,7 @@ def test_rows_of_the_target_are_fused_by_the_first_matrix(target, tmp_path):
     ("more", "reason"),
     [
         ({"target_width": 32}, "reads states of 32 dimensions, but the model has 64"),
-        ({"layers": (1, 2, 4)}, r"the inputs of layers \[1, 2, 4\] of 4"),
+        ({"layers": (1, 2, 4)}, r"the inputs of layers \[1, 2, 4\], but the model has 4"),
         ({"width": 32}, "lacks output.weight and token_embd.weight"),
     ],
 )
