@@ -85,7 +85,9 @@ class Batch(NativeBatch):
     def _fill_one(self, span: Span, n_vocab: int, n_slots: int) -> int:
         """Do `fill` for a single token: the usual step without drafts."""
         if not (0 <= span.slot < n_slots and span.start >= 0 and 0 <= span.tokens[0] < n_vocab):
-            raise ValueError(f"{span} does not have a slot below {n_slots} and a token below {n_vocab}")
+            raise ValueError(
+                f"{span} does not fit a batch of tokens below {n_vocab} and slots below {n_slots}"
+            )
         self._token[0], self._slot[0], self._wanted[0] = span.tokens[0], span.slot, 1
         self._position[0] = self._position_of(span.slot, span.start)
         self.native.n_tokens = 1
