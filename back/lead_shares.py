@@ -13,7 +13,7 @@ from dataclasses import dataclass
 _SLACK_SECONDS = 0.02
 """The time that a lead may be ahead before it must wait for others; alternating less often saves decodes."""
 _MAX_AHEAD_SECONDS = 10.0
-"""The most that a lead can be ahead, because the machine may have slept during a step."""
+"""The maximum time that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25
 _EQUAL = 0.75
 """Values above this share of the best count as equal."""

@@ -54,7 +54,7 @@ async def follow(settings: BackSettings, link: LeadLink, worker: DraftWorker) ->
         except RefusedError as error:
             if is_first or isinstance(error, OtherVocabularyError):
                 raise
-            log.warning("%s: going back to %s", error, settings.url)
+            log.warning("%s; returning to the lead at %s", error, settings.url)
             link.set_lead(settings.websocket_url, settings.tls())
             is_first = True
 
@@ -99,7 +99,7 @@ async def follow_all(links: Sequence[LeadLink], worker: DraftWorker) -> None:
     tried again.
     """
     refusals = await asyncio.gather(*(_follow(link, worker, lead) for lead, link in enumerate(links)))
-    raise RefusedError(f"no lead is left: {refusals[0]}")
+    raise RefusedError(f"every lead has refused this back: {refusals[0]}")
 
 
 async def _follow(link: LeadLink, worker: DraftWorker, lead: int) -> RefusedError:

@@ -158,7 +158,7 @@ class LeadLink:
                 await asyncio.sleep(next(self._delays))
 
     def _process_exception(self, error: Exception) -> Exception | None:
-        """The exception to raise after a failed attempt to connect; None: try again."""
+        """Return the exception to raise after a failed attempt to connect; None: try again."""
         is_another = self._survives_distrust and isinstance(error, ssl.SSLCertVerificationError)
         if not is_another and (final := as_final(self._url, error)):
             return final

@@ -8,7 +8,9 @@ from shared.memory.model_outline import ModelOutline
 from shared.memory.plan_memory import plan_memory
 
 _MAX_RECURRENT_BRANCHES = 3
-"""The most side branches of a recurrent model: each has a state for every token that it can take back."""
+"""The maximum number of side branches of a recurrent model: each has a state for every token that it can take
+back.
+"""
 
 
 def fitted(settings: BackSettings, model: Path) -> BackSettings:

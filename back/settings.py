@@ -89,7 +89,7 @@ class BackSettings(FileSettings):
     dialect = LLAMA_SERVER
     usual: ClassVar = {
         "model": "GGUF file of the draft model",
-        "hf_repo": "model of the Hugging Face hub: USER/REPO:QUANT",
+        "hf_repo": "model on Hugging Face: USER/REPO:QUANT",
         "lead": "address of the lead: host:port or a URL",
         "join": "code from `lead invite`, needed once",
         "discover": "find a lead that runs with --announce",
@@ -224,7 +224,9 @@ class BackSettings(FileSettings):
 
     @property
     def is_joined(self) -> bool:
-        """Whether the lead is known by the key of its CA: another machine at its address is not the lead."""
+        """True if the lead is identified by the key of its CA, so that no other machine can take
+        its address.
+        """
         return self._is_joined
 
     def located(self) -> Self:
@@ -235,8 +237,8 @@ class BackSettings(FileSettings):
         return self.model_copy(update={"source": self.source.located()})
 
     def discovered(self, *, again: bool = False) -> Self:
-        """The settings with the URLs of announced leads if `discover` or `discover_all` is set, or with the
-        present address of a lead that was joined.
+        """Return the settings with the URLs of announced leads if `discover` or `discover_all` is set, or
+        with the present address of a joined lead.
 
         again: if several leads are found, prefer this back's former lead. With a `ca_file` only leads with
         HTTPS count, so that no other lead gets the key. Raises NoLeadError, SeveralLeadsError.

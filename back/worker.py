@@ -22,13 +22,14 @@ class TimeShares(Protocol):
 
     def charge(self, n_tokens: Mapping[int, int], seconds: float) -> None: ...
 
-    def claim(self, lead: int, value: float | None) -> None: ...
+    def claim(self, lead: int, value: float | None) -> None:
+        """Set the value of a draft token that a lead reports; None: unknown."""
 
     def learn(self, lead: int, n_right: int, n_wrong: int) -> None: ...
 
 
 class Worth(Protocol):
-    """Is told what became of drafts for one lead (implemented in `back.worth`)."""
+    """Receives the outcomes of drafts for one lead (implemented in `back.worth`)."""
 
     def rest(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What drafts are worth to a lead: the tokens per second that it would not have without them."""
+"""Measures the gain of drafts for a lead: the tokens per second that it would not have without them."""
 
 import logging
 import math
@@ -8,14 +8,14 @@ from typing import Final
 log = logging.getLogger("back")
 
 SECONDS: Final = 5.0
-"""Of work, between two lines on a terminal."""
+"""Seconds of work between two lines on a terminal."""
 SECONDS_IN_A_FILE: Final = 60.0
 _MIN_GAIN: Final = 0.05
 """Tokens gained per token of the lead's own, below which a back is not worth its power."""
 _MAX_STEP_TOKENS: Final = 256
 """A longer update is a part of a prompt."""
 _GOOD_SHARE: Final = 0.4
-"""Of right tokens; with fewer, the drafts are wrong rather than late."""
+"""The minimum share of right tokens; below it, drafts are wrong rather than late."""
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class _Outcomes:
 
 
 class DraftWorth:
-    """Counts for one lead, and logs a line for every `seconds` of work. Reads no clock."""
+    """Counts the draft tokens for one lead, and logs a line for every `seconds` of work. Reads no clock."""
 
     def __init__(self, seconds: float, lead: str = "") -> None:
         """lead: named in each line, where there are several."""
@@ -45,7 +45,9 @@ class DraftWorth:
         self._last = None
 
     def learn(self, n_tokens: int, n_right: int, n_wrong: int, now: float) -> None:
-        """Record that `n_tokens` were committed, `n_right` of them drafted, and `n_wrong` against a draft."""
+        """Record that `n_tokens` tokens were committed: `n_right` of them were drafted, and `n_wrong`
+        replaced a wrong draft token.
+        """
         if n_tokens > _MAX_STEP_TOKENS:
             return
         count = self._count
@@ -72,7 +74,7 @@ class DraftWorth:
 
 
 def _share(n_right: int, n_wrong: int) -> float:
-    """Of the tokens that were drafted; NaN if there were none."""
+    """Return the share of right tokens; NaN if no tokens were drafted."""
     n = n_right + n_wrong
     return n_right / n if n else math.nan
 

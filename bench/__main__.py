@@ -19,7 +19,7 @@ PARTS = {
 }
 
 _MODULES = {"faults": "lab.campaign.program", "soak": "lab.campaign.soak"}
-"""Those that are elsewhere than in `lab.parts`."""
+"""The modules of parts that are not in `lab.parts`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,17 +21,19 @@ class Entry:
 
 COMMANDS = (
     Entry(("retry",), "", "ask the last question again"),
-    Entry(("edit",), "TEXT", "replace the last question. Alone: edit it at the prompt"),
+    Entry(("edit",), "TEXT", "replace the last question. Without TEXT: edit it at the prompt"),
     Entry(
-        ("compare",), "TEXT", "ask with and without speculation, and compare. Alone: use the last question"
+        ("compare",),
+        "TEXT",
+        "ask with and without speculation, and compare. Without TEXT: use the last question",
     ),
     Entry(("new",), "", "start a new conversation with the same system prompt and parameters"),
-    Entry(("save",), "NAME", "save the conversation. Alone: use its current name"),
-    Entry(("load",), "NAME", "continue a saved conversation. Alone: list all"),
-    Entry(("model",), "NAME", "use this model (none: the server's choice). Alone: list all"),
-    Entry(("system",), "TEXT", "set the system prompt (none: remove it). Alone: show it"),
-    Entry(("seed",), "N", "set the seed, for the same text each time (none: random). Alone: show it"),
-    Entry(("set",), "NAME VALUE", "set a sampling parameter (none: the server's default). Alone: list all"),
+    Entry(("save",), "NAME", "save the conversation. Without NAME: use its current name"),
+    Entry(("load",), "NAME", "continue a saved conversation. Without NAME: list all"),
+    Entry(("model",), "NAME", "use this model (none: the server's choice). Without NAME: list all"),
+    Entry(("system",), "TEXT", "set the system prompt (none: remove it). Without TEXT: show it"),
+    Entry(("seed",), "N", "set the seed, for the same text each time (none: random). Without N: show it"),
+    Entry(("set",), "NAME VALUE", "set a sampling parameter (none: its default). Without NAME: list all"),
     Entry(("stats",), "", "show speed and accepted drafts of this session and the last answer"),
     Entry(("backs",), "", "show the backs that draft for this server"),
     Entry(("help",), "", "this list"),

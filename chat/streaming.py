@@ -51,7 +51,8 @@ class AnswerStreamer:
         return ChatAnswer(self._clock)
 
     def stream(self, request: Mapping[str, Any], answer: ChatAnswer, *, shown: bool = True) -> None:
-        """Stream an answer into `answer` and, if `shown`, to the screen.
+        """Stream an answer into `answer` and, if `shown`, to the screen. Tries again while the server is not
+        ready.
 
         Raises LeadError, and KeyboardInterrupt after Ctrl-C; `answer` then has the text that arrived before.
         """
@@ -64,7 +65,7 @@ class AnswerStreamer:
                     if delay is None:
                         raise
                     message = "Not yet" if n_before else str(error).rstrip(".")
-                    self._screen.note(f"{message}. Trying again in {delay:.0f} s. Ctrl-C gives up.")
+                    self._screen.note(f"{message}. Trying again in {delay:.0f} s. Press Ctrl-C to give up.")
                     self._sleep(delay)
                 else:
                     return

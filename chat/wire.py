@@ -1,6 +1,6 @@
 """The fields that chat reads from replies: OpenAI's, llama-server's timings, the lead's speculation.
 
-Only declares fields. Those that are not OpenAI's are optional, so that any compatible server works.
+Only declares fields. Fields that are not OpenAI's are optional, so that any compatible server works.
 """
 
 from typing import Any

@@ -26,10 +26,10 @@ _BUSY = 0.75
 """The share of busy slots above which another lead is started."""
 _MAX_WAITING, _MAX_AT_ONCE = 1000, 2000
 _PATIENCE_SECONDS, _RETRY_SECONDS = 120.0, 0.2
-"""How long a request that has no answer yet looks for a lead that is there."""
+"""The time for which a request without an answer looks for an available lead."""
 _LEAD = "Lead"
 _LOOK_SECONDS = 1.0
-"""How often Serve is asked, at most, which leads there are."""
+"""The minimum time between questions to Serve about the available leads."""
 _SERVING = ("RUNNING", "UPDATING", "RECOVERING", "PENDING_MIGRATION")
 """States of a replica. RECOVERING: Serve's controller is new, not the replica."""
 _METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"]

@@ -27,7 +27,7 @@ _START_SECONDS = 1800.0
 """A large model takes that long to load from a slow disk."""
 _POLL_SECONDS = 0.1
 _ANSWER_SECONDS = 5.0
-"""For questions about health and load."""
+"""The time limit for questions about health and load."""
 
 
 class RpcWorker:
@@ -156,7 +156,7 @@ class LeadReplica:
 
 
 def _lead(*arguments: str) -> ChildProcess:
-    """Its log goes to the actor's."""
+    """Return the lead; its log goes to the log of the actor."""
     return ChildProcess(child_command("lead", *arguments), stdout=subprocess.DEVNULL)
 
 

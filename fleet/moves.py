@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 _UNKNOWN_GAIN = 1.0
 _FORGOTTEN = 0.01
-"""With each look: half is forgotten after about ten minutes of looks every ten seconds."""
+"""The share forgotten with each look: half after about ten minutes of looks every ten seconds."""
 _INCUMBENT = 1.25
 """A back must gain so much more elsewhere: a move costs reading texts, and perhaps loading a model."""
 

@@ -16,7 +16,9 @@ _BLOCK = 512
 _MAX_BLOCKS = 256
 _FIELDS = ("model", "instructions", "system", "tools", "messages", "prompt", "input")
 _MAX_BRACKETS = 1 << 16
-"""In a body, whose key nobody has checked yet: arrays and objects take much more memory than their text."""
+"""The maximum number of brackets in a body, whose key is not checked yet: arrays and objects take much more
+memory than their text.
+"""
 _MAX_AHEAD = 2
 """A lead with this many more running requests than the idlest one is busy, whatever it has cached."""
 

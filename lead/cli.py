@@ -73,7 +73,7 @@ class Serving(Protocol):
 def serving(settings: LeadSettings, routed: object = None) -> Serving:
     """Make the program to run: a router or a lead for embeddings if the settings ask for one, else a lead.
 
-    Downloads or converts the model if necessary. routed: what the router gives a lead that serves one of its
+    Downloads or converts the model if necessary. routed: the router's data for a lead that serves one of its
     models. Raises ConfigError.
     """
     if settings.source.hf_repo:  # what serves it depends on its file

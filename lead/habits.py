@@ -1,4 +1,4 @@
-"""Commands that people know from Ollama: what `lead` does for them, or a sentence with what does."""
+"""Translates commands that people know from Ollama to commands of `lead`, or explains how to do the same."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "show": ("models", "show"),
     "version": ("--version",),
 }
-"""What the word stands for."""
+"""The words of `lead` that mean the same as a command of Ollama."""
 _RUNS_ELSEWHERE: Final[Mapping[str, str]] = {
     "run": "`lead {model}` serves a model. Then open http://127.0.0.1:5555/ or run `chat`",
     "ps": "http://127.0.0.1:5555/ shows the models in memory. `lead doctor` examines a running lead",
@@ -24,16 +24,18 @@ _RUNS_ELSEWHERE: Final[Mapping[str, str]] = {
     "cp": "`lead {model} --alias NAME,NAME` gives a model more names",
     "create": "Modelfiles are not supported. Set their parameters as options (`lead --help sampling`)",
     "push": "`hf upload` of huggingface_hub uploads models",
-    "signin": "set HF_TOKEN for models that need an account of the Hugging Face hub",
+    "signin": "set HF_TOKEN for models that need a Hugging Face account",
     "launch": "docs/recipes.md shows the settings of other programs",
 }
-"""What does it."""
+"""The explanation for each command of Ollama that `lead` does not have."""
 _SERVE: Final = "serve"
 _OF_HUB: Final = re.compile(r"(?:https?://)?(?:hf\.co|huggingface\.co)/(.+)|([\w.-]+/[\w.-]+(?::[\w.-]+)?)")
 
 
 def translated(arguments: Sequence[str], subcommands: Collection[str]) -> list[str]:
-    """The command line of `lead` with the same meaning; ends the program if another one does it."""
+    """Return `lead`'s arguments for a command line of Ollama; other command lines are unchanged. Prints an
+    explanation and exits with status 2 if `lead` has no such command.
+    """
     word, *rest = arguments or [""]
     if word in _RUNS_ELSEWHERE:
         model = " ".join(_model_words(rest[0])) if rest and not rest[0].startswith("-") else "--model FILE"
@@ -47,7 +49,7 @@ def translated(arguments: Sequence[str], subcommands: Collection[str]) -> list[s
 
 
 def _model_words(name: str) -> list[str]:
-    """The option for a model that is named as in Ollama."""
+    """Return the option for a model that is named as in Ollama."""
     if (found := _OF_HUB.fullmatch(name)) and not name.endswith(".gguf"):
         return ["-hf", found[1] or found[2]]
     return ["--model", name]

@@ -21,7 +21,7 @@ _SLOTS = ("-np", "--parallel")
 _UNIFIED = ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified")
 _BUDGET = "--reasoning-budget"
 _BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
-"""By llama-server's number of tokens of reasoning, what that is here; other bounds are not supported."""
+"""Our options for llama-server's numbers of reasoning tokens; other numbers are not supported."""
 
 
 class LlamaServerSettings(LeadSettings):

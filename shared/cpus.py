@@ -97,7 +97,7 @@ def can_pin() -> bool:
 def one_of_each_core() -> list[int]:
     """Return one logical core of each usable physical core, without efficiency cores.
 
-    At most as many as a container's CPU limit, and at least one.
+    The number is limited to a container's CPU limit, and is at least one.
     """
     first: dict[str, int] = {}
     for cpu in sorted(_fast(usable())):

@@ -74,7 +74,7 @@ class UnavailableError(DuoError):
 
 
 class QueueFullError(UnavailableError):
-    """The maximal number of requests is waiting for a slot."""
+    """The maximum number of requests is waiting for a slot."""
 
 
 class NotServingError(UnavailableError):

@@ -29,8 +29,9 @@ from shared.lifeline import inherit_lifeline
 from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerLimits
 
 _STACK_BYTES = 128 * MEGABYTE
-"""For the thread that works. std::regex, with which llama.cpp splits text for some models, takes up to 400
-bytes for each character of a run: this is enough for 300,000. Only what is needed uses memory."""
+"""The stack size of the working thread. std::regex, with which llama.cpp splits text for some models, takes
+up to 400 bytes for each character of a run: this is enough for 300,000. Only used pages take memory.
+"""
 _TASK_MEMORY = 1024 * MEGABYTE
 """Bytes that a task may take if its handler sets no other limit."""
 _N_IDLE = 2
@@ -87,7 +88,7 @@ class ForkServer:
         self._handlers = handlers
         self._workers: set[_ForkedWorker] = set()
         self._idle = defaultdict[bytes, list[_ForkedWorker]](list)
-        """By the kind of their tasks; a kind without a list has not been prepared yet."""
+        """The idle workers by the kind of their tasks; a kind without a list has not been prepared yet."""
         self._expected: bytes | None = None
         """The kind for which to fork a worker in advance."""
         self._selector = selectors.DefaultSelector()

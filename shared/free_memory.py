@@ -1,4 +1,4 @@
-"""The memory available to a process: that of the machine, or of its container, if that is less.
+"""The memory available to a process: the machine's memory, or its container's memory if that is less.
 
 A process in a container (or a service with `MemoryMax`) sees all memory of the machine, but is killed if it
 uses more than its control group allows.
@@ -15,11 +15,11 @@ _FILES = {
     True: ("memory.max", "memory.current", "file"),
     False: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
 }
-"""For groups of version 2, or 1: the files of the limit and the usage, and the key of cached files in
+"""For control groups of version 2 (True) and 1: the files of limit and usage, and the key of cached files in
 memory.stat.
 """
 MEMORY_SHARE = 0.25
-"""The most of the free memory that states to return to may take; and stored texts, of what is left."""
+"""The maximum share of free memory for kept states, and of the rest for stored texts."""
 
 
 def free_memory(groups: Path = GROUPS, own: Path = OWN) -> int:

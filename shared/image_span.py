@@ -23,8 +23,8 @@ class ImageSpan(BaseModel, frozen=True):
 
     key: identifies the contents; images with equal keys have equal rows. width: the width of the grid under
     M-RoPE; row i is then at (t, y, x, z) = (p, p + i // width, p + i % width, 0), where p is the image's
-    first position. Without M-RoPE it is 0, and row i is at p + i. whole: the rows are decoded in one pass, in
-    which each row sees all others, without the causal mask. offset: the position of the embeddings in the
+    first position. Without M-RoPE, width is 0 and row i is at p + i. whole: the rows are decoded in one pass,
+    in which each row sees all others, without the causal mask. offset: the position of the embeddings in the
     shared memory (`ImageMemory`), in bytes: float32 [n_rows, n_embd].
     """
 
@@ -45,9 +45,9 @@ class ImageSpan(BaseModel, frozen=True):
 class ImageMemory(BaseModel, frozen=True):
     """The shared memory with the embeddings of images, which the front writes and the engine reads.
 
-    descriptor: of `n_bytes` of anonymous memory, inherited under the same number; its file never has a name.
-    Embeddings that a `Submit` refers to are unchanged until the sequence has ended. max_whole: the maximal
-    number of rows of an image that is `whole`.
+    descriptor: the descriptor of `n_bytes` of anonymous memory, which the engine inherits under the same
+    number. Embeddings that a `Submit` refers to are unchanged until the sequence has ended. max_whole: the
+    maximum number of rows of an image that is `whole`.
     """
 
     descriptor: int

@@ -21,7 +21,7 @@ R = TypeVar("R")
 Heard = TypeVar("Heard")
 
 _MIN_WAIT_SECONDS = 0.01
-"""Between two looks at what there is to do."""
+"""The seconds between two looks for due actions."""
 
 
 def _in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":
@@ -167,7 +167,7 @@ class Keeper(Generic[AnyChild]):
         self._on_sleep, self._level = on_sleep, level
         self._reported = asyncio.Event()
         self.child: AnyChild | None = None
-        """The one that is there, and replies as far as is known."""
+        """The running child that still replies, as far as is known."""
 
     @property
     def state(self) -> ChildState:

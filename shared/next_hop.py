@@ -52,12 +52,12 @@ class BegunAnswer:
 class LocalTransport(httpx.AsyncHTTPTransport):
     """httpx's transport, which translates an error of anyio that httpx lets through.
 
-    After connecting, anyio asks the socket for its peer's name. With uvloop there is no socket any longer if
-    the peer has closed it by then.
+    After connecting, anyio asks the socket for its peer's name. With uvloop this fails if the peer has closed
+    the connection by then.
     """
 
     def __init__(self, **options: Any) -> None:
-        """options: those of httpx's transport."""
+        """options: the options of httpx's transport."""
         super().__init__(verify=trusting_nothing(), **options)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:

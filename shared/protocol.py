@@ -25,13 +25,15 @@ from shared.terminal import one_line
 
 PROTOCOL_VERSION = 2
 MAX_DRAFT_TOKENS = 64
-"""The most tokens of a draft, more than a lead verifies in a step. Bounds the memory of a back's drafts."""
+"""The maximum number of tokens of a draft, more than a lead verifies in a step. Bounds the memory of a back's
+drafts.
+"""
 MAX_SEQUENCES = 1024
-"""The most sequences that a back may ask for."""
+"""The maximum number of sequences that a back may ask for."""
 MAX_PARTS = 64
-"""The most backs that divide the side branches of a sequence."""
+"""The maximum number of backs that divide the side branches of a sequence."""
 MAX_TOKENS_PER_MESSAGE = 4096
-"""The most committed tokens in a message; more are sent as several `extend` messages."""
+"""The maximum number of committed tokens in a message; more are sent as several `extend` messages."""
 MAX_BACK_MESSAGE_BYTES = 65_536
 MAX_LEAD_MESSAGE_BYTES = 1 << 20
 """The size of the largest frame that a back must accept."""
@@ -55,7 +57,7 @@ class _Message(BaseModel):
 
 
 def _said(text: str) -> Any:
-    """A field's description, for docs/protocol.md and the JSON Schema."""
+    """Return a field's description, for docs/protocol.md and the JSON Schema."""
     return Field(description=text)
 
 

@@ -50,7 +50,7 @@ class ChildProcess(subprocess.Popen[bytes]):
     def __init__(self, command: Sequence[str], descriptors: Iterable[int] = (), **options: Any) -> None:
         """Start a `child_command` or `program_command`, which inherits `descriptors`; raises OSError.
 
-        options: those of `Popen`. By default it has `child_environment`, and no standard input.
+        options: further parameters of `Popen`. By default it has `child_environment`, and no standard input.
         """
         usual: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": child_environment()}
         super().__init__(command, pass_fds=[*descriptors, lifeline()], **usual | options)

@@ -100,7 +100,7 @@ class StoredText:
         )
 
     def reachable(self, n_keep: int, *, can_trim: bool) -> int:
-        """Return the maximal number of tokens, up to `n_keep`, that a slot can get.
+        """Return the maximum number of tokens, up to `n_keep`, that a slot can get.
 
         can_trim: the slot can be cut back to any length.
         """
@@ -165,7 +165,9 @@ class SlotCache:
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))
 
     def keep(self, n_keep: int) -> None:
-        """Invalidate all tokens but the first `n_keep`, or fewer if the cache cannot be cut so precisely."""
+        """Keep the first `n_keep` tokens valid, or as many of them as the cache can be cut back to
+        (`reachable`).
+        """
         del self.tokens[self.reachable(n_keep) :]
 
     def reachable(self, n_keep: int, held: Sequence[int] | None = None) -> int:

@@ -22,7 +22,7 @@ H200 took 4.2 and 6.0 ms for them, then 3.1."""
 _MIN_KNOWN = 1.0
 """The weight of a ratio's comparisons when all are old, so that a new one counts more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
-"""The most that the first times of a size may lie below or above the times suggested by its neighbors."""
+"""The maximum deviation of a size's first times below and above the times suggested by its neighbors."""
 _ENOUGH_SWEEPS = 3
 """The steps of each size from which on their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
 _MAX_SURPRISE = math.log(4)
@@ -112,9 +112,7 @@ class StepCost:
 
     @property
     def settling(self) -> list[float]:
-        """The seconds by which the first, and the second, step of a size take longer; zeros except on some
-        GPUs.
-        """
+        """The additional seconds of the first and the second step of a size; zeros except on some GPUs."""
         return [max(0.0, each) for each in self._settling]
 
     @property

@@ -12,13 +12,15 @@ from typing import Self
 from shared.rate_limit import Backoff
 
 MAX_DEATHS_AT_START, MAX_DEATHS = 5, 10
-"""The most successive deaths of idle processes of a model, before one was ready and later; ten take 1 min."""
+"""The maximum numbers of successive deaths of idle processes of a model, before one was ready and later; ten
+take 1 min.
+"""
 _FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 
 _STABLE_SECONDS = 60.0
 """A process that has lived for this long did not die from its start."""
 _START_SECONDS = 60.0
-"""The least `max_silence` before the first sign of life, while a process imports its modules."""
+"""The minimum of `max_silence` before the first sign of life, while a process imports its modules."""
 _TICKS = 10
 """Ticks in `max_silence`. Silence is counted in ticks, which do not pass while this process is stopped."""
 

@@ -27,9 +27,9 @@ def one_line(text: str, maximum: int = 1000) -> str:
 
 
 def wrapped(text: str, width: int) -> str:
-    """`text` with lines of at most `width` characters, broken between words.
+    """Return `text` with lines of at most `width` characters, broken between words.
 
-    What follows two spaces after a first column stays in its column.
+    Text after two spaces is a second column, and its further lines are indented to it.
     """
     return "\n".join(
         textwrap.fill(
@@ -73,7 +73,7 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def _unsafe() -> Iterable[tuple[int, str]]:
-    """Yield characters that would act on a terminal, or reorder what it shows, and what is shown instead."""
+    """Yield each character that would control a terminal or reorder its text, and its replacement."""
     for code in range(0x20):
         yield code, chr(0x2400 + code)  # C0: Unicode has a picture of each
     yield 0x7F, "\u2421"

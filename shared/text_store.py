@@ -25,7 +25,7 @@ from shared.slot_cache import SavedText, SlotCache, StoredText, common_prefix_le
 MIN_TOKENS = 32
 """The fewest tokens worth storing; fewer are decoded again as quickly."""
 _MAX_TEXTS = 8192
-"""The most texts. A large memory could hold more, but their lists of tokens take memory, too."""
+"""The maximum number of texts. A large memory could hold more, but their lists of tokens take memory, too."""
 _MAX_NEIGHBORS = 16
 """The number of a text's neighbors, in the order of texts, that are searched on each side for a usable
 prefix.
@@ -37,7 +37,7 @@ UNLIMITED = 1 << 62
 class PromptCacheSize:
     """The size of a prompt cache: `n_bytes` for all texts, `token_bytes` per token, `state_bytes` per state.
 
-    Every text has one state, and every checkpoint is another. n_part: the maximal number of tokens in a part;
+    Every text has one state, and every checkpoint is another. n_part: the maximum number of tokens in a part;
     0: texts are stored as a whole. n_least_saved: shorter texts are not written to disk or read from it.
     """
 
@@ -152,7 +152,7 @@ class TextStore:
 
         If the memory cannot be trimmed, the other slot must have a state or checkpoint of this length.
         """
-        assert n_tokens <= len(source), f"slot {source.index} has no {n_tokens} tokens to share"
+        assert n_tokens <= len(source), f"slot {source.index} has fewer than {n_tokens} tokens to share"
         if n_tokens in source.saved:
             self._edits.append(Restore(cache.index, source.saved[n_tokens], n_tokens))
         else:
@@ -252,7 +252,7 @@ class TextStore:
         self._load(cache, text)
 
     def _load(self, cache: SlotCache, text: StoredText) -> None:
-        """Give a slot the next parts of `text` after those that it has; at least one, if any tokens may move.
+        """Give a slot the next parts of `text`; at least one, if any tokens may move.
 
         A whole text may just have been dropped. If the memory cannot be trimmed and the slot gets all of the
         text, it also gets the checkpoints, and `text` is dropped.
@@ -409,8 +409,8 @@ class TextStore:
                 self._add(StoredText.on_disk(saved))
 
     def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
-        """Return the most recently used text that must be written to disk, except those of `but`; None: no
-        text.
+        """Return the most recently used text that must be written to disk, except the texts in `but`; None:
+        no text.
         """
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved

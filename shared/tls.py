@@ -31,24 +31,25 @@ def trusting_nothing() -> ssl.SSLContext:
 
 
 def pinning(certificate: Path) -> ssl.SSLContext:
-    """A TLS context that trusts only the first certificate in a PEM file, whatever names and dates say.
+    """Return a TLS context that trusts only the first certificate in a PEM file, under any host name and at
+    any time.
 
     For a program that knows the certificate of the server, or of its CA, and connects under another name.
-    Further certificates in the file, of its issuers, are not trusted, because they have signed others, too.
-    Raises ConfigError.
+    Further certificates in the file, of its issuers, are not trusted, because issuers have signed other
+    certificates, too. Raises ConfigError.
     """
     try:
         own = _FIRST_CERTIFICATE.search(certificate.read_text("utf-8"))
         if own is None:
-            raise ConfigError(f"no certificate (PEM) in {certificate}")
+            raise ConfigError(f"{certificate} contains no certificate (PEM)")
         return trusting_only(own[0])
     except (OSError, UnicodeError, ssl.SSLError) as error:
         raise ConfigError(f"cannot read certificates from {certificate}: {_reason(error)}") from error
 
 
 def trusting_only(certificate: str) -> ssl.SSLContext:
-    """A TLS context that trusts only this certificate (PEM) and what it has signed, whatever names and dates
-    say; raises ssl.SSLError.
+    """Return a TLS context that trusts only this certificate (PEM) and certificates that it has signed, under
+    any host name and at any time. Raises ssl.SSLError.
     """
     context = ssl.create_default_context(cadata=certificate)
     context.check_hostname = False

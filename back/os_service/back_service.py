@@ -43,8 +43,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
 def _with_joined_lead(
     given: Mapping[str, object], settings: BackSettings, *, is_system: bool
 ) -> dict[str, object]:
-    """Without the code, which works once. The user's own service finds the lead that was joined by itself;
-    that of the system, which is another user, is told its address and key.
+    """Without the code, which works once. A service of the user finds the joined lead by itself. A system
+    service runs as another user, so it gets the lead's address and key.
     """
     others = {name: value for name, value in given.items() if name != "join"}
     if settings.pinned_certificate_file is None or not is_system:

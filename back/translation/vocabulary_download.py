@@ -14,7 +14,7 @@ from shared.terminal import one_line
 
 _SECONDS = 30.0
 _MAX_BYTES = 256 << 20
-"""The most bytes of a vocabulary; the largest known one has 16 MB."""
+"""The maximum number of bytes of a vocabulary; the largest known one has 16 MB."""
 
 
 def lead_vocabulary(

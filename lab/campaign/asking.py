@@ -198,7 +198,7 @@ class Tally:
             return []
         if answer.done:
             return [*answer.differences(expected, exact=self.exact), *invalid_parts(answer, outcome.request)]
-        return [] if answer.begins(expected) else ["beginning"]
+        return [] if answer.is_prefix_of(expected) else ["beginning"]
 
 
 def invalid_parts(answer: ReceivedAnswer, request: MixedRequest) -> list[str]:

@@ -133,7 +133,7 @@ class HostileMessages:
         return self._last if self._happens(0.8) and self._last != "{}" else self.sure(known)
 
     def oversized(self, known: Mapping[str, int]) -> Frame:
-        """Return a frame of nearly the maximal size: a draft with an ignored field."""
+        """Return a frame of nearly the maximum size: a draft with an ignored field."""
         return written(self._draft(*self._sequence(known), 16) | {"ignored": _LARGE})
 
     def invalid(self, known: Mapping[str, int]) -> Frame:
@@ -185,8 +185,8 @@ ATTACKS: Mapping[str, Callable[[HostileMessages, Mapping[str, int]], Frame]] = {
 
 
 def identities(rng: random.Random) -> Iterator[tuple[str, str]]:
-    """Yield a name and an address for each connection, without end: by these a lead without keys tells backs
-    apart. On Linux all addresses that begin with 127 are this machine's.
+    """Yield a name and an address for each connection, without end. A lead without keys distinguishes backs
+    by names and addresses. On Linux all addresses that begin with 127 are this machine's.
     """
     while True:
         address = f"127.{rng.randint(1, 254)}.{rng.randint(0, 255)}.{rng.randint(1, 254)}"

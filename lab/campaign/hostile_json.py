@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = Any
-"""Whatever json.dumps takes, and Raw."""
+"""Values that json.dumps accepts, and Raw."""
 Message = dict[str, Any]
 
 _MARK = "\x01raw%d\x01"
@@ -71,12 +71,12 @@ _FITTING: Mapping[str, tuple[str, ...]] = {
     "$ref": ("#", "#/$defs/a", "#/properties/a", "http://x/y", "#/allOf/0", "#/$defs/~2"),
     "role": ("user", "assistant", "system", "tool"),
 }
-"""By the name of a member: errors lie behind values that are well-formed."""
+"""Well-formed values by the name of a member, because some errors are reached only by well-formed values."""
 _ELEMENTS: tuple[str, ...] = (
     *("0", '""', "null", "[]", "{}", '{"a":0}', '{"type":"text","text":""}', '{"role":"user","content":""}'),
     *('{"type":"reasoning"}', '["a",-1]', '{"type":"function","function":{"name":"f"}}', '{"type":"draft"}'),
 )
-"""Elements of large lists: what is cheap to send, and what an API takes for an element of its lists."""
+"""Elements of large lists: values that are cheap to send, and valid elements of an API's lists."""
 
 
 def small(rng: random.Random, depth: int = _DEEPEST) -> Json:

@@ -39,7 +39,7 @@ _KINDS = {"string": "text", "integer": "number", "number": "number", "boolean": 
 _ANSWER_SECONDS = 180.0
 _N_PIECES, _PAUSE_SECONDS = 4, 0.05
 _ALLOWED = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
-"""Answers of 500 and more that are documented: what is not supported, and a full queue."""
+"""Documented answers of 500 and more: unsupported features, and a full queue."""
 _SHOWN = 200
 
 

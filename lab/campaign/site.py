@@ -42,7 +42,7 @@ class Site:
         self.links: list[Link] = []
         self.backs: list[Program] = []
         self.n_hostile: Counter[str] = Counter()
-        """Requests of hostile clients, frames of hostile backs, and so on, by what they were."""
+        """The numbers of requests of hostile clients, frames of hostile backs, and so on, by kind."""
         self.is_starved = False
         """True if the lead's front is kept from memory or descriptors."""
         self.failures: list[str] = []

@@ -60,7 +60,7 @@ class Findings:
     """The latest values of the present engine."""
     n_tokens: Counter[str] = field(default_factory=Counter)
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    """By kind of phase."""
+    """The numbers of tokens and seconds, by kind of phase."""
 
     def read(self, line: str, when: str) -> None:
         """Evaluate a line of a program's log, logged at the time `when`."""

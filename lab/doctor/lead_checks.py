@@ -105,8 +105,8 @@ def check_back(back: BackReport, planner: PlannerReport, own: str | None = None)
 
 
 def token_ms_at_work(report: LeadReport, own: str) -> float | None:
-    """What the lead has measured of the back called `own`, in ms per token; None: too little, or it is not
-    connected.
+    """Return the time per token of the back called `own` as the lead has measured it, in ms; None: too few
+    tokens, or the back is not connected.
     """
     planner, back = report.planner, _named(report, own)
     if not planner or not back or planner.n_steps < MIN_STEPS or back.n_drafts < _MIN_SCORED:
@@ -115,7 +115,7 @@ def token_ms_at_work(report: LeadReport, own: str) -> float | None:
 
 
 def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str = "") -> Iterator[Finding]:
-    """Compare the time of a drafted token with that of the lead's steps. where: how it was measured."""
+    """Compare the time of a drafted token with the time of the lead's steps. where: how it was measured."""
     step_ms = planner.plain_step_ms if planner else None
     if step_ms is None:
         yield hint(
@@ -234,7 +234,7 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
         return
     gain, n = best_gain(planner.step_ms)
     words = (
-        f"a step with one token takes {planner.step_ms[1]:.1f} ms, one with {n} tokens "
+        f"a step with one token takes {planner.step_ms[1]:.1f} ms, a step with {n} tokens "
         f"{planner.step_ms[n]:.1f} ms. Drafts in time with an acceptance of "
         f"{TYPICAL_ACCEPTANCE:.0%} give a speed-up of {gain:.1f}. {found.value}"
     )

@@ -16,7 +16,7 @@ class ReceivedChoice:
     text: str = ""
     reasoning: str = ""
     tool_calls: dict[int, list[str]] = field(default_factory=dict)
-    """By index: name and arguments."""
+    """The name and arguments of each tool call, by index."""
     tokens: list[str] = field(default_factory=list)
     """The tokens that came with log-probabilities."""
     logprobs: list[float] = field(default_factory=list)
@@ -40,8 +40,8 @@ class ReceivedChoice:
         self.finish_reason = choice.get("finish_reason") or self.finish_reason
         return bool(new or thought or part.get("tool_calls"))
 
-    def begins(self, whole: "ReceivedChoice") -> bool:
-        """Return whether this is a prefix of `whole`."""
+    def is_prefix_of(self, whole: "ReceivedChoice") -> bool:
+        """Return whether the texts of this choice are a beginning of the texts of `whole`."""
         return whole.text.startswith(self.text) and all(
             name == whole.tool_calls.get(index, ["", ""])[0]
             and whole.tool_calls[index][1].startswith(arguments)
@@ -106,10 +106,10 @@ class ReceivedAnswer:
             found += [name for name in fields if getattr(choice, name) != getattr(other, name)]
         return found
 
-    def begins(self, expected: "ReceivedAnswer") -> bool:
-        """Return whether this is a prefix of `expected`, for a client that disconnected early."""
+    def is_prefix_of(self, expected: "ReceivedAnswer") -> bool:
+        """Return whether this answer is a beginning of `expected`, for a client that disconnected early."""
         return all(
-            choice.begins(expected.choices.get(index, ReceivedChoice()))
+            choice.is_prefix_of(expected.choices.get(index, ReceivedChoice()))
             for index, choice in self.choices.items()
         )
 

@@ -47,7 +47,9 @@ _UNSET = [
     for option in ("config", "draft-model", "hf-repo-draft", "back", "back-hf-repo", "back-cpus", "cpus")
     for word in (f"--{option}", "unset")
 ]
-"""What the environment says of these is in the command of an arrangement, if it is part of that."""
+"""Arguments that override the environment for these options: the command of an arrangement has the values
+that it needs.
+"""
 _WARM_UP = ChatQuestion("warm-up", "Hello!", 0)
 _N_WARM_UP = 16
 
@@ -193,7 +195,7 @@ def _model_name(http: httpx.Client) -> str:
         return str(answer.raise_for_status().json()["data"][0]["id"])
     except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"{http.base_url} does not list its models ({error}). Name a model with --alias"
+            f"{http.base_url} does not list its models ({error}). Set the model's name with --alias"
         ) from error
 
 

@@ -53,7 +53,10 @@ class BenchSettings(ComparisonSettings):
         "sets except built-in need pip install 'llama-duo[bench]'",
     )
     n_prompts: int = Field(
-        4, ge=1, le=10_000, description="number of prompts of each kind. Of sessions, the shortest are used"
+        4,
+        ge=1,
+        le=10_000,
+        description="number of prompts of each kind. For sessions, the shortest prompts are used",
     )
     repeats: int = Field(
         1,

@@ -151,4 +151,4 @@ PUBLIC_SETS: dict[str, Callable[[], Iterator[ChatQuestion]]] = {
     "gsm8k": _gsm8k,
     "sessions": _sessions,
 }
-"""By their names for --prompts."""
+"""The readers of public data sets, by their names for --prompts."""

@@ -27,8 +27,8 @@ from shared.progress import Progress, progress_bar
 from shared.python_child import child_command
 
 _GROWN = (
-    "The model is {small}, grown to 0.4G parameters. Its answers are those of the small\nmodel, "
-    "but it costs as much as a big model. The speed-up is real.\n"
+    "The model is {small}, grown to 0.4B parameters. It gives the small model's\nanswers "
+    "at the cost of a big model. The speed-up is real.\n"
 )
 
 
@@ -42,7 +42,7 @@ class _Pair:
 
 _PAIRS = {
     "stories": _Pair(
-        _GROWN.format(small="the small one that ships with llama-duo"),
+        _GROWN.format(small="the small model that ships with llama-duo"),
         grown_target,
         builtin_draft,
         (

@@ -11,7 +11,7 @@ from typing import Self
 
 _ANY_SIZE = 1 << 16
 _QUEUED = 1024
-"""The maximal number of chunks in flight; then the sender must wait, as with a full socket."""
+"""The maximum number of chunks in flight; then the sender must wait, as with a full socket."""
 
 
 def _none() -> float:

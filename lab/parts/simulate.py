@@ -25,7 +25,7 @@ from shared.errors import ConfigError
 
 _N_TOKENS, _N_QUICK = 1024, 384
 _STOPPED = 30.0
-"""Steps until a back stops: what it has been worth is known by then."""
+"""Steps until a back stops: its gain is known by then."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -121,6 +121,6 @@ def _without_gain(hardware: Hardware, target: Cell) -> Cases:
 
 _PARTS: Mapping[str, Callable[[Hardware, Cell], Cases]] = {
     "Speed-up by where a small draft model runs": _places(SMALL_PLACES),
-    "The same of an 8B draft model": _places(LARGE_PLACES),
+    "Speed-up by where an 8B draft model runs": _places(LARGE_PLACES),
     "Drafts that do not pay: speed relative to the lead alone": _without_gain,
 }

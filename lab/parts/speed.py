@@ -61,7 +61,9 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """A cell of the grid; all policies are measured in each."""
+    """A cell of the benchmark's grid: models, temperature, and numbers of backs and clients. Every policy is
+    measured in each cell.
+    """
 
     target: str
     cost: str
@@ -92,7 +94,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def configurations(settings: argparse.Namespace) -> Iterator[Configuration]:
-    """Yield all cells; without a back, draft models are not varied."""
+    """Yield all cells of the grid; without a back, the draft model is not varied."""
     for target, cost, temperature, n_backs, n_clients in itertools.product(
         settings.targets, settings.draft_costs, settings.temperatures, settings.backs, settings.clients
     ):
@@ -140,7 +142,7 @@ def _add_workload_options(parser: argparse.ArgumentParser) -> None:
 
 
 def listed(item: Callable[[str], Item]) -> Callable[[str], list[Item]]:
-    """An argparse type: items separated by commas."""
+    """Return an argparse type for items separated by commas."""
 
     def parse(text: str) -> list[Item]:
         return [item(part.strip()) for part in text.split(",") if part.strip()]

@@ -14,14 +14,14 @@ from lab.simulation.places import LARGE_PLACES, SMALL_PLACES, DraftPlace
 from shared.diagnostics.prospects import SECOND_BACK, prospect
 
 Cells = Mapping[tuple[DraftPlace, float], Cell]
-"""By place and acceptance."""
+"""The cells to simulate, by place and acceptance."""
 SimulateCells = Callable[[Sequence[Cell]], Sequence[float]]
 """Tokens per second of each cell."""
 _N_TOKENS = 512
 _WORTH = 0.02
 """A gain that is more than the luck of a simulation."""
 _WARNING = (
-    "Simulated, not measured. Step times are published figures of others, and draft times are "
+    "Simulated, not measured. Step times are figures published by others, and draft times are "
     "usual values. Acceptance is assumed (--acceptance). The round trip to a back takes {} ms "
     "(--round-trip)."
 )
@@ -114,11 +114,11 @@ class HardwarePlan:
         if {"1B", "8B"} <= on_cpu.keys():
             (small, words), (large, others) = (self._usual(on_cpu[model]) for model in ("1B", "8B"))
             if small > large * (1 + _WORTH):
-                yield f"A back must be fast above all. On the same CPU {words}, {others}."
+                yield f"For a back, speed matters more than acceptance. On the same CPU {words}, {others}."
         if self.second:
             same, other = 100 * (self.second.same - 1), 100 * (self.second.other - 1)
             words = (
-                f"A second one beside the {_describe(self.second.place)}, adds {round(same)} % "
+                f"A second back beside the {_describe(self.second.place)}, adds {round(same)} % "
                 f"with the same draft model and {round(other)} % with another model."
             )
             yield f"{words} {SECOND_BACK}" if other > same + 100 * _WORTH else words

@@ -45,7 +45,8 @@ class DrafterTimes:
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """The target on all cores. steps: T(n) in seconds, sampling included. drafters: by source.
+    """The target on all cores. steps: T(n) in seconds, sampling included. drafters: the drafters in the
+    engine by source.
 
     settling: as `StepCost.settling` of a GPU; empty on a CPU, where changing the batch size costs nothing.
     """
@@ -112,7 +113,9 @@ def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
 
 
 def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
-    """Return T(n) over T(1), in words, of the sizes that are known."""
+    """Return a phrase such as `1.20 times as long with 4` (T(n) / T(1), n) for each of the sizes that is
+    known.
+    """
     return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
 
 

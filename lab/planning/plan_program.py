@@ -153,7 +153,7 @@ def draft_model_names(variants: Sequence[LeadSettings]) -> list[str]:
 
 
 def load_command(settings: LeadSettings, n_cores: int) -> Load:
-    """Load options for all cores; raises DuoError."""
+    """Return the engine's command to load the model with threads for all cores; raises DuoError."""
     compute = settings.compute.model_copy(update={"threads": settings.compute.threads or n_cores})
     settings = settings.model_copy(update={"compute": compute}).located()
     return settings.load_command(settings.model_path)
@@ -235,7 +235,7 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
     if not engine.speculates:
         found.append("Drafts are not possible because this model's recurrent states cannot be kept.")
     elif not engine.drafters:
-        found.append("No draft model was found. Name a draft model with --draft-model.")
+        found.append("No draft model was found. Set --draft-model.")
     elif load.draft and len(cores) == 1:
         found.append("This machine has only one core for the lead, so a back needs another machine.")
     if busy is not None and busy > _LOADED:

@@ -41,7 +41,8 @@ _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """The results of `lead plan`. commands: of each forecast. remarks: facts not measured or not included.
+    """The results of `lead plan`. commands: the commands of each forecast. remarks: facts not measured or not
+    included.
 
     texts: the prompts with which drafts were tried. acceptance: the given value instead of a measured one.
     faster: a suggestion to replace slow draft models.
@@ -202,8 +203,8 @@ def _contention(split: SplitTimes, draft_model: str) -> str:
     name = f" and {draft_model}" if draft_model else ""
     return (
         f"With a back on {_cores(split.back_cpus)}{name}: a step {_ms(split.steps[1])}, a draft token "
-        f"{_ms(split.token_s)}; while both compute {split.lead_factor:.2f} and {split.back_factor:.2f} times "
-        "as long."
+        f"{_ms(split.token_s)}. While both compute, they take {split.lead_factor:.2f} and "
+        f"{split.back_factor:.2f} times as long."
     )
 
 
@@ -267,7 +268,7 @@ def _renamed(model: Sequence[str], path_option: str, repository_option: str) -> 
 
 
 def _core_words(split: CoreSplit, threads: Sequence[str]) -> list[str]:
-    """`threads`: the option of the lead, if a number was chosen."""
+    """Return the options for cores. `threads`: the option of the lead, if a number was chosen."""
     lead, back = split.lead_cpus, split.back_cpus
     on_cpu = ["--back-gpu-layers", "0"] if split.back_on_cpu else []
     if not cpus.can_pin():

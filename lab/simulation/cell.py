@@ -23,7 +23,7 @@ _N_WARM_UP = 64
 class Cell:
     """A client requests texts of `n_text` tokens, one after the other, until it has `n_tokens`.
 
-    `inline`: a draft model in the lead's engine. `seed`: of the texts and of the times of steps.
+    `inline`: a draft model in the lead's engine. `seed`: the seed of the texts and of the times of steps.
     `contention`: the backs run on the lead's machine.
     """
 
@@ -39,7 +39,7 @@ class Cell:
 
 
 def simulate(cell: Cell, policy: PolicyName) -> float:
-    """Tokens per second, after the warm-up."""
+    """Return the tokens per second after the warm-up."""
     simulation = _Simulation(cell, policy)
     began, n_before = simulation.run(_N_WARM_UP)
     ended, n_tokens = simulation.run(_N_WARM_UP + cell.n_tokens)
@@ -83,7 +83,7 @@ class _Simulation:
         self.clock.after(0.0, self._ask)
 
     def run(self, n_tokens: int) -> tuple[float, int]:
-        """Until so many tokens are committed, or some more: when that was, and how many."""
+        """Run until at least this many tokens are committed; return the time and the number of tokens."""
         self.clock.run(lambda: self._lead.stats.n_committed >= n_tokens)
         return self.clock.now, self._lead.stats.n_committed
 

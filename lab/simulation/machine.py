@@ -53,7 +53,7 @@ HOST = HostTime()
 
 @dataclass(frozen=True, slots=True)
 class Contention:
-    """Slow-down while the other computes: of a step of the lead, and of a decode of a back."""
+    """The slow-down of the lead's steps and of the back's decodes while both compute."""
 
     lead: float = 1.0
     back: float = 1.0

@@ -46,11 +46,12 @@ _SHORT_OTHERS = 256
 _WIDTHS = {1: 1.0, 4: 2.5}
 """Tokens of a step, and about how many of them it commits."""
 _TIE = 1.05
-"""Measured twice, times differ by so much."""
+"""The difference between two measurements of the same time."""
 _N_TIMED = 8
 _MAX_SECONDS = 3.0
-"""For all of it, which takes .2 to .5 on an idle machine. Beside programs that compute on all cores, threads
-wait for each other many times longer, and what they measure is chance."""
+"""The time limit for all measurements, which take .2 to .5 s on an idle machine. Beside programs that compute
+on all cores, threads wait for each other many times longer, and measurements are chance.
+"""
 _LATENT = "attention.kv_lora_rank"
 """Has multi-head latent attention."""
 _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
@@ -58,7 +59,7 @@ _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 @dataclass(frozen=True, slots=True)
 class AttentionShape:
-    """The shape of a layer's attention; the lengths are those of one head's keys and values."""
+    """The shape of a layer's attention; the lengths are per head."""
 
     n_heads: int
     n_kv_heads: int
@@ -68,8 +69,8 @@ class AttentionShape:
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """Return the shape of a model's attention; None if layers differ or have another kind: llama.cpp
-        aborts on a wrong shape.
+        """Return the shape of a model's attention. None: layers differ, or have another kind of attention;
+        llama.cpp aborts on a wrong shape.
         """
         prefix = read_beginning(path).get("general.architecture", "")
         found = {key.removeprefix(f"{prefix}."): value for key, value in integers(path, f"{prefix}.").items()}
@@ -98,7 +99,8 @@ class AttentionTimes(BaseModel, frozen=True):
 
 
 def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) -> ModelOptions:
-    """Return `options` with --flash-attn auto replaced by on or off, as measured on a CPU; else unchanged.
+    """Return `options` with --flash-attn auto replaced by on or off, as measured on the CPU. Other options,
+    and options for a GPU, are returned unchanged.
 
     The measurement is cached, so that later starts compute the same.
     """
@@ -204,7 +206,7 @@ class _Trial:
             llama_cpp.llama_free(native)
 
     def fill(self, slot: int, start: int, end: int) -> None:
-        """Tokens at positions `start` to `end` of a text."""
+        """Decode tokens at positions `start` to `end` of a text."""
         for at in range(start, end, _N_BATCH):
             self._decode(slot, at, min(_N_BATCH, end - at))
 

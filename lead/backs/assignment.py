@@ -14,7 +14,9 @@ from shared.protocol import BranchPart
 from shared.rate_limit import Bucket
 
 MAX_ASKED = 4
-"""The most backs for one sequence, without one on trial. More would agree with the best, or be worse."""
+"""The maximum number of backs for one sequence, without one on trial. More would agree with the best, or be
+worse.
+"""
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update and the draft in reply (`bench backs`)."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
@@ -29,7 +31,7 @@ _PART_GAIN = 0.5
 """The gain, relative to the best back's, from which a back gets a part of the side branches."""
 _REVIEW_STEPS = 16
 _MAX_REVIEWED = 16
-"""The most sequences for which backs are chosen when one joins or becomes free."""
+"""The maximum number of sequences for which backs are chosen when one joins or becomes free."""
 _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
 
@@ -69,8 +71,8 @@ def division(n: int) -> list[BranchPart | None]:
 class Assignment:
     """Chooses the backs that draft each sequence.
 
-    `Back.followed` has what a back has received. Gains are right tokens per update, as counted. The time of a
-    step is a mean of measured times.
+    `Back.followed` has the sequences that a back has received. Gains are right tokens per update, as counted.
+    The time of a step is a mean of measured times.
     """
 
     def __init__(self, now: float) -> None:

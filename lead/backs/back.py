@@ -60,11 +60,11 @@ class Back:
     """The record of one connected back. Times are in seconds of the registry's clock.
 
     peer: identifies the sender (`JoinLimits`). is_local: it runs on this machine. changed: notified when
-    there are updates, or when the back was removed. followed: by sequence, also sequences that it is not
-    asked for at present, and ended ones that are still to be closed.
+    there are updates, or when the back was removed. followed: by sequence, also sequences for which it does
+    not draft at present, and ended sequences that are still to be closed.
 
     n_updates, n_right: updates and right tokens, weighted by age; at first one of each. n_in_time, n_late:
-    right tokens while it was assigned, drafted before the lead generated them, or after. n_answered: the
+    right tokens while it was assigned that arrived before the lead generated them, and after. n_answered: the
     number of updates. tried_at: the number of its last trial.
     """
 

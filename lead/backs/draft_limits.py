@@ -28,7 +28,7 @@ PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
 
 @dataclass(slots=True)
 class BackStats:
-    """Counts of a back's drafts and draft tokens. Used tokens are those that a step verified."""
+    """Counts of a back's drafts and draft tokens. Used tokens are tokens that a step verified."""
 
     n_drafts: int = 0
     n_draft_tokens: int = 0

@@ -19,11 +19,11 @@ _JOIN_BURST = 64
 _IMPATIENCE = 8
 """The attempts for which an attempt under a locked name counts, so that its peer must wait soon."""
 REFUSAL_SECONDS, MAX_HELD_REFUSALS = 1.0, 64
-"""The delay of a refusal in seconds, which slows down peers that try again at once; and the most delayed
-refusals, as each takes a descriptor.
+"""The delay of a refusal in seconds, which slows down peers that try again at once; and the maximum number of
+delayed refusals, as each takes a descriptor.
 """
 _MAX_RECORDS = 2048
-"""The most peers and names to remember; the least recently used is forgotten."""
+"""The maximum number of peers and names to remember; the least recently used is forgotten."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,8 @@ class _JoinRecord:
     n_offenses: int = 0
     offended_at: float = 0.0
 
-    def punish(self, now: float) -> float:
+    def count_offense(self, now: float) -> float:
+        """Count an offense; return the seconds of the lockout that follows."""
         if now - self.offended_at > self.lockout_seconds + self.memory_seconds:
             self.n_offenses = 0
         self.n_offenses += 1
@@ -88,10 +89,12 @@ class JoinLimits:
             self._find((peer,), now).joins.drain(now, _IMPATIENCE)
             raise
 
-    def punish(self, peer: str, name: str, now: float) -> float:
-        """Lock out `name` of `peer`, which was disconnected for its messages; return for how many seconds."""
-        self._find((peer,), now).punish(now)
-        return self._find((peer, name), now).punish(now)
+    def lock_out(self, peer: str, name: str, now: float) -> float:
+        """Record an offense of the peer and its back `name`, which was disconnected for its messages. Returns
+        the seconds for which this name is locked out.
+        """
+        self._find((peer,), now).count_offense(now)
+        return self._find((peer, name), now).count_offense(now)
 
     @contextmanager
     def held_refusal(self) -> Iterator[float]:

@@ -155,8 +155,8 @@ class Backs:
     def expel(self, back: Back, reason: str) -> None:
         """Remove a back because of its messages; it may not join again for a while."""
         if self.is_connected(back):
-            seconds = self.join_limits.punish(back.peer, back.hello.name, self._clock())
-            log.warning("back %s is disconnected for at least %.0f s: %s", back, seconds, reason)
+            seconds = self.join_limits.lock_out(back.peer, back.hello.name, self._clock())
+            log.warning("back %s was disconnected and must wait at least %.0f s: %s", back, seconds, reason)
             self.leave(back)
 
     def disconnect_http(self) -> None:

@@ -20,7 +20,7 @@ _OBJECT_TOKENS = 100
 class WrittenAnswer:
     """An answer in the text of a prompt, from `start` to `end`, and the tokens that the model wrote for it.
 
-    digest: of the prompt up to `end`.
+    digest: the digest of the prompt up to `end`.
     """
 
     start: int
@@ -33,8 +33,9 @@ class WrittenAnswer:
 class Turn:
     """A prompt, and the answer to it.
 
-    answers: earlier answers, in order. n_characters, digest: of the prompt's text, perhaps without white
-    space at its end, which templates do not always repeat. tokens: of that white space, and of the answer.
+    answers: earlier answers, in order. n_characters, digest: the length and digest of the prompt's text,
+    perhaps without white space at its end, which templates do not always repeat. tokens: the tokens of this
+    white space and of the answer.
     """
 
     answers: tuple[WrittenAnswer, ...]
@@ -96,7 +97,9 @@ class AnswerMemory:
         self._turns = OrderedDict[bytes, Turn]()
 
     def find(self, owner: str, messages: Sequence[ChatMessage]) -> Turn | None:
-        """Return the stored turn before the last message of this conversation; None if there is none."""
+        """Return the latest stored turn whose prompt is a beginning of `messages`, followed by an answer;
+        None if there is none.
+        """
         before = [key for key, each in _keys(owner, messages) if each and each.role == "assistant"]
         key = next((key for key in reversed(before) if key in self._turns), None)
         if key is None:
@@ -105,7 +108,7 @@ class AnswerMemory:
         return self._turns[key]
 
     def add(self, owner: str, messages: Sequence[ChatMessage], turn: Turn, tokens: Sequence[int]) -> None:
-        """Store the answer `tokens` to `messages`."""
+        """Store `turn`, whose prompt has the `messages`, with its answer `tokens`."""
         *_, (key, _) = _keys(owner, messages)
         if earlier := self._turns.pop(key, None):
             self._n_kept -= earlier.n_tokens

@@ -46,7 +46,9 @@ _NOT_SHOWN: tuple[tuple[str, ReasoningMarkers | None, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""By a text in the template: reasoning, and markers without meaning, that it does not write of messages."""
+"""Known answer formats, by a text in the template. Their reasoning and markers cannot be found by rendering
+messages.
+"""
 
 
 def derive_answer_format(render: Render, source: str) -> AnswerFormat:

@@ -93,7 +93,7 @@ class CallSupport(Protocol):
         """Return the conversions that bring messages with calls into a form that a template accepts."""
 
     def simple_tools(self, tools: Tools) -> Tools:
-        """Return the tools with argument types reduced to those that all templates know."""
+        """Return the tools, with only argument types that all templates know."""
 
     def argument_types(self, parameters: object) -> Mapping[str, frozenset[str]]:
         """Return the JSON types of a tool's arguments by their names."""

@@ -1,4 +1,4 @@
-"""Distinguishes texts of control tokens that clients send from those that a chat template writes.
+"""Distinguishes control tokens in the texts of clients from control tokens that the chat template writes.
 
 A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized.
 Therefore such a text gets a mark inside before the template is rendered. Where marks appear in the prompt, no
@@ -77,7 +77,7 @@ class _Marks:
         self.n = 0
 
     def add(self, value: Any) -> Any:
-        """Return `value` with marks in all its texts, also those in lists and objects."""
+        """Return `value` with marks in all its texts, also in lists and objects."""
         if isinstance(value, str):
             return self._add_to_text(value)
         if isinstance(value, dict):

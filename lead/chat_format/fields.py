@@ -19,11 +19,11 @@ from shared.errors import RequestError
 MAX_MESSAGES = 10_000
 """Messages of a conversation, or parts of one message."""
 MAX_TOOLS = 4096
-"""The most that --max-tools can allow."""
+"""The maximum of --max-tools."""
 MAX_STOPS = 1024
-"""The most that --max-stops can allow."""
+"""The maximum of --max-stops."""
 MAX_PROMPTS = 4096
-"""The most that --max-prompts can allow."""
+"""The maximum of --max-prompts."""
 MAX_PROMPT_ELEMENTS = 1 << 20
 """Elements of a prompt: token ids, or texts and ids in turn."""
 
@@ -106,4 +106,4 @@ class ConvertedRequest(BaseModel):
     """The body of another chat API, converted to a chat request; errors name the fields of that API."""
 
     own_names: ClassVar[Mapping[str, str]]
-    """By the name in a chat request, where that is another one."""
+    """The names of fields in this API, by their names in a chat request, where the names differ."""

@@ -8,7 +8,7 @@ MARKER = re.compile(r"<[^<>\s\ue000-\ue002]+>|\[/?[A-Z_]{3,}\]|```\w*")
 """A marker as templates write it; most are control tokens. None contains a place of `lead.tools.call_format`.
 """
 MAX_SPACE_CHARACTERS = 256
-"""White space that waits for a marker; what comes before is certain."""
+"""White space that may belong to a marker; the text before it is certain."""
 _WINDOW_CHARACTERS = 512
 BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
 """The beginning of one at the end of a text."""

@@ -125,7 +125,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
 
     @property
     def parts(self) -> list[str]:
-        """The texts of the content's parts."""
+        """The text of each part of the content."""
         if isinstance(self.content, list):
             return [part.value for part in self.content]
         return [self.content] if self.content else []

@@ -11,7 +11,7 @@ from shared.sampling.parameters import ApiNames
 
 LogitBias = float | Literal[False]
 _MAX_BIASES = 1 << 16
-"""The most that --max-logit-bias can allow."""
+"""The maximum of --max-logit-bias."""
 _MAX_SAMPLERS = 64
 _MAX_BREAKERS = 64
 

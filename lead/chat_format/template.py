@@ -68,7 +68,7 @@ class ChatTemplate:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:
             raise ConfigError(
-                f"the chat template cannot be used. With a short test message {error}"
+                f"the chat template cannot be used. For a short test message {error}"
             ) from error
         with WorkerLimits().memory(TEMPLATE_BYTES):  # what has failed there fails here
             return cls(source, bos, eos, tool_use, known)

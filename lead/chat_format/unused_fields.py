@@ -15,7 +15,9 @@ from shared.terminal import one_line
 
 log = logging.getLogger("lead")
 _MAX_SHOWN = 64
-"""Characters of what a client has named, and how many such names the log remembers."""
+"""The maximum characters of a name from a client in the log, and the number of names that are
+logged only once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ Fields = dict[str, Unused]
 
 @functools.lru_cache(_MAX_SHOWN)  # the log says so once
 def warn_left_out(what: str, reason: str) -> None:
-    """Log that a part of requests is ignored, without which clients can continue."""
+    """Log once that a part of requests is ignored. Clients can continue without this part."""
     log.warning("%s: left out: %s", one_line(what, _MAX_SHOWN), reason)
 
 
@@ -185,7 +187,7 @@ RESPONSES: Final = (
     SAMPLING
     | OPENAI_LIKE
     | _hints("how events are padded", "stream_options")
-    | _hints("a bound on calls of OpenAI's own tools", "max_tool_calls")
+    | _hints("limits the calls of OpenAI's own tools", "max_tool_calls")
     | _hints("an agreement with OpenAI", "access_programs")
     | {
         "context_management": Unused("an input that does not fit is refused"),

@@ -42,7 +42,9 @@ class TurnMarks:
 def answers_in(
     prompt: RenderedPrompt, last: Turn | None, marks: TurnMarks, means_same: MeansSame
 ) -> tuple[tuple[WrittenAnswer, ...], int]:
-    """Return the answers in a prompt, and how many of them are taken from the previous turn's prompt."""
+    """Return the answers in a prompt, and the number of them that were already in the previous
+    turn's prompt.
+    """
     if last is None:
         return (), 0
     digests = Digests(prompt.text)

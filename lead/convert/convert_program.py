@@ -60,6 +60,6 @@ def convert(settings: ConvertSettings) -> None:
         parts_of(source)
         raise ConfigError(f"{source} is not a llama2.c checkpoint or a folder with GPT-2")
     if destination.is_dir() or (destination.exists() and destination.samefile(source)):
-        raise ConfigError(f"{destination} cannot be written. Name a new GGUF file")
+        raise ConfigError(f"{destination} cannot be written. Choose another GGUF file")
     with progress_bar(f"converting {conversion.name}") as progress:
         conversion.file(settings.type).write(destination, progress)

@@ -85,7 +85,7 @@ def check(settings: LeadSettings) -> PreflightReport:
 
 
 def _with_default(report: PreflightReport, source: ModelSource) -> ModelSource:
-    """The source, with the model that is served if none is named."""
+    """Return the source; if it names no model, the model that is then served."""
     if source.model is None and source.hf_repo is None:
         try:
             return source.model_copy(update={"model": builtin_target()})
@@ -135,8 +135,8 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_lay
         report.problems.append(str(error))
         return
     report.add(topic, str(path))
-    makes = "ranks texts" if pooling_of(path) == RANK else "makes vectors of texts"
-    report.add("", f"{describe(info)}; {makes} of up to {info.n_ctx_train} tokens")
+    does = "reranks texts" if pooling_of(path) == RANK else "embeds texts"
+    report.add("", f"{describe(info)}; {does} of up to {info.n_ctx_train} tokens")
     n_needed = info.size + COMPUTING_BYTES
     gpus = devices.own_gpus() if n_gpu_layers else []
     n_free = sum(device.free for device in gpus) if gpus else free_memory()

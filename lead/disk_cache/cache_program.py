@@ -71,7 +71,7 @@ def _report(folder: Path) -> str:
             *lines,
             "Not deleted by `lead cache clear`:",
             *kept,
-            "  models of the Hugging Face hub: `hf cache ls` lists them, `hf cache rm` deletes them",
+            "  downloaded Hugging Face models: `hf cache ls` lists them, `hf cache rm` deletes them",
         ]
     )
 

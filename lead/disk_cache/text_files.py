@@ -126,7 +126,7 @@ class TextFiles:
     """The texts of `--cache-disk`. One thread may write while another calls `look` and others read."""
 
     def __init__(self, folder: Path, key: str, n_max: int) -> None:
-        """n_max: the most bytes in `folder`, over all KEYs. Raises OSError."""
+        """n_max: the maximum number of bytes in `folder`, over all KEYs. Raises OSError."""
         self.n_max = n_max
         self._root, self._key = folder / "texts", key
         self.folder = self._root / key

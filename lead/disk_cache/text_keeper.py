@@ -45,7 +45,7 @@ log = logging.getLogger("engine")
 T = TypeVar("T")
 
 _BYTES_PER_SECOND = 128 << 20
-"""The most that is written, so that other programs have something of the disk."""
+"""The maximum rate of writing, which leaves some of the disk's bandwidth to other programs."""
 _SETTLED_SECONDS = 0.3
 """A slot's text is stored after this time without a request, because a client may send the next one at once.
 """
@@ -54,9 +54,9 @@ _LOOK_SECONDS = 1.0
 _WRITING_SECONDS, _READING_SECONDS = 0.05, 0.002
 """The times between looks for the end of writing and of reading."""
 _RETRY_SECONDS = 300.0
-"""After which a disk that is full or fails is tried again."""
+"""The time after which a full or failing disk is tried again."""
 _CLOSE_SECONDS = 5.0
-"""The most that the end of the engine is delayed: the front kills it after 10 s."""
+"""The maximum time that the engine's end is delayed: the front kills it after 10 s."""
 
 
 class TextMemory(SlotMemory, Protocol):

@@ -13,7 +13,7 @@ from lead.tokenizer.jobs import MadePrompt, Prompt
 from shared.errors import RequestError
 
 MAX_TEXTS = 4096
-"""The most texts in a request."""
+"""The maximum number of texts in a request."""
 _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 

@@ -31,11 +31,11 @@ _ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
 order of sums, and so the fourth digit of a number.
 """
 _N_SHORT = 64
-"""With fewer tokens llama.cpp's flash attention reads one row at a time on a CPU. A text that is alone is
-computed faster without it: by a tenth with 16 tokens, by two fifths with 48.
+"""A text with fewer tokens that is alone is computed faster without flash attention: by a tenth with 16
+tokens, by two fifths with 48. llama.cpp's flash attention then reads one row at a time on a CPU.
 """
 _FLASH_ATTENTION_OFF, _FLASH_ATTENTION_AUTO = 0, -1
-"""Of llama.cpp's `llama_flash_attn_type`."""
+"""Values of llama.cpp's `llama_flash_attn_type`."""
 _N_SUMMED = 64
 """Tokens of a text that are read at once where all their states are summed."""
 
@@ -117,7 +117,7 @@ class VectorEncoder:
         return [self._finish(self._read(context, number), text) for number, text in enumerate(batch)]
 
     def _mean(self, tokens: Sequence[int]) -> Vector:
-        """Of the last hidden states of a model that continues texts."""
+        """Return the mean of the last hidden states of a model that generates text."""
         total = np.zeros(self.about.n_out)
         for first in range(0, len(tokens), _N_SUMMED):
             part = tokens[first : first + _N_SUMMED]
@@ -128,12 +128,12 @@ class VectorEncoder:
         return (total / len(tokens)).astype(np.float32)
 
     def _decode(self, context: Any, *, goes_on: bool = False) -> None:
-        """goes_on: with what has been decoded before."""
+        """Decode a batch. goes_on: the batch continues the texts that were decoded before."""
         memory = llama_cpp.llama_get_memory(context)
         if memory and not goes_on:
             llama_cpp.llama_memory_clear(memory, False)
         if status := llama_cpp.llama_decode(context, self._batch.native):
-            raise DecodeFatalError(f"the vectors cannot be computed: llama_decode returned {status}")
+            raise DecodeFatalError(f"computing embeddings failed: llama_decode returned {status}")
 
     def close(self) -> None:
         for context in filter(None, (self._context, self._for_short)):
@@ -177,7 +177,7 @@ class _EncoderBatch(NativeBatch):
     def check(self, texts: Sequence[Sequence[int]], n_vocab: int, n_ctx: int) -> None:
         """Raise ValueError unless texts and tokens are within the batch's limits."""
         if not 0 < len(texts) <= MAX_SEQUENCES or not all(0 < len(text) <= n_ctx for text in texts):
-            raise ValueError(f"not a batch of at most {MAX_SEQUENCES} texts of 1 to {n_ctx} tokens")
+            raise ValueError(f"a batch needs 1 to {MAX_SEQUENCES} texts of 1 to {n_ctx} tokens each")
         if sum(map(len, texts)) > len(self._token):
             raise ValueError(f"a batch has at most {len(self._token)} tokens")
         if min(map(min, texts)) < 0 or max(map(max, texts)) >= n_vocab:

@@ -146,9 +146,9 @@ class EncoderClient:
     def _become_ready(self, ready: EncoderReady) -> None:
         self.ready, self._queue.together = ready, ready.together
         log.info(
-            "ready: %s makes %s of texts with up to %d tokens",
+            "ready: %s computes %s for texts of up to %d tokens",
             ready.name,
-            "scores" if ready.ranks else f"vectors of {ready.n_out} numbers",
+            "scores" if ready.ranks else f"embeddings of {ready.n_out} dimensions",
             ready.n_ctx,
         )
         self._keeper.ready()

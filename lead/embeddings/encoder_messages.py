@@ -18,10 +18,10 @@ L2 = 2
 
 @dataclass(frozen=True, slots=True)
 class LoadEncoder:
-    """n_ctx: the maximal number of tokens of a text; 0: as many as the model was trained with, up to a usual
-    limit.
+    """The first message: load this model.
 
-    continues_texts: the model is made to continue texts, so vectors are means of its hidden states. nice: the
+    n_ctx: the maximum number of tokens of a text; 0: the model's training context, up to a usual limit.
+    continues_texts: the model generates text, so embeddings are means of its hidden states. nice: the
     process's niceness, as in nice(2). heartbeat_seconds: the time between signs of life; 0: none.
     """
 
@@ -45,8 +45,9 @@ class Together(NamedTuple):
 class EncoderReady:
     """The encoder is ready.
 
-    ranks: its only output scores how well two texts match. n_out: the length of a vector. n_ctx: the most
-    tokens of a text. n_batch: the most tokens of a batch. together: the limits for texts that share a batch.
+    ranks: its only output scores how well two texts match. n_out: the length of a vector. n_ctx: the maximum
+    number of tokens of a text. n_batch: the maximum number of tokens of a batch. together: the limits for
+    texts that share a batch.
     """
 
     name: str

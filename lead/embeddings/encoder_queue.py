@@ -11,7 +11,7 @@ from lead.tokenizer.fair_queue import Client, FairQueue
 T = TypeVar("T")
 
 MAX_WAITING = 1 << 16
-"""The most texts that wait."""
+"""The maximum number of texts that wait."""
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_TRIES = 3
 
@@ -42,7 +42,8 @@ class EncoderQueue(Generic[T]):
         default_factory=lambda: FairQueue(MAX_WAITING, _MAX_WAITING_BYTES)
     )
     _next: deque[WaitingText[T]] = field(default_factory=deque)
-    """Whose turn it is: one that the last batch had no room for, or that are tried again."""
+    """The texts for the next batch: a text that did not fit into the last one, or texts that are tried again.
+    """
     _running: deque[list[WaitingText[T]]] = field(default_factory=deque)
 
     def __len__(self) -> int:

@@ -107,7 +107,7 @@ def _check(settings: LeadSettings, path: Path) -> None:
     """Raise ConfigError if options ask for another model of the same kind, or for --serve-embeddings."""
     ranks = pooling_of(path) == RANK
     option = "--rerank-model" if ranks else "--embedding-model"
-    kind = "ranks texts" if ranks else "makes vectors of texts"
+    kind = "reranks texts" if ranks else "embeds texts"
     if settings.vectors.rerank_model if ranks else settings.vectors.embedding_model:
         raise ConfigError(f"{option}: --model {path} {kind}, too. Use only one of them")
     if settings.vectors.serve_embeddings:
@@ -117,4 +117,4 @@ def _check(settings: LeadSettings, path: Path) -> None:
     if settings.drafting.is_wanted or settings.own_back.is_wanted:
         raise ConfigError(f"--model {path} {kind} and is not a text model, so nothing can draft for it")
     if settings.takeover:
-        raise ConfigError(f"--takeover: a lead whose --model {kind} cannot do that")
+        raise ConfigError(f"--takeover: not supported for a --model that {kind}")

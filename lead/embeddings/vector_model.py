@@ -43,7 +43,7 @@ class VectorOptions(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The embeddings of the texts, as 32-bit floats. n_tokens: the number of tokens read, of all texts."""
+    """The embeddings of the texts, as 32-bit floats. n_tokens: the total number of tokens in the texts."""
 
     vectors: list[bytes]
     n_tokens: int

@@ -108,7 +108,7 @@ async def everything_else(request: Request) -> Response:
 
 def _why_not(about: AboutLead) -> str:
     if (ready := about.model.encoder.ready) and ready.ranks:
-        does = "ranks texts (/v1/rerank)"
+        does = "reranks texts (/v1/rerank)"
     else:
-        does = "makes vectors of texts (/v1/embeddings)"
-    return f"{about.model.name} {does} and cannot continue texts. Use a text model"
+        does = "embeds texts (/v1/embeddings)"
+    return f"{about.model.name} {does} and cannot generate text. Use a text model"

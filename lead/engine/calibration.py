@@ -31,7 +31,9 @@ _QUIET = 1.2
 """The machine is busy if T(1) has grown by this factor."""
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
-"""The times to measure again, after the engine was ready. The new samples replace those of the start."""
+"""The times to measure again, after the engine was ready. The new samples replace the samples of
+the start.
+"""
 _SAME, _N_CHECKED = 1.25, 3
 """Stored T(n) is outdated if the quickest of three steps takes this many times as long, or as short."""
 _RETRY_SECONDS, _MAX_RETRIES = 3.0, 5
@@ -184,8 +186,8 @@ def recalibrate(
 class Recalibration:
     """A chore that measures T(n) again in an idle engine, at fixed times after the start.
 
-    The first measurement is made while other programs are starting, too. Without a second one, a size whose
-    T(n) seems too large to be used would be measured again only by chance.
+    The first measurement is made while other programs are starting, too, so it may be too high. A size that
+    seems too slow is never used in a step, so no later step would correct its T(n).
     """
 
     def __init__(

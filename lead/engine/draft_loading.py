@@ -114,7 +114,7 @@ def has_draft_model(load: Load) -> bool:
 def place_draft_model(load: Load) -> Load:
     """Return `load` with devices chosen for the draft model, and its size reserved there.
 
-    The draft model is placed first, as it is smaller and read more often. Places of what is beside the engine
+    The draft model is placed first, as it is smaller and read more often. The places of other processes' data
     get their names here, too. Raises ModelLoadError.
     """
     if load.taken:

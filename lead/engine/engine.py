@@ -38,13 +38,13 @@ from shared.slot_cache import cut_length
 log = logging.getLogger("engine")
 
 _N_GENERATION_PROMPT = 8
-"""About the most tokens at a prompt's end that chat templates leave out in later turns."""
+"""About the maximum number of tokens at a prompt's end that chat templates leave out in later turns."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts get no checkpoint: decoding them again is as quick as storing one."""
 _GRAMMAR_SHARE = 0.25
 """The share of a step's time that waiting for grammars may add."""
 _MIN_GRAMMAR_SECONDS = 0.001
-"""The least time to wait for grammars; a usual choice takes a tenth of it."""
+"""The minimum time to wait for grammars; a usual choice takes a tenth of it."""
 _ALONE_GRAMMAR_SECONDS = 0.005
 """The time to wait for grammars when nothing else runs, before commands are looked at again."""
 

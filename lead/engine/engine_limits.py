@@ -12,7 +12,7 @@ class EngineLimits(LayoutRules):
 
     While some sequence is generating, prompts of other sequences are processed in chunks of `n_prompt_chunk`
     tokens per step, so that it does not stall. Chunks are larger where steps are quick (`PromptChunk`).
-    n_checkpoints: the number of stored states per slot. step_bytes: see `MovePrice`. n_ubatch: the maximal
+    n_checkpoints: the number of stored states per slot. step_bytes: see `MovePrice`. n_ubatch: the maximum
     number of rows of an image that must be decoded at once.
     """
 

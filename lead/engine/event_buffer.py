@@ -14,8 +14,9 @@ _HOLD_SECONDS = 1 / 20
 """The longest time between two sends while steps are shorter, as people do not read faster. SmolLM2 on two
 cores, 8 ms a token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
-"""The most sends to the clients of all streams: from seventeen streams on, tokens wait longer. A send is half
-of the front's work for a stream."""
+"""The maximum number of sends to the clients of all streams: from seventeen streams on, tokens wait longer. A
+send is half of the front's work for a stream.
+"""
 _HOLD_UNREAD_SECONDS = 1 / 4
 """`_HOLD_SECONDS` for answers that are not streamed. Their tokens are not held to the end: the page shows the
 progress, and tokens that the front does not have are generated again if the engine process dies."""

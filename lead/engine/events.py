@@ -31,7 +31,7 @@ class Exactness(BaseModel, frozen=True):
 class Ready(BaseModel, frozen=True):
     """The model is loaded, and commands can be sent.
 
-    n_ctx_sequence: the maximal number of tokens in a sequence's context. n_threads: the number of threads at
+    n_ctx_sequence: the maximum number of tokens in a sequence's context. n_threads: the number of threads at
     first. draft_model: the name of the draft model in the engine. mtp: the target's own heads draft. devices:
     which layers are on which device, for people. has_checkpoints: prompts can be reused only up to a
     checkpoint.

@@ -27,7 +27,7 @@ _CHECK_EVERY_S = 1.0
 STALL_SECONDS = 29.0
 """No progress for longer is a deadlock: a wait for drafts ends after 1 s, and a grammar takes 3 s."""
 _MAX_SECONDS_COUNTED = 5.0
-"""The most seconds counted between two checks, as the process may have been stopped (Ctrl-Z)."""
+"""The maximum number of seconds counted between two checks, as the process may have been stopped (Ctrl-Z)."""
 
 
 class ProgressWatch:
@@ -67,7 +67,7 @@ class Pipe(Protocol):
         """Return all commands that have arrived; if there are none, wait until one arrives or the pipe is
         closed.
 
-        wait: maximal seconds; None: without limit.
+        wait: the maximum seconds to wait; None: no limit.
         """
 
 

@@ -64,7 +64,7 @@ class Prefixes:
     def best(self, slot: Slot, sequence: EngineSequence, n_cells: int) -> Prefix:
         """Return the prefix with the largest gain for `sequence` in `slot`.
 
-        n_cells: the maximal number of cells that a text from the prompt cache may take.
+        n_cells: the maximum number of cells that a text from the prompt cache may take.
         """
         own = Prefix(self.reusable(slot, sequence), 0, slot.cache)
         others = (Prefix(self.copyable(each, sequence), self._copy_price, each.cache) for each in self._slots)

@@ -184,7 +184,7 @@ class Scheduler:
         return slots
 
     def _n_prompt(self, generating: list[Slot], prompts: list[Slot]) -> int:
-        """Return the maximal number of prompt tokens for the batch."""
+        """Return the maximum number of prompt tokens for the batch."""
         if not prompts:
             return 0
         if image := prompts[0].image:

@@ -263,7 +263,7 @@ class EngineSequence:
 
     @property
     def n_useful(self) -> int:
-        """The maximal number of draft tokens that the next step can commit."""
+        """The maximum number of draft tokens that the next step can commit."""
         n, n_draft = self.n_left - 1, self.request.n_draft
         return n if n_draft is None else min(n, n_draft)
 

@@ -11,7 +11,9 @@ from shared.llama.batch_layout import BatchSizes
 from shared.slot_cache import SlotCache
 
 MAX_REPLAY = 12
-"""If more committed tokens must be decoded again, no draft is verified, as each rejection would add more."""
+"""The maximum number of committed tokens to decode again beside a draft; with more, no draft is verified, as
+each rejection would add more.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +83,7 @@ class Slot:
         return self.sequence is not None and len(self.cache) < self.sequence.n_prefill
 
     def n_useful(self, batch_sizes: BatchSizes | None) -> int:
-        """Return the maximal number of draft tokens that can be committed.
+        """Return the maximum number of draft tokens that can be committed.
 
         batch_sizes: in exact mode, the sizes of spans; the draft must fit into one of them.
         """

@@ -50,7 +50,7 @@ def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model
 def plan_target(
     load: Load, planned: PlannedSource | None, options: ModelOptions, n_reserve: int = 0
 ) -> MemoryPlan:
-    """Return the target's memory plan with these options instead of those of `load`. Raises
+    """Return the target's memory plan with `options` instead of `load.options`. Raises
     ModelLoadError.
     """
     return plan_memory(

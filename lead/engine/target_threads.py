@@ -14,7 +14,7 @@ log = logging.getLogger("engine")
 _N_TIMED = 3
 """Timed steps with each number of threads, alternating."""
 _MAX_SECONDS = 6.0
-"""The most seconds to measure; then the steps timed so far decide."""
+"""The maximum number of seconds to measure; then the steps timed so far decide."""
 _MARGIN = 0.95
 """`few` threads are used only if their step takes less than this part of the other."""
 
@@ -79,7 +79,7 @@ class TargetThreads:
     def _decide(self, of_few: float, of_many: float) -> None:
         self._are_faster = of_few >= _MARGIN * of_many
         log.debug(
-            "now %d threads: a token takes %.1f ms (with %d threads: %.1f ms)",
+            "target: using %d threads, %.1f ms per token (with %d threads: %.1f ms)",
             self.used,
             1000 * (of_many if self._are_faster else of_few),
             self._few if self._are_faster else self._many,

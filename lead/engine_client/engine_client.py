@@ -38,7 +38,7 @@ log = logging.getLogger("lead")
 _MAX_UNSENT_BYTES = 1 << 16
 """While the engine has more bytes to read, drafts are held back, and only the newest are sent later."""
 _BEATS = 10
-"""How often the engine sends a sign of life within --engine-timeout."""
+"""The number of signs of life that the engine sends within --engine-timeout."""
 _LOOK_SECONDS = 10.0
 """The time limit for a reply, which comes between two steps; a step of a slow machine may take as long."""
 _N_SPARE = 8
@@ -77,12 +77,12 @@ class EngineClient:
         on_sleep: Callable[[], Awaitable[None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """max_queue: the maximal number of sequences that wait for a slot; None: any number.
+        """max_queue: the maximum number of sequences that wait for a slot; None: any number.
 
         timeout: seconds without a sign of life after which the engine is killed; 0: never. sleep_seconds:
         seconds without sequences after which the engine is ended, until one comes; 0 or less: never.
         on_sleep: called when it has ended. share_grammars: `TokenizerPool.share`. clock: returns seconds;
-        events are timed with it.
+        times events.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences, self._share_grammars = sequences, share_grammars

@@ -34,7 +34,7 @@ class EngineProcess(ConnectedChild):
 
     @property
     def n_unsent_bytes(self) -> int:
-        """How many bytes of commands the pipe has not taken yet."""
+        """The number of bytes of commands that the pipe has not taken yet."""
         return self._writer.transport.get_write_buffer_size()
 
     def send(self, command: Command | Load) -> None:

@@ -11,7 +11,7 @@ from lead.engine.question import EngineQuestion
 from shared.errors import UnavailableError
 
 _MAX_OPEN = 64
-"""The most open questions, so that no client can fill the pipe."""
+"""The maximum number of open questions, so that no client can fill the pipe."""
 
 
 class OpenQuestions:

@@ -20,9 +20,9 @@ _REJECTED = "\x1b[31m"
 _TIMES = "\x1b[2m"
 RESET = "\x1b[0m"
 _MAX_HELD_CHARACTERS: Final = 1 << 16
-"""Of one answer's text, while another is shown."""
+"""The maximum number of characters held of an answer while another answer is shown."""
 _MAX_WAITING: Final = 64
-"""Answers that wait while one is shown; with more, the one that is shown gives way."""
+"""The maximum number of answers that wait while an answer is shown; with more, the next answer is shown."""
 _CUT = "…\n"
 
 
@@ -52,7 +52,7 @@ class Printer:
         self._color = wants_color(writer.out, os.environ)
         self._writer = writer
         self._answers: dict[str, _PrintedAnswer] = {}
-        """By sequence, the one that is shown first."""
+        """The answers in progress by sequence; the first one is shown."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         if self._mode == "none" or sequence.private:
@@ -79,7 +79,7 @@ class Printer:
         return found
 
     def _parts(self, assembler: Assembler, step: Committed) -> Iterable[tuple[str, str]]:
-        """The text that a step adds, in parts of one color."""
+        """Yield the text that a step adds, in parts of one color."""
         tokens = assembler.push(step)
         yield "".join(token.text for token in tokens if token.source), ACCEPTED
         if self._mode == "all":
@@ -130,7 +130,7 @@ class Printer:
 
 
 def times_of(sequence: LiveSequence) -> str:
-    """A line with the times of an answer in seconds, whose parts add up to the whole."""
+    """Return a line with the times of an answer in seconds, whose parts add up to the whole."""
     stats = AnswerStats.of(sequence, sequence.n_generated)
     parts = [count(stats.n_generated, "token")]
     if (rate := stats.tokens_per_second) is not None:

@@ -131,7 +131,7 @@ class LiveSequence:
 
     @property
     def has_settled(self) -> bool:
-        """True if it has generated so many tokens in the present engine process that it will not kill it."""
+        """True if it has generated enough tokens to show that it does not kill the present engine process."""
         return self.n_submitted is not None and len(self.tokens) - self.n_submitted >= _SETTLED_TOKENS
 
     @property
@@ -160,7 +160,7 @@ class LiveSequence:
     def report(self, progress: PromptProgress, now: float) -> None:
         """Record how much of the prompt has been read, and set the seconds since the start.
 
-        A sequence that reads its prompt again, after a restart or a preemption, reports only what is new.
+        A sequence that reads its prompt again, after a restart or a preemption, reports only new progress.
         """
         if not self.progress or progress.n_processed > self.progress[-1].n_processed:
             started_at = now if self.started_at is None else self.started_at

@@ -18,13 +18,13 @@ _MAX_HELD: Final = 200
 _PAUSE_SECONDS: Final = 3.0
 """After which an unfinished line of text is broken for the log, which may say why nothing follows."""
 _END_SECONDS: Final = 1.0
-"""For what is still to be written when the program ends: the terminal may be stopped."""
+"""The time limit for unwritten text when the program ends: the terminal may be stopped."""
 _STDERR: Final = 2
 _CHUNK_BYTES: Final = 1 << 16
 
 
 class _Column(Enum):
-    """What the line of the cursor contains."""
+    """The content of the line with the cursor."""
 
     NOTHING = 0
     TEXT = 1
@@ -34,7 +34,7 @@ class _Column(Enum):
 class LineOrder:
     """The order of text and log: the log waits while a line of text is unfinished.
 
-    Pure: each method returns what is to be written now.
+    Writes nothing: each method returns the text to write now.
     """
 
     def __init__(self) -> None:
@@ -43,11 +43,11 @@ class LineOrder:
 
     @property
     def holds_log(self) -> bool:
-        """Whether a part of the log waits."""
+        """True if a part of the log waits."""
         return bool(self._held)
 
     def text(self, piece: str) -> str:
-        """Add a piece of text; a line break in it releases the log that waits."""
+        """Add a piece of text; a line break in it releases the waiting log."""
         lines, line_break, rest = piece.rpartition("\n")
         written = ""
         if line_break:
@@ -60,7 +60,7 @@ class LineOrder:
         return written
 
     def log(self, piece: str) -> str:
-        """Add a piece of the log, of one or several lines or of a part of one."""
+        """Add a piece of the log, which may end in the middle of a line."""
         if self._column is _Column.TEXT:
             self._held.append(piece)
             return self.release() if len(self._held) > _MAX_HELD else ""
@@ -68,7 +68,7 @@ class LineOrder:
         return piece
 
     def release(self) -> str:
-        """The log that waits, after a line break if a line of text is unfinished."""
+        """Return the waiting log, after a line break if a line of text is unfinished."""
         if not self._held:
             return ""
         begin = "\n" if self._column is _Column.TEXT else ""
@@ -77,7 +77,7 @@ class LineOrder:
         return begin + self.log(held)
 
     def _after_log(self) -> str:
-        """A line break after a part of a line, as of a progress bar."""
+        """Return a line break if the last piece of the log did not end its line, as with a progress bar."""
         return "\n" if self._column is _Column.LOG else ""
 
 
@@ -129,9 +129,9 @@ class TerminalWriter:
 
 @contextlib.contextmanager
 def stderr_through(writer: TerminalWriter) -> Iterator[None]:
-    """Let what this process and its children write to stderr go through `writer`.
+    """Write the stderr of this process and its children through `writer` within this context.
 
-    Children are those that are started in this context; they end before it does.
+    The children must be started, and must end, within the context.
     """
     terminal = os.dup(_STDERR)
     reading, writing = os.pipe()
@@ -166,7 +166,7 @@ def _relay(reading: int, until: int, writer: TerminalWriter) -> None:
 
 
 def shares_terminal(out: TextIO, log: TextIO) -> bool:
-    """Whether both go to the same terminal, and `stderr_through` works on this system."""
+    """Return whether `out` and `log` are the same terminal, and `stderr_through` works on this system."""
     if sys.platform == "win32":
         return False
     try:

@@ -28,7 +28,7 @@ _MAX_SECONDS = 2.5
 _SPARE_SECONDS = 2.0
 """The time with --exact for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
-"""The most that a step of one token may take with --exact auto, as a ratio."""
+"""The maximum cost of a step of one token with --exact auto, as a ratio."""
 _VERSION = 3
 """Raise this when other sizes would be found, or sizes must meet more conditions."""
 
@@ -138,7 +138,7 @@ def _price(model: Model) -> ExactMode:
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two batch sizes give the same bits; {_HINT}"
 _NOT_TIMED = "its cost was not measured (--no-calibrate)"
-_NOT_KEPT = f"a test text had other bits next to other sequences; {_HINT}"
+_NOT_KEPT = f"the logits of a test text changed when other sequences ran beside it; {_HINT}"
 
 
 def _why_never(model: Model) -> str:

@@ -14,7 +14,9 @@ from shared.errors import RequestError
 _MAX_REPEATS = 2000
 """llama.cpp refuses more repetitions."""
 _MAX_RULES = 1000
-"""The most rules, including rules for parentheses, because llguidance follows references by recursion."""
+"""The maximum number of rules, including rules for parentheses, because llguidance follows references by
+recursion.
+"""
 _MAX_NESTING = 64
 """Nesting of parentheses, which are parsed recursively."""
 

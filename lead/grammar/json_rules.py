@@ -36,15 +36,17 @@ _PLAIN = {
     "tuple": {"type", "prefixItems", "minItems", "maxItems", "items"},
     "number": {"type", *_BOUNDS},
 }
-"""Keywords of what is written here."""
+"""The keywords that are written as rules here."""
 _SCALARS = {"string", "integer", "boolean", "null"}
 _MAX_NUMBER = 10**16
 _MAX_OPTIONAL = 1000
-"""Properties in all that may be missing: each is a rule that refers to the next, and llguidance recurses."""
+"""The maximum total number of optional properties: each is a rule that refers to the next, and llguidance
+recurses.
+"""
 _MAX_DIGITS = 16
-"""Before and after the point of a bound that is read here."""
+"""The maximum digits before and after the point of a bound that is read here."""
 _MIN_STEP = 1e-9
-"""Of numbers in what is not plain: `multipleOf` bounds their digits, to few that llguidance can count."""
+"""The `multipleOf` added to other numbers: it bounds their digits, so that llguidance can count them."""
 
 
 def json_grammar(schema: Mapping[str, Any]) -> str:

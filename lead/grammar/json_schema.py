@@ -41,18 +41,18 @@ _MAX_SCHEMAS = 20_000
 _MAX_PATTERN = 400
 """Characters of a pattern: with some longer ones a mask takes seconds."""
 _MAX_PATTERNS = 8
-"""The most patterns that a string must match, because their automata multiply."""
+"""The maximum number of patterns that a string must match, because their automata multiply."""
 _MAX_CONSTANT = 8192
 """Characters of one value of `const` or `enum`."""
 _MAX_NUMBER = (1 << 53) - 1
 """In both directions: larger bounds are rounded. Integers without bounds get these: a model may write
 digits without end."""
 _MAX_MULTIPLE = 5000
-"""The most digits of `multipleOf`, as a number: there is a state for each remainder."""
+"""The maximum number of digits of `multipleOf`, as a number: there is a state for each remainder."""
 _MAX_MULTIPLIED = 10**16
 """The bounds of a `multipleOf` without bounds, which are cheap to compile."""
 _MAX_DECIMALS = 9
-"""The most decimals of `multipleOf`, for which llguidance has 32 bits."""
+"""The maximum number of decimals of `multipleOf`, for which llguidance has 32 bits."""
 _MAX_ADDED_NAMES = 30_000
 """Properties that all objects of a schema get because another schema of the same value names them."""
 
@@ -321,7 +321,7 @@ def _counts(schema: Schema) -> Schema:
 
 
 def _length(schema: Schema) -> Schema:
-    """Return a maximal length for strings of a format, if the schema has none."""
+    """Return a maximum length for strings of a format, if the schema has none."""
     longest = _LONGEST_FORMATS.get(str(schema.get("format")))
     return {"maxLength": longest} if longest and "maxLength" not in schema else {}
 
@@ -349,8 +349,8 @@ def _check_multiple(multiple: Decimal, path: str) -> None:
     n_decimals = max(0, -int(multiple.normalize().as_tuple().exponent))
     if n_decimals > _MAX_DECIMALS or abs(multiple).scaleb(n_decimals) > _MAX_MULTIPLE:
         raise SchemaError(
-            f"{path}/multipleOf: {multiple}: only numbers with at most {_MAX_MULTIPLE}, and "
-            f"{_MAX_DECIMALS} of them after the point, are supported"
+            f"{path}/multipleOf: {multiple} is not supported: it must have at most {_MAX_DECIMALS} decimals, "
+            f"and at most the value {_MAX_MULTIPLE} without its decimal point"
         )
 
 

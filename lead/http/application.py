@@ -51,7 +51,7 @@ def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
 
 
 def shows_answers(settings: LeadSettings) -> bool:
-    """Whether the terminal of the log also shows answers."""
+    """Return whether the terminal with the log also shows answers."""
     return settings.printing != "none" and shares_terminal(sys.stdout, sys.stderr)
 
 

@@ -17,7 +17,7 @@ class ClientGoneError(Exception):
 
 
 async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of `work`, which is cancelled if the client leaves first (ClientGoneError)."""
+    """Return the result of `work`. If the client leaves first, cancel `work` and raise ClientGoneError."""
     task, has_left, has_ended = asyncio.current_task(), False, False
     assert task
 

@@ -122,7 +122,7 @@ def _other_shape(path: str, status: int, error: Mapping[str, Any]) -> dict[str, 
 
 
 def _allowed(request: Request) -> Iterator[str]:
-    """Yield the methods of all routes at a path; Starlette names only those of the first route."""
+    """Yield the methods of all routes at a path; Starlette names only the methods of the first route."""
     for method in _METHODS:
         scope = {**request.scope, "method": method}
         if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes):

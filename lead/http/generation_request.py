@@ -51,8 +51,8 @@ class GenerationRequest:
     """Submissions for each of the `n` answers to each prompt, and options for presenting the answers.
 
     The answers to a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client sent
-    it. n_keep: the client's, else that of --keep; -1: the whole prompt. private: do not send it to backs.
-    parser: None if all text is content. prompt_texts: one text for each prompt to show, if requested.
+    it. n_keep: the client's value, else the value of --keep; -1: the whole prompt. private: do not send it to
+    backs. parser: None if all text is content. prompt_texts: one text for each prompt to show, if requested.
     remember: called with the tokens of each answer. images: the images of the prompt, which must exist until
     generation ends.
     """
@@ -231,8 +231,8 @@ def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> Fi
 @functools.cache  # the log says so once
 def _say_that_control_texts_are_read() -> None:
     log.warning(
-        "the chat template changes texts of a request. Control tokens in these texts are read as "
-        "control tokens"
+        "the chat template changes the text of a message, so the text is not found in the prompt. Control "
+        "tokens in it are read as control tokens"
     )
 
 

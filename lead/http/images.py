@@ -52,7 +52,7 @@ class EncodedImage:
 
 
 class ImageReader(Protocol):
-    """Encodes images for the model (`--mmproj`). max_images: the most images in a request."""
+    """Encodes images for the model (`--mmproj`). max_images: the maximum number of images in a request."""
 
     max_images: int
 

@@ -47,8 +47,9 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _MAX_INLINE_BYTES = 64 << 10
 """The largest body to parse on the event loop; changing threads would take longer."""
 _MAX_BYTES = 64 << 20
-"""The most bytes of all bodies that arrive or wait. Beyond it, the newest body of the client with
-the most bytes is refused (see `Client`)."""
+"""The maximum number of bytes of all bodies that arrive or wait. Beyond it, the newest body of the client
+with the most bytes is refused (see `Client`).
+"""
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
 _MAX_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
@@ -69,7 +70,7 @@ class _ArrivingBody:
             self.timeout.reschedule(0)
 
     def has_arrived(self) -> None:
-        """It may take any time from now on."""
+        """Remove the time limit: the body has arrived."""
         if not self.is_refused:
             self.timeout.reschedule(None)
 
@@ -216,7 +217,7 @@ def _direct_call(route: APIRoute) -> Callable[[Request, BaseModel], Awaitable[Re
 
 
 def _is_plain(needed: Dependant) -> bool:
-    """Whether it is found by a function of the request alone, at once."""
+    """Return whether a function computes the dependency at once from the request alone."""
     find = needed.call
     return (
         inspect.isfunction(find)

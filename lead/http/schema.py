@@ -118,7 +118,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return _within("logprobs", self.logprobs, maximum)
 
     def n_draft(self) -> int | None:
-        """Return the maximal number of draft tokens to verify per step; None: the planner decides."""
+        """Return the maximum number of draft tokens to verify per step; None: the planner decides."""
         value = self.speculative_n_max
         if value is None and self.speculative is not None:
             value = self.speculative.n_max
@@ -147,7 +147,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
-        """Return the maximal number of tokens to generate; None: no limit of its own; 0: only read the
+        """Return the maximum number of tokens to generate; None: no limit of its own; 0: only read the
         prompt.
         """
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):

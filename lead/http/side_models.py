@@ -23,7 +23,7 @@ class SideWork:
 class SideModel:
     """A model beside the text model, which has been ready.
 
-    n_ctx: the maximal number of tokens of a text. n_out: the number of values computed for a text. is_other:
+    n_ctx: the maximum number of tokens of a text. n_out: the number of values computed for a text. is_other:
     False if it is the text model in another role.
     """
 

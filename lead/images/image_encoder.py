@@ -104,7 +104,9 @@ class _KeptImage(EncodedImage):
 
 
 class ImageEncoder:
-    """A `lead.http.images.ImageReader`. It works only while `run` is running."""
+    """Encodes images in a process of its own: a `lead.http.images.ImageReader`. It works only while `run` is
+    running.
+    """
 
     def __init__(
         self,

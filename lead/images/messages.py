@@ -13,18 +13,18 @@ from pydantic import BaseModel, Field, TypeAdapter
 from shared.settings.model_options import FlashAttention
 
 HEADER = struct.Struct("!II")
-"""The number of bytes of JSON, and of what follows."""
+"""The number of bytes of JSON, and of the data after it."""
 MAX_JSON_BYTES = 1 << 20
 MAX_ROWS = 1 << 16
-"""The most rows of an image: 4 times as many as any model has."""
+"""The maximum number of rows of an image: 4 times the largest number of any model."""
 
 
 class EncoderOptions(BaseModel, frozen=True):
     """The files to load, and the limits for an image.
 
     max_tokens: 0: the projector's own limit. flash_attn: as the model's option; it changes rounding, and so
-    the rows. decode_seconds: CPU time for reading a file. encode_seconds: CPU time per thread for the rest.
-    task_bytes: the most memory that the process may take for an image.
+    the rows. decode_seconds: CPU time for reading a file. encode_seconds: CPU time per thread for encoding.
+    task_bytes: the maximum memory that the process may use for an image.
     """
 
     model: Path
@@ -39,7 +39,9 @@ class EncoderOptions(BaseModel, frozen=True):
 
 
 class ProjectorReady(BaseModel, frozen=True):
-    """The process is ready for images. max_whole: rows of an image that is decoded whole; 0: none is."""
+    """The process is ready for images. max_whole: the number of rows of an image that must be decoded in one
+    pass; 0: none must be.
+    """
 
     type: Literal["ready"] = "ready"
     n_embd: Annotated[int, Field(ge=1, le=1 << 20)]
@@ -48,7 +50,7 @@ class ProjectorReady(BaseModel, frozen=True):
 
 
 class EncoderFailed(BaseModel, frozen=True):
-    """The files cannot be used, at all or for an image that is none to blame."""
+    """The files cannot be used, or encoding failed through no fault of the image."""
 
     type: Literal["failed"] = "failed"
     reason: str

@@ -26,7 +26,7 @@ _MISSING = (
 _MISMATCH = re.compile(r"text model \(n_embd = (\d+)\) and mmproj \(n_embd = (\d+)\)")
 _IMAGE_CHUNK = 1
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
-"""By the numbers of llama.cpp's `llama_flash_attn_type`."""
+"""Values of llama.cpp's `llama_flash_attn_type`."""
 _SAMPLE_SIDE = 224
 
 
@@ -80,9 +80,8 @@ class Projector:
 
     @functools.cached_property
     def max_whole(self) -> int:
-        """The rows of an image that must be decoded whole; 0: no image must be.
-
-        All images of such models have the same size.
+        """The number of rows of an image that must be decoded in one pass; 0: no image must be. All images of
+        such models have the same size.
         """
         with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)
@@ -168,8 +167,8 @@ def _reason(model: Path, file: Path, lines: list[str]) -> str:
     """Return why libmtmd has not loaded a projector."""
     if found := next(filter(None, map(_MISMATCH.search, lines)), None):
         return (
-            f"--mmproj: {file} does not belong to {model}. Its rows have {found[2]} numbers, but "
-            f"the model's rows have {found[1]}"
+            f"--mmproj: {file} does not belong to {model}. Its embeddings have {found[2]} "
+            f"dimensions, but the model needs {found[1]}"
         )
     said = next((line.strip() for line in reversed(lines) if line.strip()), "llama.cpp does not say why")
     return f"--mmproj: {file} cannot be loaded: {said}"

@@ -172,7 +172,7 @@ class BackMetrics(Collector):
         self._backs = backs
         self._names: set[str] = set()
         self.answer_seconds: Mapping[str, float] = {}
-        """By name of the back, measured by the engine."""
+        """The answer times measured by the engine, by name of the back."""
 
     def collect(self) -> Iterator[Metric]:
         connected: Counter[str] = Counter()
@@ -188,7 +188,7 @@ class BackMetrics(Collector):
         yield _gauge("connected", "Connected backs", dict(connected))
         yield _gauge(
             "answer_seconds",
-            "From a commit to the back's first new token: network round trip and draft step",
+            "Time from a commit to the back's first new token: network round trip and draft step",
             answers,
         )
         for name, text in _COUNTERS.items():

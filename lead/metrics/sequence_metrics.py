@@ -45,19 +45,23 @@ class SequenceMetrics:
             registry=registry,
         )
         self._accepted_at = [by_position.labels(str(i)) for i in range(N_POSITIONS)]
-        self._drafted_by = self._by_source("draft", "Verified draft tokens of the lead's own", registry)
-        self._accepted_by = self._by_source("accepted", "Accepted draft tokens of the lead's own", registry)
+        self._drafted_by = self._by_source(
+            "draft", "Verified draft tokens from the lead's own sources", registry
+        )
+        self._accepted_by = self._by_source(
+            "accepted", "Accepted draft tokens from the lead's own sources", registry
+        )
         ended = Counter("llama_duo:requests", "Ended requests by reason", ["reason"], registry=registry)
         self._ended = {reason: ended.labels(reason) for reason in ("stop", "length", "failed")}
         # vLLM's names, but for the prefix
-        self._queue = histogram("request_queue_time", "From a request to its slot", _SECONDS)
-        self._first = histogram("time_to_first_token", "From a request to its first token", _SECONDS)
+        self._queue = histogram("request_queue_time", "Time from a request to its slot", _SECONDS)
+        self._first = histogram("time_to_first_token", "Time from a request to its first token", _SECONDS)
         self._between = histogram(
             "inter_token_latency",
-            "From one token to the next; tokens of one step share its time equally",
+            "Time between tokens; the tokens of a step share its time equally",
             _STEP_SECONDS,
         )
-        self._whole = histogram("e2e_request_latency", "From a request to its last token", _SECONDS)
+        self._whole = histogram("e2e_request_latency", "Time from a request to its last token", _SECONDS)
 
     @property
     def prompts(self) -> tuple[float, float]:

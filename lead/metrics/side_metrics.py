@@ -16,13 +16,19 @@ def side_metrics(models: Sequence[SideModel]) -> Iterator[Metric]:
     """Yield the metrics of each model."""
     if not models:
         return
-    texts = CounterMetricFamily("llama_duo:embedding_texts", "Texts computed", labels=["model"])
-    tokens = CounterMetricFamily("llama_duo:embedding_tokens", "Tokens of these texts", labels=["model"])
+    texts = CounterMetricFamily(
+        "llama_duo:embedding_texts", "Number of texts embedded or reranked", labels=["model"]
+    )
+    tokens = CounterMetricFamily(
+        "llama_duo:embedding_tokens", "Number of tokens in embedded or reranked texts", labels=["model"]
+    )
     seconds = CounterMetricFamily(
-        "llama_duo:embedding_seconds", "Total time spent computing texts", labels=["model"]
+        "llama_duo:embedding_seconds", "Total time spent embedding or reranking texts", labels=["model"]
     )
     waiting = GaugeMetricFamily(
-        "llama_duo:embedding_texts_waiting", "Texts that wait to be computed", labels=["model"]
+        "llama_duo:embedding_texts_waiting",
+        "Number of texts that wait to be embedded or reranked",
+        labels=["model"],
     )
     for model in models:
         texts.add_metric([model.name], model.work.n_texts)

@@ -20,7 +20,7 @@ from shared.terminal import size_text
 _REMAINS = """\
 Not removed:
   the programs: pip uninstall llama-duo, or delete the folder of their environment
-  models of the Hugging Face hub: `hf cache ls` lists them, `hf cache rm` deletes them
+  downloaded Hugging Face models: `hf cache ls` lists them, `hf cache rm` deletes them
   a lead's CA that you installed on phones and other machines: docs/certificates.md"""
 
 
@@ -41,7 +41,7 @@ class UninstallSettings(ProgramSettings):
 
 @dataclass(frozen=True, slots=True)
 class _StoredPath:
-    """A file or folder, and what it is."""
+    """A file or folder, and its description."""
 
     path: Path
     what: str
@@ -101,7 +101,7 @@ def _report(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
 
 
 def _is_confirmed() -> bool:
-    """Raises ConfigError if nobody can be asked."""
+    """Return whether the user confirms. Raises ConfigError if there is no terminal to ask at."""
     if not sys.stdin.isatty():
         raise ConfigError("nothing was removed. Add --yes to remove all of it")
     say("Remove all of it? [y/N] ")

@@ -1,4 +1,4 @@
-"""What `lead invite --app` prints: how common programs are told of a lead, its key and its CA."""
+"""The output of `lead invite --app`: how to configure common programs for a lead, its key and its CA."""
 
 import hashlib
 import json
@@ -47,7 +47,11 @@ VS Code with Continue, in ~/.continue/config.yaml under `models:`:
 
 
 def app_lines(addresses: tuple[str, ...], key: str, model: str, certificate: str) -> str:
-    """addresses: host:port, the likeliest first. certificate: of the CA, in PEM."""
+    """Return the lines that configure other programs for this lead.
+
+    addresses: host:port, the likeliest first. key: the program's key. model: the model's name. certificate:
+    the certificate of the CA in PEM.
+    """
     first, *others = addresses
     more = f"\nOther addresses of this lead: {', '.join(others)}\n" if others else ""
     url = f"https://{first}"
@@ -67,5 +71,7 @@ def app_lines(addresses: tuple[str, ...], key: str, model: str, certificate: str
 
 
 def shown_fingerprint(certificate: str) -> str:
-    """SHA-256 of a certificate (PEM), as openssl and the dialogs of systems show it; raises ValueError."""
+    """Return the SHA-256 of a certificate (PEM) as openssl and the dialogs of operating systems show it;
+    raises ValueError.
+    """
     return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).digest().hex(":").upper()

@@ -1,8 +1,8 @@
 """The CA of a lead, which signs the certificate of its pairing port.
 
-The CA can only be used for the lead's own names, its public addresses, and addresses of private networks: who
-installs it trusts it for nothing else. Machines that join pin its key, and keep it when the CA's certificate
-is made anew.
+The CA can only be used for the lead's own names, its public addresses, and addresses of private networks. A
+system that installs the CA trusts it for nothing else. Machines that join pin its key, and keep it when the
+CA's certificate is made anew.
 """
 
 import datetime as dt
@@ -45,20 +45,21 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Authority:
-    """The CA in a folder, made if there is none, and the TLS context of a server with its certificate."""
+    """The lead's CA, kept in a folder, and the TLS context of a server with a certificate of this CA."""
 
     def __init__(self, folder: Path, hosts: Sequence[str]) -> None:
         """hosts: names and addresses of the server. Raises ConfigError."""
         self._folder = folder
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.certificate = ""
-        """In PEM."""
+        """The CA's certificate in PEM."""
         self.renew(hosts)
 
     def renew(self, hosts: Sequence[str]) -> None:
-        """Have certificates for these hosts, made anew where they are for others, or about to end.
+        """Replace certificates that are for other hosts or expire soon; `context` uses the new ones for new
+        connections.
 
-        Connections that `context` accepts from now on get them. Raises ConfigError.
+        hosts: names and addresses of the server. Raises ConfigError.
         """
         try:
             key = _read_key(self._folder / _KEY)
@@ -176,7 +177,7 @@ def _is_good(kept: x509.Certificate, authority: x509.Certificate, hosts: list[st
 
 
 def _permits(authority: x509.Certificate, hosts: list[str]) -> bool:
-    """Whether a certificate for these hosts may be signed by this one."""
+    """Return whether the CA `authority` may sign a certificate for these hosts."""
     try:
         limits = authority.extensions.get_extension_for_class(x509.NameConstraints).value
     except x509.ExtensionNotFound:
@@ -205,7 +206,9 @@ def _dns_names(hosts: Iterable[str]) -> list[str]:
 
 
 def _below_bare_names(hosts: Iterable[str]) -> list[str]:
-    """What a name constraint excludes for host names without a dot: `dev` would also permit all of .dev."""
+    """Return the names to exclude for host names without a dot: permitting `dev` would also permit all of
+    .dev.
+    """
     return [f".{name}" for name in _dns_names(hosts) if "." not in name]
 
 
@@ -214,7 +217,7 @@ def _addresses(hosts: Iterable[str]) -> list[_IpAddress]:
 
 
 def _networks(hosts: Iterable[str]) -> list[_Network]:
-    """The private ones, and a network of its own for each other address."""
+    """Return the private networks, and a network for each other address."""
     private = [ipaddress.ip_network(each) for each in _PRIVATE_NETWORKS]
     others = (each for each in _addresses(hosts) if not any(each in network for network in private))
     return [*private, *map(ipaddress.ip_network, others)]
@@ -232,7 +235,7 @@ def _new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The CA's key, made if there is none; raises OSError, ValueError."""
+    """Return the CA's key, which is made if there is none; raises OSError, ValueError."""
     if not path.exists():
         key = _new_key()
         write_private(path, _key_pem(key))

@@ -224,11 +224,11 @@ def _invitation(made: _NewCode) -> str:
     addresses = " or ".join(made.addresses)
     where = f"a machine that reaches {addresses}" if addresses else "a machine on the same network"
     if made.role == "back":
-        whom, command = "one back, which can read the texts that it drafts for", "back --model MODEL"
+        use, command = "Run this back. It can read the texts that it drafts for.", "back --model MODEL"
     else:
-        whom, command = "one person's chat", "chat"
+        use, command = "Run chat, for one person.", "chat"
     shown = (
-        f"A code for {whom}, on {where}, within {made.seconds / 60:.0f} minutes:\n\n"
+        f"{use} Use this code once, within {made.seconds / 60:.0f} minutes, on {where}:\n\n"
         f"    {command} --join {made.code}"
     )
     if not made.page:

@@ -38,13 +38,17 @@ class JoinedMachine:
 
     @property
     def principal(self) -> Principal:
-        """Its name has a space, which that of no configured key has: nobody joins as the owner of one."""
+        """The machine as the sender of requests. Its name has a space, so no configured key has the same
+        name.
+        """
         return Principal(self.role, f"{self.name} (joined)", self.number, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
 class KeptInvitation:
-    """digest: SHA-256 of the secret, in hexadecimal. until: Unix time in seconds."""
+    """An open invitation, as stored. digest: SHA-256 of the code's secret, in hexadecimal. until: Unix time
+    in seconds.
+    """
 
     digest: str
     role: Role
@@ -52,7 +56,7 @@ class KeptInvitation:
 
 
 class Members:
-    """The members, and the invitations that are open."""
+    """The members (machines and programs that have joined), and the open invitations."""
 
     def __init__(
         self,
@@ -62,8 +66,8 @@ class Members:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        """Both clocks give seconds; how long a code lasts is measured with `clock`, which goes on while the
-        machine sleeps. invited: those of an earlier start, for as long as `wall_clock` says.
+        """Both clocks return seconds. `clock` measures the age of codes, and goes on while the machine
+        sleeps. invited: invitations of an earlier start, valid until their times on `wall_clock`.
         """
         self.n_refused = 0
         """Attempts to join with a wrong, used or old code, since the start."""
@@ -88,13 +92,13 @@ class Members:
 
     @property
     def invitations(self) -> list[KeptInvitation]:
-        """The open ones."""
+        """The invitations that can still be used."""
         self._drop_old()
         ahead = self._wall_clock() - self._clock()
         return [KeptInvitation(each, role, until + ahead) for each, (role, until) in self._invited.items()]
 
     def withdraw_invitations(self) -> None:
-        """No code that was made so far works any more."""
+        """Invalidate all codes made so far."""
         self._invited.clear()
 
     def invite(self, role: Role) -> bytes:
@@ -110,7 +114,8 @@ class Members:
         return secret
 
     def join(self, secret: bytes, name: str) -> tuple[JoinedMachine, str]:
-        """Make a member with the name `name`, and its key; raises NotInvitedError.
+        """Add a member called `name` with the role of the code; return it and its key. Raises
+        NotInvitedError.
 
         Guesses are not slowed down: nobody guesses 96 bits, and an honest machine may have the same address.
         """
@@ -122,7 +127,7 @@ class Members:
         return self.add(invited[0], name)
 
     def add(self, role: Role, name: str) -> tuple[JoinedMachine, str]:
-        """Make a member with this role, and its key."""
+        """Add a member with this role; return it and its key."""
         key = secrets.token_hex(_KEY_BYTES)  # never begins with -, as an option would
         number = 1 + max((each.number for each in self), default=_FIRST_NUMBER)
         member = JoinedMachine(self._unique(name), role, key_digest(key), number, self._wall_clock())
@@ -130,7 +135,7 @@ class Members:
         return member, key
 
     def remove(self, name: str) -> JoinedMachine | None:
-        """Remove a member, whose key is refused from now on; returns None if there is no such member."""
+        """Remove a member, whose key is then refused; return None if there is no such member."""
         return self._members.pop(name, None)
 
     def identify(self, key: str | None) -> Principal | None:

@@ -43,7 +43,9 @@ _LOOK_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """addresses: further ones at which machines reach this one, as they were given."""
+    """The stored members and invitations. addresses: further addresses at which machines reach this machine,
+    as given.
+    """
 
     is_open: bool = False
     members: tuple[JoinedMachine, ...] = ()
@@ -67,7 +69,7 @@ class PairingServer:
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
-        """folder: keeps certificates, keys and members. server: serves whoever comes in.
+        """folder: keeps certificates, keys and members. server: serves the connections.
 
         Raises ConfigError if members cannot be read.
         """
@@ -103,7 +105,9 @@ class PairingServer:
         return self._listening is not None
 
     def open(self) -> None:
-        """Listen for members, now and after each start; raises ConfigError. Does nothing if it is open."""
+        """Listen for members, now and after each start; raises ConfigError. Does nothing if the server is
+        open.
+        """
         if self.is_open:
             return
         tls = self._renewed().context
@@ -116,7 +120,7 @@ class PairingServer:
         log.info("invited machines connect to https://%s", ", https://".join(self.addresses()))
 
     async def start(self) -> None:
-        """Listen for members if it was open when the lead last ended; failures are logged."""
+        """Listen for members if the server was open when the lead last ended; failures are logged."""
         try:
             self.read()  # who has joined that one since this one began to start
             if self.was_open:
@@ -131,9 +135,10 @@ class PairingServer:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def follow_addresses(self) -> None:
-        """While it is open, have it certified and announced under the addresses that this machine has now.
+        """Certify and announce the present addresses of this machine, if the server is open.
 
-        Members that do not find it where it was look for the announcement, which needs the extra `discover`.
+        Members that do not find the server at its old address look for the announcement, which needs the
+        extra `discover`.
         """
         if not self.is_open:
             return
@@ -164,15 +169,15 @@ class PairingServer:
             await asyncio.to_thread(self._announcing.close)
 
     async def end(self) -> None:
-        """Stop listening as the lead ends; the next start opens it again if it is open now."""
+        """Stop listening because the lead ends; the next start opens the server again if it is open now."""
         if self._following:
             self._following.cancel()
         # whatever ails it, the rest is to end, too
         await asyncio.gather(self._hide(), return_exceptions=True)
 
     def close(self) -> None:
-        """Stop listening, now and after each start; members stay, but their connections are closed, and codes
-        that were made do not work any more.
+        """Stop listening, now and after each start. Closes the connections of members, who stay members, and
+        invalidates all codes.
         """
         self._hiding = asyncio.ensure_future(self._hide())
         self.members.withdraw_invitations()
@@ -184,9 +189,10 @@ class PairingServer:
         self._save()
 
     def addresses(self, others: Iterable[str] = ()) -> tuple[str, ...]:
-        """host:port for each of `others`, or else for each address of this machine, the likeliest first.
+        """Return host:port for each of `others`, or else for each address of this machine, the likeliest
+        first.
 
-        IPv6 addresses only if there are no others, so that codes are short.
+        IPv6 addresses are included only if there are no others, so that codes are short.
         """
         own = self._own_addresses()
         ipv4 = [address for address in own if ":" not in address]
@@ -194,22 +200,24 @@ class PairingServer:
         return tuple(with_port(host, self.port) for host in hosts)
 
     def all_addresses(self) -> tuple[str, ...]:
-        """host:port of all names and addresses under which other machines may find this one."""
+        """Return host:port of all names and addresses under which other machines may find this machine."""
         others = (_own_names()[-1], *self._more_addresses)
         return tuple(dict.fromkeys((*self.addresses(), *self.addresses(others))))
 
     @property
     def fingerprint(self) -> bytes:
-        """Of the CA's key."""
+        """The fingerprint of the CA's key."""
         return fingerprint(self.certificate)
 
     @property
     def certificate(self) -> str:
-        """The CA's, in PEM; raises ConfigError."""
+        """The CA's certificate in PEM; raises ConfigError."""
         return (self._authority or self._renewed()).certificate
 
     def _renewed(self) -> "Authority":
-        """The CA, with certificates for all names and addresses of this machine; raises ConfigError."""
+        """Return the CA, with certificates for all names and addresses of this machine; raises
+        ConfigError.
+        """
         named = (urlsplit(f"//{with_port(each, self.port)}").hostname or "" for each in self._more_addresses)
         hosts = (*_own_names(), "localhost", "127.0.0.1", "::1", *self._own_addresses(), *named)
         if self._authority is None:
@@ -221,10 +229,9 @@ class PairingServer:
             self._authority.renew(hosts)
         return self._authority
 
-    def is_reached_at(self, addresses: Iterable[str]) -> bool:
-        """Certify further names or addresses of this machine, from now on.
-
-        Returns whether that has changed the certificate of the CA. Raises ConfigError.
+    def add_addresses(self, addresses: Iterable[str]) -> bool:
+        """Add names or addresses of this machine, and certify them. Returns whether the CA's certificate has
+        changed. Raises ConfigError.
         """
         before = self._authority and self._authority.certificate
         more = tuple(dict.fromkeys((*addresses, *self._more_addresses)))[:_MAX_MORE_ADDRESSES]
@@ -235,8 +242,8 @@ class PairingServer:
         return bool(before) and before != self.certificate
 
     def invite(self, role: MemberRole, addresses: Iterable[str] = (), *, nearby: bool = False) -> Invitation:
-        """Return an invitation for a machine that reaches this one at `addresses` (hosts); none: the
-        machine's own.
+        """Return an invitation for a machine that reaches this one at `addresses` (hosts); without them, at
+        the addresses of this machine.
 
         nearby: for a machine that finds this one by its announcement (`announce`). Raises ConfigError.
         """
@@ -246,17 +253,19 @@ class PairingServer:
         return Invitation(role, secret, self.fingerprint, reached)
 
     def add(self, name: str) -> tuple[JoinedMachine, str]:
-        """Make a client that has no code, and its key; raises ConfigError."""
+        """Add a client that needs no code; return it and its key. Raises ConfigError."""
         return self._saved(self.members.add(Role.CLIENT, name))
 
     def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
-        """Make a member and its key (`Members.join`); also raises ConfigError if it cannot be saved."""
+        """Add a member by its code (`Members.join`); also raises ConfigError if it cannot be saved."""
         member, key = self._saved(self.members.join(secret, name))
         log.info("%s %s has joined from %s", member.role.value, member.name, peer)
         return member, key
 
     def _saved(self, made: tuple[JoinedMachine, str]) -> tuple[JoinedMachine, str]:
-        """`made`, which is no member if it cannot be saved (ConfigError)."""
+        """Save the new member `made` and return it. If it cannot be saved, remove it and raise
+        ConfigError.
+        """
         try:
             self._save()
         except ConfigError:
@@ -293,11 +302,11 @@ def _read(path: Path) -> _Kept:
 
 
 def _own_names() -> tuple[str, str]:
-    """The name of this machine, and the one under which mDNS finds it."""
+    """Return the name of this machine, and its name under mDNS."""
     name = socket.gethostname().lower()
     return name, f"{name.partition('.')[0]}.local"
 
 
 def _running_time() -> float:
-    """Seconds of a clock that nobody sets, and that goes on while the machine sleeps."""
+    """Return the seconds of a clock that cannot be set, and that goes on while the machine sleeps."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -46,14 +46,16 @@ def get_pairing_server(request: Request) -> PairingServer:
 
 
 class OpenRequest(NullIsDefault):
-    """open: accept machines from now on. addresses: hosts, instead of this machine's."""
+    """A request that may open the lead. open: accept machines from now on. addresses: hosts to use instead of
+    this machine's.
+    """
 
     open: bool = False
     addresses: Annotated[list[_HostAndPort], AtMost(4)] = []  # noqa: RUF012 - of a pydantic model
 
 
 class InvitationRequest(OpenRequest):
-    """role: of the machine that joins.
+    """A request for a code. role: the role of the machine that joins.
 
     nearby: a shorter code without addresses, for a machine that finds this one on the local network.
     """
@@ -63,7 +65,7 @@ class InvitationRequest(OpenRequest):
 
 
 class AppRequest(OpenRequest):
-    """name: of the key, by which it can be revoked."""
+    """A request for a program's key. name: the name of the key, by which it can be revoked."""
 
     name: _MemberName
 
@@ -74,10 +76,10 @@ async def invite(
     body: InvitationRequest,
     pairing: Annotated[PairingServer, Depends(get_pairing_server)],
 ) -> dict[str, Any]:
-    """A code for one machine.
+    """Return a code for one machine.
 
-    For a client also `page`, which opens the page with it in a browser, and its QR code, if the lead serves
-    the page.
+    For a client, also return `page`, the URL that opens the web UI with the code, and its QR code, if the
+    lead serves the web UI.
     """
     opened = _open(body, pairing)
     if body.nearby:
@@ -100,11 +102,11 @@ async def invite(
 def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
     """Let invited machines in at these addresses; says whether the CA's certificate is another one now.
 
-    Raises RequestError if they cannot come in.
+    Raises RequestError if machines cannot connect.
     """
     if not (body.open or pairing.is_open):
         raise RequestError("this lead is closed to other machines. Open it with --open", "open")
-    is_new = _saved(lambda: pairing.is_reached_at(body.addresses))
+    is_new = _saved(lambda: pairing.add_addresses(body.addresses))
     try:
         pairing.open()
     except ConfigError as error:
@@ -113,9 +115,8 @@ def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
 
 
 def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) -> dict[str, Any]:
-    """The page's address with the secret of a code, which the page exchanges for a key.
-
-    Browsers do not send what follows the #.
+    """Return the web UI's URL with the secret of a code, which the page exchanges for a key. Browsers do not
+    send the part after the #.
     """
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     url = f"https://{addresses[0]}/#join={secret}"
@@ -123,7 +124,7 @@ def _page(invitation: Invitation, addresses: Sequence[str], certificate: str) ->
 
 
 def _authority(addresses: Sequence[str], certificate: str) -> dict[str, Any]:
-    """The certificate of the CA, its SHA-256, and the QR code of its address."""
+    """Return the certificate of the CA, its SHA-256, and the QR code of its URL."""
     return {
         "certificate": certificate,
         "fingerprint": shown_fingerprint(certificate),
@@ -132,7 +133,7 @@ def _authority(addresses: Sequence[str], certificate: str) -> dict[str, Any]:
 
 
 def _qr(text: str) -> list[str]:
-    """The rows of a QR code, 1 for dark modules."""
+    """Return the rows of a QR code, with 1 for dark modules."""
     import segno  # noqa: PLC0415 - only who invites needs it
 
     return ["".join(map(str, row)) for row in segno.make(text, micro=False).matrix]
@@ -155,7 +156,7 @@ async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) 
 
 @router.get("/v1/members")
 async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """Return the members; the number of open codes, and of attempts with wrong ones."""
+    """Return the members, the number of open codes, and the number of attempts with wrong codes."""
     return {
         "open": pairing.is_open,
         "addresses": pairing.addresses() if pairing.is_open else (),
@@ -172,7 +173,9 @@ async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 async def add(
     body: AppRequest, pairing: Annotated[PairingServer, Depends(get_pairing_server)]
 ) -> dict[str, Any]:
-    """A key for a program that does not know codes; `addresses`: where it is good."""
+    """Return a key for a program that does not support codes, and the `addresses` at which the key
+    is valid.
+    """
     opened = _open(body, pairing)
     member, key = _saved(lambda: pairing.add(body.name))
     addresses = pairing.addresses(body.addresses)
@@ -187,7 +190,7 @@ async def add(
 
 @router.get(AUTHORITY_PATH)
 async def authority(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> Response:
-    """The certificate of the lead's CA, in the form that systems install."""
+    """Return the certificate of the lead's CA, in the form that operating systems install."""
     if not pairing.is_open:
         raise RequestError("this lead is closed for invited machines, so it has no certificate")
     headers = {"Content-Disposition": 'attachment; filename="llama-duo.crt"'}
@@ -220,7 +223,7 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """A request to join. secret: of a code. name: the machine's name for itself."""
+    """A request to join. secret: the secret of a code. name: the machine's name for itself."""
 
     secret: Base64UrlBytes
     name: _MemberName

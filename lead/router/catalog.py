@@ -19,7 +19,9 @@ FOLDER, HUB, PACKAGE = "folder", "hub", "package"
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A model file. name: the name in requests. path: the file, or its first part. n_bytes: of all parts."""
+    """A model file. name: the name in requests. path: the file, or its first part. n_bytes: the size of all
+    parts.
+    """
 
     name: str
     path: Path

@@ -40,7 +40,8 @@ class MemoryNeed(BaseModel):
 async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
     """Return the need of a model with these options (`ServedModel`), as if no other model were loaded.
 
-    in_use: bytes on each device that models use that could be unloaded. Raises ConfigError with the reason.
+    in_use: the bytes on each device that belong to models that could be unloaded. Raises ConfigError with the
+    reason.
     """
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     seconds = None if "hf_repo" in options else _SECONDS  # it may be downloaded first
@@ -88,7 +89,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
 
 
 def _need_of_vectors(path: Path, in_use: Mapping[str, int], *, on_gpu: bool) -> MemoryNeed:
-    """The memory of a model for embeddings or reranking."""
+    """Return the memory of a model for embeddings or reranking."""
     from shared.llama import devices  # noqa: PLC0415 - loads llama.cpp
     from shared.llama.placement import CPU  # noqa: PLC0415
 
@@ -99,7 +100,8 @@ def _need_of_vectors(path: Path, in_use: Mapping[str, int], *, on_gpu: bool) -> 
 
 
 def main() -> None:
-    """Answer one request: JSON on standard input and output.
+    """Run `memory_need` in this process: read its arguments from standard input, and write its result, as
+    JSON.
 
     Exits with status 1 and a message after a failure.
     """

@@ -16,7 +16,7 @@ from shared.logs import configure_logging
 def main() -> None:
     """Wait for the line on standard input, then serve until a signal arrives.
 
-    The exit status is that of `lead.cli.run`. Input that ends without a line ends the process.
+    The exit status is as for `lead.cli.run`. Input that ends without a line ends the process.
     """
     # What takes long to import, while there may be no model to serve yet.
     import uvloop  # noqa: F401, PLC0415

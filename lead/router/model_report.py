@@ -47,7 +47,7 @@ def _about_texts(vocabulary: Vocabulary, need: MemoryNeed, pooling: int | None) 
     if pooling is None:
         yield "context", f"{need.n_ctx} tokens for one request; trained with {n_trained}"
         return
-    yield "makes", "ranks of texts: /v1/rerank" if pooling == RANK else "vectors of texts: /v1/embeddings"
+    yield "serves", "/v1/rerank" if pooling == RANK else "/v1/embeddings"
     yield "context", f"texts of up to {n_trained} tokens"
 
 
@@ -56,7 +56,7 @@ def _fits(need: MemoryNeed) -> Iterator[str]:
     for place, n_bytes in need.sizes.items():
         verdict = "fits" if n_bytes <= free[place] else "DOES NOT FIT"
         needed, left = size_text(n_bytes), size_text(free[place])
-        yield f"{verdict}: {needed} on {place}, with earlier texts; {left} free"
+        yield f"{verdict}: {needed} on {place}, prompt cache included; {left} free"
 
 
 def _drafts(target: Vocabulary, n_bytes: int, others: Iterable[KnownModel]) -> Iterator[str]:

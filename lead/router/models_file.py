@@ -63,8 +63,8 @@ def served_models(
 ) -> dict[str, ServedModel]:
     """Return all models with their options, by name; raises ConfigError. cache_ram: the default in MiB.
 
-    Options of `lead` itself (command line, variables, --config) override those of a model's table, which
-    override the defaults, as in llama-server.
+    Options of `lead` itself (command line, variables, --config) override the options in a model's table,
+    which override the defaults, as in llama-server.
     """
     path = _file(lead)
     tables = _read(path) if path else {}

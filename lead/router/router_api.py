@@ -170,7 +170,7 @@ async def show_model(name: str, services: Routing) -> Response:
 
 @router.get("/api/version")
 async def version() -> dict[str, Any]:
-    """Return the version of Ollama whose API the lead has."""
+    """Return the version of Ollama that the API imitates."""
     return {"version": VERSION}
 
 

@@ -62,7 +62,7 @@ class RpcWorkerSettings(ProgramSettings):
         "127.0.0.1", description="IPv4 address to listen on. Addresses other than loopback need --insecure"
     )
     port: int = Field(50052, ge=1, le=65535, description="port to listen on")
-    insecure: bool = Field(False, description="allow an address that other machines can reach")
+    insecure: bool = Field(False, description="allow a --host that other machines can reach")
     cpus: CpuList | None = Field(None, description="CPU cores to run on, such as 0-7,16")
     threads: int = Field(
         0, ge=0, le=MAX_THREADS, description="number of CPU threads; 0: all physical cores of --cpus"
@@ -75,7 +75,7 @@ class RpcWorkerSettings(ProgramSettings):
     @model_validator(mode="after")
     def _check_devices(self) -> Self:
         if not self.device or len(self.device) != len(set(self.device)):
-            raise OptionError("device", "at least one, each named once")
+            raise OptionError("device", "must name at least one device, and each only once")
         return self
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ class Acceptor:
 
     @property
     def is_connecting(self) -> bool:
-        """True if a connection was accepted that its protocol has not been told of."""
+        """True if a connection was accepted but not yet passed to its protocol."""
         return bool(self._connecting)
 
     def close(self) -> None:

@@ -136,7 +136,7 @@ class DrainingServer(uvicorn.Server):
                 connection.transport.abort()
 
     def replace(self) -> None:
-        """Stop accepting, as another process does now, and end when all answers have."""
+        """Stop accepting, because another process accepts now, and end when all answers have ended."""
         self._stop_accepting()
         self._is_replaced = self.should_exit = True
 
@@ -194,7 +194,7 @@ class DrainingServer(uvicorn.Server):
     async def _drain(self) -> None:
         if self._answers and not self._is_hurried:
             log.info(
-                "stopping: %s up to %g s to finish (--drain-seconds). Ctrl-C again stops at once",
+                "stopping: %s up to %g s to finish (--drain-seconds). Press Ctrl-C again to stop at once",
                 "1 answer has" if len(self._answers) == 1 else f"{len(self._answers)} answers have",
                 self._settings.drain_seconds,
             )

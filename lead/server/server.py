@@ -292,7 +292,7 @@ class Lead:
         own = Client("lead")
         model = await tokenizer.run(own, TokenizerJobs.describe)
         if model.problem:
-            log.warning("%s; using ChatML instead of the model's own", model.problem)
+            log.warning("%s; using ChatML instead", model.problem)
         vocabulary = FrontVocabulary(model, engine.pieces, lambda: tokenizer.run(own, TokenizerJobs.identify))
         services = self._services(vocabulary, engine, tokenizer, images)
         open_services(self._app, services)

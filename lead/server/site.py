@@ -35,7 +35,7 @@ class Site:
 
 
 def how_to_ask(settings: LeadSettings, address: Address) -> str:
-    """The addresses of the page and for other programs, as this machine reaches them."""
+    """Return a sentence with the URLs of the web UI and of the API on this machine."""
     url = local_url(address.host, address.port, tls=settings.security.https)
     page = f"open {url}/ in a browser; " if settings.ui else ""
     return f"{page}OpenAI's API: {url}/v1"

@@ -12,7 +12,9 @@ _DRAFTING_SHARE = 1 / 8
 
 
 class CacheShares(NamedTuple):
-    """Shares in MiB: of the target, of a draft model in the engine, of the back that the lead starts."""
+    """Shares of --cache-ram in MiB: for the target, for a draft model in the engine, and for the lead's own
+    back.
+    """
 
     target: int
     draft: int

@@ -51,7 +51,7 @@ class ConversationOptions(OptionGroup):
     keep_billing_header: bool = Field(
         False,
         description="keep the x-anthropic-billing-header in system prompts of /v1/messages. Claude Code "
-        "changes it in each request, so the cache then holds almost nothing of a prompt",
+        "changes it in each request, so almost no prompt token can then be reused",
     )
 
     @field_validator("chat_template_kwargs")

@@ -153,7 +153,7 @@ class OwnBackOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_THREADS,
-        description="number of CPU threads of the back of --back; 0: all physical cores of --back-cpus, or "
+        description="number of CPU threads for --back; 0: all physical cores of --back-cpus, or "
         "one without --back-cpus",
     )
     back_gpu_layers: GpuLayers = Field(
@@ -164,8 +164,7 @@ class OwnBackOptions(OptionGroup):
     )
     back_cpus: CpuList | None = Field(
         None,
-        description="CPU cores of the back of --back, such as 7 or 6-7. Required with --cpus; the two must "
-        "not overlap",
+        description="CPU cores for --back, such as 7 or 6-7. Required with --cpus; the two must not overlap",
     )
 
     @model_validator(mode="after")

@@ -10,11 +10,11 @@ from shared.settings.options import OptionGroup
 from shared.terminal import size_text
 
 ENCODING_BYTES, WITHOUT_FLASH_BYTES = 128 << 20, 1200 << 20
-"""What an image takes while it is encoded: measured for Gemma 3, with flash attention and without."""
+"""The bytes for encoding an image, measured for Gemma 3: with flash attention, and without."""
 
 
 class ImageOptions(OptionGroup):
-    """Images; the ring `lead.images` reads them."""
+    """Options for images in requests, which the ring `lead.images` reads."""
 
     mmproj: Path | None = Field(
         None,
@@ -44,11 +44,11 @@ class ImageOptions(OptionGroup):
         ge=1,
         le=1 << 20,
         description="memory for encoded images, in MiB. It holds the images of running requests and recent "
-        "images, so that a second question need not encode an image again",
+        "images, so that another question about an image does not encode it again",
     )
 
     def encoder_bytes(self, flash_attn: FlashAttention) -> int:
-        """The memory of the process that encodes images. flash_attn: as the option of the model."""
+        """Return the memory of the process that encodes images. flash_attn: the --flash-attn of the model."""
         if not self._is_there:
             return 0
         assert self.mmproj

@@ -17,7 +17,7 @@ HOW_TO_MAKE_ONE = "`openssl rand -hex 24` makes a good key"
 
 
 class Role(enum.Enum):
-    """client: may use the API. back: may send drafts. admin: everything."""
+    """The permissions of a key. client: use the API. back: send drafts. admin: everything."""
 
     CLIENT = "client"
     BACK = "back"

@@ -151,7 +151,7 @@ class LeadSettings(FileSettings):
     )
     spm_infill: bool = Field(
         False,
-        description="/infill: put the text after the gap before the text in front of it, as some models need",
+        description="/infill: use the order suffix, prefix, middle, as some models need",
     )
     metrics: bool = Field(False, description="enable the metrics endpoint for Prometheus, /metrics")
     per_request_spec_decode_metrics: SpecDecodeDetail = Field(
@@ -299,7 +299,7 @@ class LeadSettings(FileSettings):
 
     @property
     def model_path(self) -> Path:
-        """The file of the model to serve; without --model the small one that ships with llama-duo. Raises
+        """The file of the model to serve; without --model, the small model that ships with llama-duo. Raises
         ConfigError.
         """
         # not resolved: the parts of a model from the hub are symbolic links with the right names
@@ -311,13 +311,15 @@ class LeadSettings(FileSettings):
         return self.model_copy(update={"source": source, "images": self.images_of(source.model)})
 
     def images_of(self, model: Path | None) -> ImageOptions:
-        """Return the image options with the projector beside `model`, if one is to be found."""
+        """Return the image options, with the projector found beside `model` if no option names one."""
         if model is None or self.source.hf_repo is None or not self.finds_projector:
             return self.images
         return self.images.model_copy(update={"mmproj": self.projector_of(model)})
 
     def projector_of(self, model: Path) -> Path | None:
-        """The projector of a model although nobody has named one; None: it has none that it can use."""
+        """Return the projector found for `model`, if no option names one; None: there is no usable
+        projector.
+        """
         return projector_beside(model, self.max_image_rows) if self.finds_projector else None
 
     @property
@@ -398,7 +400,7 @@ class LeadSettings(FileSettings):
 
     @property
     def beside_bytes(self) -> dict[str, int]:
-        """For what runs beside the engine and its drafts, by place (`shared.llama.devices.located`)."""
+        """The bytes of the processes beside the engine, by place (`shared.llama.devices.located`)."""
         images, vectors = self.images, self.vectors
         found = Counter({CPU: images.cache_bytes})
         found[FIRST_GPU if images.mmproj_offload else CPU] += images.encoder_bytes(self.compute.flash_attn)
@@ -409,8 +411,8 @@ class LeadSettings(FileSettings):
 
     @property
     def _place_of_second_weights(self) -> str:
-        """Where a process that makes vectors with the engine's model has its weights; "": where that has
-        them.
+        """The place of the weights of --serve-embeddings, which are a second copy; "": shared with the
+        engine.
         """
         if self.vectors.embedding_gpu_layers:
             return FIRST_GPU
@@ -421,8 +423,8 @@ class LeadSettings(FileSettings):
     def load_command(self, model: Path, cache_ram: int | None = None, draft_cache_ram: int = 0) -> Load:
         """Return the engine's command to load the model and its drafters; the settings must be `located`.
 
-        model: the target's file. cache_ram, draft_cache_ram: maximal MiB of earlier texts that the target and
-        a draft model in the engine keep; None: as in the options.
+        model: the target's file. cache_ram, draft_cache_ram: the maximum MiB of earlier texts that the target
+        and a draft model in the engine keep; None: as in the options.
         """
         options = self.model_options
         return Load(
@@ -441,7 +443,7 @@ class LeadSettings(FileSettings):
     def load_draft(self, cache_ram: int = 0) -> LoadDraft | None:
         """Return the engine's command to load a draft model; None if none is set.
 
-        The settings must be `located`. cache_ram: maximal MiB of earlier texts that it keeps.
+        The settings must be `located`. cache_ram: the maximum MiB of earlier texts that it keeps.
         """
         drafting = self.drafting
         if drafting.draft_model is None:
@@ -456,7 +458,7 @@ class LeadSettings(FileSettings):
 
     @property
     def request_limits(self) -> RequestLimits:
-        """The limits, with room for images in a body, also of a router, unless its size was chosen."""
+        """The limits on requests. The size of a body has room for images, unless it was set."""
         may_see = self.images.mmproj or self.served.models_dir
         if not may_see or "max_body_bytes" in self.limits.model_fields_set:
             return self.limits

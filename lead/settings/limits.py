@@ -21,20 +21,19 @@ class RequestLimits(OptionGroup):
         10.0,
         gt=0,
         le=3600,
-        description="maximum time for the headers of a request to arrive. Then the connection is closed",
+        description="close a connection whose request headers have not arrived after this many seconds",
     )
     body_seconds: float = Field(
         60.0,
         gt=0,
         le=3600,
-        description="maximum time for the body of a request to arrive after its headers. Then the answer "
-        "is 408",
+        description="answer 408 if the body of a request has not arrived this many seconds after its headers",
     )
     write_seconds: float = Field(
         60.0,
         gt=0,
         le=86_400,
-        description="maximum time without reading. Then a client or back is disconnected",
+        description="disconnect a client or back that has read nothing for this many seconds",
     )
     ping_seconds: float = Field(
         20.0,
@@ -46,8 +45,8 @@ class RequestLimits(OptionGroup):
         4.0,
         gt=0,
         le=3600,
-        description="maximum CPU time for rendering, tokenizing and checking a request, plus half of it for "
-        "each MB. Requests that take longer get 400",
+        description="maximum CPU time for rendering, tokenizing and checking a request. Each MB of the "
+        "request adds half of this value. Requests that take longer get 400",
     )
     max_prompt_tokens: int = Field(
         0,

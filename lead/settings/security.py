@@ -43,11 +43,13 @@ class SecurityOptions(OptionGroup):
     keys_file: Path | None = Field(
         None, description="file with keys of all roles, one per line: ROLE (client, back or admin) NAME KEY"
     )
-    insecure: bool = Field(False, description="allow an address that other machines can reach without keys")
+    insecure: bool = Field(
+        False, description="let other machines use the lead without keys, at a --host that they can reach"
+    )
     allowed_hosts: CommaList = Field(
         (),
         description="comma-separated additional names for the Host header. *.name means all subdomains, "
-        "and * means any name. Requests with other names are rejected, which protects from "
+        "and * means any name. Requests with other names are rejected, which protects against "
         "DNS rebinding. Default with keys: any name",
     )
     cors_origins: CommaList = Field(
@@ -113,7 +115,7 @@ class SecurityOptions(OptionGroup):
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
         """Read the keys; `own` are added only if there are others, so that an open lead stays open.
 
-        Logs which keys are so short that somebody may guess them. Raises ConfigError.
+        Logs a warning for keys that are short enough to be guessed. Raises ConfigError.
         """
         if not self.has_keys:
             return Keyring()

@@ -38,8 +38,8 @@ class SeenTexts(Sequence[int]):
     """
 
     def __init__(self, n_bytes: int, max_age: float, clock: Callable[[], float]) -> None:
-        """n_bytes: the most bytes for tokens and their index; at least 1 KB are used. max_age: the seconds
-        after its end at which a text is forgotten. clock: returns seconds.
+        """n_bytes: the maximum number of bytes for tokens and their index; at least 1 KB are used. max_age:
+        the seconds after its end at which a text is forgotten. clock: returns seconds.
         """
         self._n_bits = (n_bytes // (_TOKEN_BYTES + _BUCKET_BYTES)).bit_length() - 1
         n_tokens = (n_bytes - (_BUCKET_BYTES << self._n_bits)) // _TOKEN_BYTES
@@ -154,7 +154,7 @@ class SeenTexts(Sequence[int]):
 
 
 def mark(owner: int, tokens: Sequence[int]) -> list[int]:
-    """Return the tokens marked as those of `owner`; different owners have no marked token in common."""
+    """Return the tokens with the mark of `owner`; different owners have no marked token in common."""
     base = (owner + 1) << _OWNER_SHIFT
     return [base + token for token in tokens]
 

@@ -34,7 +34,7 @@ Prompt = str | Sequence[int | str]
 class FieldTexts:
     """The texts in a request's fields other than its prompt, and whether the prompt's text is to be returned.
 
-    grammar, json_schema: of a request that has no conversation. biased: the text keys of `logit_bias`.
+    grammar, json_schema: set for requests without a conversation. biased: the text keys of `logit_bias`.
     """
 
     grammar: str | None = None
@@ -63,7 +63,7 @@ NOTHING_KNOWN = KnownTurn()
 
 @dataclass(frozen=True, slots=True)
 class ImageRows:
-    """What a prompt has in place of an image's marker.
+    """The tokens that replace an image's marker in a prompt.
 
     tokens: the model's tokens around the image, and one number for each of its rows, which identifies the
     row.
@@ -80,8 +80,8 @@ class PreparedRequest:
     prompts, prediction: token ids. unconstrained: warnings about tools whose calls have no grammar. biased:
     the tokens of each text in `logit_bias`. reads_control_texts: texts of the client may have been read as
     control tokens. prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later
-    turns may depart from it. turn: the chat's turn, without its first `n_known` answers, which are those of
-    the previous turn. images: (position of the first row, index of the image) for each image in a chat's
+    turns may depart from it. turn: the chat's turn, without its first `n_known` answers, which the previous
+    turn already has. images: (position of the first row, index of the image) for each image in a chat's
     prompt.
     """
 

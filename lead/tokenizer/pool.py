@@ -185,8 +185,8 @@ class TokenizerPool:
         await asyncio.to_thread(self._workers.close)
 
     def share(self) -> int:
-        """Return a descriptor with which the engine reaches processes that follow grammars, with the same
-        vocabulary.
+        """Return a socket's descriptor with which the engine uses the fork server to follow grammars
+        (`Sandbox.share`).
         """
         return self._workers.share()
 

@@ -54,7 +54,7 @@ from shared.slot_cache import common_prefix_length
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
 _MIN_TOKENS_BETWEEN = 32
-"""Of cuts that are closer together, the first suffices."""
+"""The minimum distance of cuts: of closer cuts, the first suffices."""
 
 
 class RequestPreparer(TokenizerJobs):

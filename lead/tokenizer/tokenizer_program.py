@@ -14,9 +14,9 @@ from shared.sandbox import FOLLOW, JOBS, TaskHandler
 
 @dataclass(frozen=True, slots=True)
 class TokenizerProgram:
-    """A `shared.sandbox.Program`. chat_template: None: the model's own.
+    """The program of tokenizer processes (`shared.sandbox.Program`).
 
-    writes_text: as in `Vocabulary.load`.
+    chat_template: None: the model's own template. writes_text: as in `Vocabulary.load`.
     """
 
     model: Path

@@ -30,7 +30,9 @@ def kinds_of(value: object) -> Types:
 
 
 def types_of(schema: object, addresses: Addresses | None = None, depth: int = 0) -> Types:
-    """Return the types that `schema` allows; all types if it does not say. addresses: of the whole schema."""
+    """Return the types that `schema` allows; all types if it does not say. addresses: the references of the
+    whole schema.
+    """
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return ANY_TYPE
     known = addresses or Addresses(schema)

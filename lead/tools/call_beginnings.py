@@ -23,8 +23,8 @@ def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings |
     """Return the beginnings of calls of tools with these names; None if the end of a call cannot be
     recognized.
 
-    They match what `lead.chat_format.parser` takes for a call: the last text of `starts`, and all of the head
-    after it, with a tool's name. A start alone occurs in ordinary text, too.
+    They match the texts that `lead.chat_format.parser` reads as a call: the last text of `starts`, and all of
+    the head after it, with a tool's name. A start alone occurs in ordinary text, too.
     """
     if calls.is_generic or not (calls.arguments is None or calls.tail.strip()):
         return None

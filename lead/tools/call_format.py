@@ -16,7 +16,7 @@ _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"
 _ID_PATTERN = r"(?P<id>[\w.:-]*?)"
 _NAME_AND_REST = r"(?P<name>[\w.:/-]+)(?:(?![\w.:/-]).*)?"
-"""Before a JSON object, what follows a name is left out: models do not write there what they should."""
+"""The text between a name and a JSON object is left out, because models write it incorrectly."""
 _NUMBERED = re.compile(rf"(\w+\.)?{NAME}:{NUMBER}")
 """Kimi's ids: the name with its number."""
 _PLACE = f"[{NAME}{ID}{NUMBER}]"

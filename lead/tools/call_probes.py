@@ -93,7 +93,7 @@ class _Probes:
         return self._tagged(text)
 
     def id_characters(self) -> int:
-        """Return the required length of ids, if the template refuses ids longer than those of the probes."""
+        """Return the required length of ids, if the template refuses ids longer than the probes' ids."""
         try:
             self._written([{}], longer_ids="0")
         except _NotDerivedError:

@@ -28,7 +28,7 @@ from lead.tools.tool_calls import (
 _MAX_HEADER_CHARACTERS = 300
 """The longest text before the arguments of a call; with more it is not a call."""
 _MAX_SEPARATOR_CHARACTERS = 100
-"""The most separators between a marker and its call; after more, the marker begins no call."""
+"""The maximum number of separators between a marker and its call; after more, the marker begins no call."""
 _MAX_REJECTED_OBJECTS = 16
 """Each rejected object may be as long as the answer and is read twice; after this many, no more calls are
 searched.

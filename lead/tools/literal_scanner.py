@@ -10,7 +10,7 @@ class LiteralScanner:
     """Finds the end of a literal in growing text; looks at each character once."""
 
     def __init__(self, quotes: tuple[str, str]) -> None:
-        """quotes: around strings, in addition to those of JSON and Python."""
+        """quotes: texts around strings, in addition to the quotes of JSON and Python."""
         self._own = quotes if quotes[0].strip("'\"") else None
         self._quotes = '"' if self._own else "\"'"
         self._closing = ""  # of the string that has begun

@@ -13,9 +13,7 @@ router = APIRouter()
 
 @router.get("/v1/speculation/vocabulary")
 async def vocabulary(request: Request, _: Annotated[Services, Depends(get_services)]) -> Response:
-    """Return the model's metadata as a GGUF file without weights: with it a back of another vocabulary can
-    draft.
-
+    """Return the model's metadata as a GGUF file without weights, which a back with another vocabulary needs.
     The ETag is the file's digest.
     """
     offer: VocabularyOffer = request.app.state.vocabulary_offer

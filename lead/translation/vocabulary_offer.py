@@ -46,7 +46,7 @@ class VocabularyOffer:
                 try:
                     self._made = await asyncio.to_thread(self._make)
                 except (ConfigError, OSError) as error:
-                    raise UnavailableError(f"the vocabulary's file cannot be made: {error}") from error
+                    raise UnavailableError(f"cannot write the vocabulary file: {error}") from error
             return self._made
 
     def _make(self) -> OfferedVocabulary:

@@ -1,7 +1,7 @@
 """Grows a model: a small llama-architecture GGUF file becomes a larger one that computes the same function.
 
 The real weights are in the top-left corner of each larger matrix. All added weights are multiplied by zero
-later on. A step costs as much as the new shape does, but the output is that of the small model: a stand-in
+later on. A step has the cost of the new shape, but the output of the small model: a stand-in
 for a big model that can be shipped in a few megabytes.
 
 Let d be the width of the source and D the new width. Three facts keep the function the same:

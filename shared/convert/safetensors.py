@@ -45,7 +45,7 @@ class _Index(BaseModel):
 
 
 class SafetensorsFile:
-    """A file of memory-mapped weights. entries: by tensor name."""
+    """A file of memory-mapped weights. entries: the tensors' entries by name."""
 
     def __init__(self, path: Path) -> None:
         """Read the header; raises ModelLoadError."""

@@ -76,7 +76,7 @@ def _parse(data: bytes, n_vocab: int) -> TokenizerBin:
         scores.append(score)
         at += length
     if at != len(data):
-        raise ValueError(f"it has more tokens, {len(data) - at} bytes of them")
+        raise ValueError(f"it has {len(data) - at} bytes after token {n_vocab - 1}")
     _check(pieces)
     return TokenizerBin(pieces, scores)
 

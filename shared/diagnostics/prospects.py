@@ -31,7 +31,7 @@ class Prospect(enum.Enum):
     )
     LONG = (
         "Steps take 100 ms or more, as with layers in RAM or on a CPU. Backs help most here: they "
-        "give a speed-up of 1.4 to 2.8 if they draft faster than the lead generates with them."
+        "give a speed-up of 1.4 to 2.8 if they draft faster than the lead generates."
     )
     STEEP = (
         "Verifying several tokens takes nearly as long as generating them. This is usual for "
@@ -39,9 +39,9 @@ class Prospect(enum.Enum):
         "cores. Drafts rarely give a speed-up above 1.2 here."
     )
     UNKNOWN = (
-        "The speed-up depends on the time of a step. A back on another machine gives little below "
-        "10 ms, 1.4 to 2 from 25 ms on, and most with layers in RAM. `lead plan` measures the "
-        "speed-up."
+        "The speed-up depends on the time of a step. A back on another machine gives little "
+        "for steps below 10 ms, and 1.4 to 2 from 25 ms on. It gives most with layers in RAM. `lead plan` "
+        "measures the speed-up."
     )
 
 
@@ -49,8 +49,8 @@ SLOW_BACK = 0.3
 """The time of a draft token over T(1) above which a faster draft model is likely to give more."""
 SLOWER_BACK = (
     "A faster draft model can help more even if fewer tokens are accepted. In a simulation with "
-    "steps of 118 ms, 30 ms per token and 70 % accepted gave a speed-up of 1.56. 80 ms and 80 % "
-    "gave 1.18."
+    "steps of 118 ms, a draft model with 30 ms per token and an acceptance of 70 % gave a speed-up of "
+    "1.56. A model with 80 ms and 80 % gave only 1.18."
 )
 SECOND_BACK = (
     "A second machine should run another draft model with about the same acceptance, not the same "

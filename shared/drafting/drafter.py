@@ -130,7 +130,7 @@ class Drafter:
     def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
         """Decode once; return the sequences whose drafts have grown, once per new token.
 
-        only: decode only these sequences; None: all. n_max: the maximal number of tokens in the batch, at
+        only: decode only these sequences; None: all. n_max: the maximum number of tokens in the batch, at
         least one per sequence; None: as many as the batch can hold.
         """
         grown = self.begin(only, n_max)
@@ -189,7 +189,7 @@ class Drafter:
         """Return the drafts to send at the time `now` in seconds, each with the group of its sequence.
 
         If no draft can grow, or `at_once`, all drafts that have grown since they were last sent are due.
-        `at_once`: the lead has sent a message, and is about to choose what it verifies.
+        `at_once`: the lead has sent a message, and is about to choose the draft tokens to verify.
         """
         at_once = at_once or self.idle
         due = [state for state in self.sequences.values() if at_once or state.is_due(now)]

@@ -18,7 +18,7 @@ _BRANCH_TOKENS = 6
 
 @dataclass(frozen=True, slots=True)
 class DrafterOptions:
-    """The options of a drafter. n_window: the maximal number of tokens of a sequence that the model sees.
+    """The options of a drafter. n_window: the maximum number of tokens of a sequence that the model sees.
 
     While any sequence is drafting, prompts of others are decoded in chunks of at most `n_chunk` tokens per
     step. A draft stops where the product of its confidences falls below `min_confidence`. Each sequence has

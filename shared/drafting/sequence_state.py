@@ -380,7 +380,7 @@ Work = Sequence[tuple[SequenceState, DraftBranch]]
 def spans_of(work: Work, n_max: int, n_chunk: int) -> list[Span]:
     """Return a span for each branch: one token if it is drafting; prompts share the rest of `n_max` tokens.
 
-    n_chunk: the maximal number of prompt tokens while a branch is drafting.
+    n_chunk: the maximum number of prompt tokens while a branch is drafting.
     """
     n_spare = max(0, n_max - len(work))
     if any(state.n_pending(branch) == 1 for state, branch in work):

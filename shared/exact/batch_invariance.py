@@ -25,7 +25,7 @@ class InvariantSizes:
     """Batch sizes per slot with identical logits, ascending: for generated tokens and for prompts.
 
     wide: further sizes for prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may
-    share a pass if their size and that of the whole pass are among the sizes; otherwise each slot takes a
+    share a pass if their size and the size of the whole pass are among the sizes; otherwise each slot takes a
     pass of its own.
     """
 

@@ -37,8 +37,9 @@ _WIDE = (64, 128, 48, 96, 80, 112)
 _MAX_LOGITS = 1 << 24
 """Numbers of all logits of a batch: 64 MB."""
 _CONTEXTS = (20, 233)
-"""Numbers of tokens before the batch: in the second one it ends in the next block of 256 cells, by which
-llama.cpp's attention counts."""
+"""Numbers of tokens before the batch: with the second number, the batch ends in the next block of 256 cells,
+the unit of llama.cpp's attention.
+"""
 _ANCHOR = 16
 """Prompts are read in the class of this size."""
 _LARGEST = 32
@@ -52,7 +53,7 @@ _N_PROMPT = 45
 _REHEARSED_ACTIVATIONS = 300_000
 """The activations to compare in a rehearsal."""
 _ANSWER_TOKENS = (24, 200)
-"""The least and the most tokens of the answer."""
+"""The minimum and maximum number of tokens of the answer."""
 NEEDED_CONTEXT = 96 + RESERVE
 """Tokens that each slot must hold."""
 _PIECES = (13, 1, 40)
@@ -65,7 +66,7 @@ _WRONG = 2
 
 Clock = Callable[[], float]
 Prints = dict[tuple[int, int], bytes]
-"""By context and number of the token after it: a digest of its logits."""
+"""Digests of logits, by context and number of the token after it."""
 
 
 @dataclass(slots=True)
@@ -119,7 +120,7 @@ class SizeReport:
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
     def price(self, batch_sizes: InvariantSizes) -> float:
-        """Return the time of the smallest step under `batch_sizes` over that of a single token."""
+        """Return the time of the smallest step under `batch_sizes` over the time of a step of one token."""
         return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
 
 

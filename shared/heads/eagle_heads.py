@@ -72,9 +72,9 @@ def _misfit(path: Path, model: Any, layers: Sequence[int], target: Any) -> str |
     n_embd, n_layers, n_vocab = _shape(target)
     n_target = int(metadata(model, f"{EAGLE}.target_hidden_size") or 0)
     if n_target != n_embd:
-        return f"it reads states of {n_target} numbers, but the states of the model have {n_embd}"
+        return f"it reads states of {n_target} dimensions, but the model has {n_embd}"
     if not all(0 <= layer < n_layers for layer in layers):
-        return f"it reads the inputs of layers {layers} of {n_layers}"
+        return f"it reads the inputs of layers {layers}, but the model has {n_layers} layers"
     own_embd, _, own_vocab = _shape(model)
     if own_vocab != n_vocab:
         return f"its vocabulary has {own_vocab} tokens, but the model's vocabulary has {n_vocab}"
@@ -93,7 +93,9 @@ def _shape(model: Any) -> tuple[int, int, int]:
 
 
 class EagleHeads(MtpHeads):
-    """A context for an EAGLE-3 drafter. A state has `n_features` numbers (target's) or `n_embd` (its own)."""
+    """A context for an EAGLE-3 drafter. The target's states have `n_features` dimensions, and its own states
+    have `n_embd`.
+    """
 
     context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
     reads_first = False

@@ -23,7 +23,9 @@ ARCHITECTURES = frozenset(
         *("qwen3moe", "qwen3next"),
     }
 )
-"""Whose graphs give them (`t_layer_inp` in src/models). In others llama.cpp aborts the process."""
+"""Architectures whose graphs expose the inputs of layers (`t_layer_inp` in src/models). For others llama.cpp
+aborts the process.
+"""
 
 
 def target_layers(drafter: Any) -> list[int]:

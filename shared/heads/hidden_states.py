@@ -12,7 +12,7 @@ from shared.llama.memory_traits import SlotPart
 from shared.llama.span import Pass
 
 _MAX_BYTES = 64 << 20
-"""The most that one slot takes: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
+"""The maximum memory of a slot: an 8k prompt of a model with 5,120 dimensions would take 160 MB."""
 _MAX_STATES = 2048
 
 
@@ -62,7 +62,7 @@ class HiddenStates(SlotPart):
 
     @property
     def n_bytes(self) -> int:
-        """The maximal number of bytes for one slot."""
+        """The maximum number of bytes for one slot."""
         return self.n_max * self.nothing.nbytes
 
     def read(self, n_tokens: int) -> NDArray[np.float32]:

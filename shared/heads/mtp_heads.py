@@ -101,7 +101,9 @@ class MtpHeads:
         with library.captured_log() as lines:
             self._context = llama_cpp.llama_init_from_model(model, parameters)
         if not self._context:
-            raise ModelLoadError(f"no memory for {self.title}. Use --mtp off, or remove --draft-model")
+            raise ModelLoadError(
+                f"not enough memory for {self.title}. Use --mtp off, or remove --draft-model"
+            )
         self.memory_size = read_sizes(lines).with_graphs(graph_bytes(self._context, parameters))
         llama_cpp_ext.llama_set_embeddings_nextn(self._context, True, True)
         self._memory = llama_cpp.llama_get_memory(self._context)

@@ -62,7 +62,9 @@ class Batch(NativeBatch):
             end = at + len(span.tokens)
             after = end + n_padding
             if after > len(self._token) or not 0 <= span.slot < n_slots or not span.tokens or span.start < 0:
-                raise ValueError(f"not a batch of at most {len(self._token)} tokens: {span}")
+                raise ValueError(
+                    f"{span} does not fit a batch of {len(self._token)} tokens and {n_slots} slots"
+                )
             self._token[at:end] = span.tokens
             self._token[end:after] = span.tokens[-1]
             first = self._position_of(span.slot, span.start)
@@ -83,7 +85,9 @@ class Batch(NativeBatch):
     def _fill_one(self, span: Span, n_vocab: int, n_slots: int) -> int:
         """Do `fill` for a single token: the usual step without drafts."""
         if not (0 <= span.slot < n_slots and span.start >= 0 and 0 <= span.tokens[0] < n_vocab):
-            raise ValueError(f"not a batch of a token in 0 ≤ id < {n_vocab} and of {n_slots} slots: {span}")
+            raise ValueError(
+                f"{span} does not fit a batch of tokens below {n_vocab} and slots below {n_slots}"
+            )
         self._token[0], self._slot[0], self._wanted[0] = span.tokens[0], span.slot, 1
         self._position[0] = self._position_of(span.slot, span.start)
         self.native.n_tokens = 1

@@ -35,11 +35,11 @@ class BatchSizes(Protocol):
 
     @property
     def max_draft(self) -> int:
-        """The maximal number of draft tokens of a sequence in one pass."""
+        """The maximum number of draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """Return the number of draft tokens that can replace padding beside `n_tokens` of a sequence, at no
-        cost.
+        """Return the number of padding tokens after `n_tokens` tokens of a sequence. Draft tokens can take
+        the places of padding at no cost.
         """
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
@@ -50,7 +50,7 @@ class BatchSizes(Protocol):
 class LayoutRules:
     """The properties of a model that determine the passes.
 
-    n_batch: the maximal number of tokens in a pass. n_ctx_sequence: the maximal number of tokens in a slot,
+    n_batch: the maximum number of tokens in a pass. n_ctx_sequence: the maximum number of tokens in a slot,
     padding included. own_cells: slots do not share one pool of cells. batch_sizes: None: any size is allowed.
     tiles_attention: flash attention compares tokens of several sequences with the cells of all of them.
     """
@@ -166,7 +166,7 @@ def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> La
 
 
 def _slots_in_last_ubatch(last: Pass, n_ubatches: int, rules: LayoutRules) -> frozenset[int]:
-    """Return the slots whose last tokens can be rolled back: those of the last pass, if it is one ubatch.
+    """Return the slots whose last tokens can be rolled back: the slots of the last pass, if it is one ubatch.
 
     A ubatch moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
     earlier tokens.

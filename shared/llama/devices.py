@@ -93,11 +93,12 @@ def named(wanted: Sequence[str], option: str, *, only_gpus: bool = False) -> lis
 
 
 def chosen(options: ModelOptions) -> list[int] | None:
-    """Return the devices that may be used with these options: this machine's GPUs, or those of --device.
+    """Return the devices that may be used with these options: this machine's GPUs, or the devices of
+    --device.
 
     Empty: --n-gpu-layers 0, --device none, or no GPU. None: this build cannot list devices, and llama.cpp
-    chooses. Raises ModelLoadError if --device names a device that does not exist, with the names of those
-    that do, or if --main-gpu, --tensor-split or --split-mode contradict the devices.
+    chooses. Raises ModelLoadError if --device names an unknown device, or if --main-gpu, --tensor-split or
+    --split-mode contradict the devices.
     """
     library.start()
     if options.n_gpu_layers == 0 or options.device == _NONE:
@@ -118,7 +119,7 @@ def describe(found: Sequence[int]) -> list[Device]:
 
 
 def own_gpus() -> list[Device]:
-    """The GPUs of this machine; none if this build cannot list them."""
+    """Return the GPUs of this machine; none if this build cannot list them."""
     library.start()
     try:
         return describe(_own_gpus())
@@ -192,7 +193,7 @@ def _check_split(options: ModelOptions, found: Sequence[int]) -> None:
 
 
 def _own_gpus() -> list[int]:
-    """Return the GPUs that llama.cpp chooses by default: each once, and integrated ones if there are no
+    """Return the GPUs that llama.cpp chooses by default: each once, and integrated GPUs only if there are no
     others.
 
     Several backends may know the same device; the first has it.

@@ -20,7 +20,7 @@ _MIN_BYTES = 4 << 20
 _MAX_BLOCKS = 2048
 """Some Vulkan drivers allow 4096 allocations in all."""
 _SLACK = 8
-"""A block is used again for what is smaller by at most this part: an eighth."""
+"""A block is reused for data that is smaller by at most this share of its size."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +48,8 @@ class HostMemory:
     """Allocates and reuses blocks."""
 
     def __init__(self, pinned: int | None, n_max: int) -> None:
-        """pinned: a ggml_backend_buffer_type_t; None: there is none. n_max: the most bytes to keep.
+        """pinned: a ggml_backend_buffer_type_t; None: there is none. n_max: the maximum number of bytes to
+        keep.
 
         Blocks kept for reuse are freed if all blocks together would exceed `n_max`.
         """
@@ -91,7 +92,7 @@ class HostMemory:
             return None
         buffer: int | None = function("ggml_backend_buft_alloc_buffer")(self._pinned, size)
         if not buffer:
-            log.debug("no pinned memory for %d bytes", size)
+            log.debug("cannot allocate %d bytes of pinned memory", size)
             return None
         self._n_bytes += size
         self._n_blocks += 1

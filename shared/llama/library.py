@@ -31,7 +31,7 @@ _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 _explained: list[list[str]] = []
-"""Of contexts in one another, the innermost last."""
+"""The lists of nested contexts, the innermost last."""
 about_devices: list[str] = []
 """The messages of backends about their devices, which they write once."""
 
@@ -101,8 +101,8 @@ def captured_log() -> Iterator[list[str]]:
 
 @contextmanager
 def explained_errors() -> Iterator[list[str]]:
-    """A context that collects llama.cpp's errors in a list, as the caller will say what is wrong; they are
-    logged at debug.
+    """Yield a list that collects llama.cpp's errors within this context, for callers that report them in
+    their own words. The errors are logged at level debug.
     """
     errors: list[str] = []
     _explained.append(errors)

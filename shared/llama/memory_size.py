@@ -136,7 +136,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """Return the bytes of a graph's nodes, if it has the maximal number."""
+    """Return the bytes of a graph's nodes, if it has the maximum number."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

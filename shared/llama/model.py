@@ -272,7 +272,7 @@ class Model:
             self._positions.add_image(span.slot, image)
 
     def _collect(self, together: Pass, rows: list[list[Rows]], *, is_last: bool) -> None:
-        """Add the logits of a pass to those of each span, copied if another pass will overwrite them."""
+        """Add the logits of a pass to the logits of each span, copied if another pass will overwrite them."""
         for each in self._parts:
             each.computed(together)
         for part, outputs in zip(together, self._rows([part.n_rows for part in together]), strict=True):
@@ -308,7 +308,7 @@ class Model:
         self._check(source_slot)
         self._check(slot)
         if source_slot == slot:
-            raise ValueError(f"no copy from slot {slot} to itself")
+            raise ValueError(f"slot {slot} cannot be copied to itself")
         assert llama_cpp.llama_memory_seq_pos_max(self._memory, slot) < 0, f"slot {slot} is not empty"
         if self.plan.context.kv_unified:
             end = self._positions.position_of(source_slot, n_keep)
@@ -360,7 +360,7 @@ class Model:
         self._cut_padding(slot)  # llama.cpp stores the state that was rolled back to
         self._stored.store(slot, snapshot)
         if snapshot.kind == "text":
-            assert self.plan.prompt_cache.n_bytes, "this model stores no texts"
+            assert self.plan.prompt_cache.n_bytes, "this model cannot store texts"
             for part in self._parts:
                 part.stored(slot, snapshot.key, snapshot.start, snapshot.end)
 
@@ -479,7 +479,7 @@ def _decode_error(code: int, n_tokens: int) -> Exception:
 
 def _why_no_context(path: Path, options: ModelOptions) -> str:
     size = f"a context of {options.ctx_size} tokens" if options.ctx_size else "the model's context"
-    reason = f"{path}: no memory for {size}. Lower --ctx-size"
+    reason = f"{path}: not enough memory for {size}. Lower --ctx-size"
     types = {options.cache_type_k, options.cache_type_v}
     if types <= UNQUANTIZED:
         return reason

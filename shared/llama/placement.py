@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
-"""Where everything is that is on no device."""
+"""The place of all data that is not on a device."""
 FIRST_GPU, BESIDE_GPU = "first GPU", "CPU beside a GPU"
 """Places that are known once llama.cpp has found devices: see `shared.llama.devices.located`."""
 CACHE, COMPUTING = "KV cache and states", "intermediate results"
@@ -69,7 +69,7 @@ class Placement:
 
     @property
     def host_bytes(self) -> int:
-        """The bytes of host memory, including those of devices that share it."""
+        """The bytes of host memory, including the memory of devices that share it."""
         return self.used(CPU) + sum(self.used(device.name) for device in self.devices if device.is_shared)
 
     @property

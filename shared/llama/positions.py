@@ -29,8 +29,8 @@ class Positions(SlotPart):
         image          3 .. 10                             that takes 2 positions
         position 0 1 2 3 .. 3   5  6            of rows
 
-    All rows of such an image count as at its first position, so no cut divides it: the position of a row
-    inside is that of the image's beginning. A slot whose text has no such image has no entry here.
+    All rows of such an image count as at its first position, so no cut divides it: a row inside has the
+    position of the image's beginning. A slot whose text has no such image has no entry here.
     """
 
     def __init__(self, n_slots: int) -> None:
@@ -74,4 +74,4 @@ class Positions(SlotPart):
         try:
             self._jumps[slot] += [_Jump(*jump) for jump in struct.iter_unpack(_FORMAT, packed)]
         except struct.error as error:
-            raise ValueError(f"{len(packed)} bytes are no positions") from error
+            raise ValueError(f"{len(packed)} bytes are not positions") from error

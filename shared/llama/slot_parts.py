@@ -134,7 +134,7 @@ class StepCheckpoints(SlotPart):
         The slot must have been decoded since it was last cut back. The whole sequence is copied, because the
         copy of a recurrent state is always the state after its last token.
         """
-        assert place // self._n_each == slot, f"{place} is no place of slot {slot}"
+        assert place // self._n_each == slot, f"{place} is not a place of slot {slot}"
         self._copy(slot, self._n_slots + place)
         self._lengths[place] = n_tokens
 

@@ -22,8 +22,9 @@ from shared.settings.model_options import ModelOptions
 class LoadedFacts(NamedTuple):
     """Properties of a loaded model that are part of keys.
 
-    files: as described by `state_of_files`. n_ctx_of_rope: with LongRoPE, the length of context by which keys
-    are rotated; 0: without. uses_flash_attention: without it, values are stored in another order.
+    files: as described by `state_of_files`. n_ctx_of_rope: with LongRoPE, the context length that determines
+    the rotation of keys; 0: without LongRoPE. uses_flash_attention: without it, values are stored in another
+    order.
     """
 
     files: str

@@ -310,7 +310,9 @@ class Vocabulary:
 
 
 def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any:
-    """A llama_model pointer for a GGUF file; raises ModelLoadError. writes_text: as in `Vocabulary.load`."""
+    """Return a llama_model pointer for a GGUF file; raises ModelLoadError. writes_text: as in
+    `Vocabulary.load`.
+    """
     parts = parts_of(path)
     if writes_text:
         check_kind(path)
@@ -329,7 +331,9 @@ def load_native(path: Path, parameters: Any, *, writes_text: bool = True) -> Any
 
 
 def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
-    """A sentence on what is wrong with the files, or else with what llama.cpp says."""
+    """Return the error for files that llama.cpp cannot load: what is wrong with them, or else llama.cpp's own
+    message.
+    """
     for part in parts:
         if reason := why_unusable(part):
             return f"{part} cannot be loaded: {reason}"

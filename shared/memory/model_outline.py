@@ -111,7 +111,9 @@ class ModelOutline:
 
     @contextmanager
     def _context(self, parameters: Any) -> Iterator[tuple[Any, MemorySize]]:
-        """A llama_context and its size; None if there is no memory: loading it in full will say why."""
+        """Return a llama_context and its size; None if there is no memory for it. Loading the model in full
+        then explains why.
+        """
         with library.explained_errors():
             with library.captured_log() as lines:
                 context = llama_cpp.llama_init_from_model(self._model, parameters)

@@ -39,7 +39,9 @@ _LONG_FACTORS = "rope_factors_long"
 
 
 class Headroom(NamedTuple):
-    """The free memory in bytes. handles: of the devices `gpus`; None: llama.cpp chooses the devices."""
+    """The free memory in bytes. handles: pointers to the devices `gpus`; None: llama.cpp chooses
+    the devices.
+    """
 
     handles: Sequence[int] | None
     gpus: Sequence[Device]
@@ -83,7 +85,7 @@ def plan_memory(
     """Plan how to load a model; raises ModelLoadError. If it does not fit on devices, the placement says so.
 
     n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
-    n_step_checkpoints: the maximal number of states of each slot to keep if the model is recurrent; 0: as
+    n_step_checkpoints: the maximum number of states of each slot to keep if the model is recurrent; 0: as
     needed for a target, where only the last draft is removed. n_reserve: cells of each slot in addition to
     `ctx_size`, for padding. taken: bytes that others will use on each device and the CPU, by name.
     """
@@ -155,8 +157,8 @@ def _placed(model: Unplaced) -> tuple[Placement | None, MemorySize]:
 
 
 def _host_problem(placement: Placement, model: Unplaced) -> str:
-    """Why the host's memory cannot hold what is placed there; empty: it can, or weights that are mapped are
-    read from the file again.
+    """Return why the host's memory cannot hold the data placed there. Empty: it can, or only mapped weights
+    exceed it, which are read from the file again.
     """
     n_free, n_ctx = max(0, model.room.host_free), model.context.n_ctx
     n_mapped = placement.host_weights if model.options.load_mode in _MAPPED else 0

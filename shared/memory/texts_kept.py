@@ -52,9 +52,8 @@ def describe_prompt_cache(size: PromptCacheSize) -> str:
     text = f"up to {size_text(size.n_bytes)} of earlier texts in host memory, "
     if size.state_bytes == 0:
         return f"{text}{size.n_bytes // size.token_bytes} tokens"
-    return (
-        f"{text}{size_text(size.token_bytes)} a token and {size_text(size.state_bytes)} a text or checkpoint"
-    )
+    per_token, per_state = size_text(size.token_bytes), size_text(size.state_bytes)
+    return f"{text}{per_token} per token and {per_state} per text or checkpoint"
 
 
 def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
@@ -65,4 +64,4 @@ def describe_checkpoints(traits: MemoryTraits, options: ModelOptions) -> str:
     if n == 0:
         return "none, so requests cannot reuse earlier prompts (--ctx-checkpoints, --checkpoint-memory)"
     at_most = size_text(n * n_bytes * options.parallel)
-    return f"up to {n} of each slot, {size_text(n_bytes)} each, {at_most} in all"
+    return f"up to {n} per slot, {size_text(n_bytes)} each, {at_most} in all"

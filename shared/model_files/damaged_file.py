@@ -16,13 +16,13 @@ from shared.model_files.gguf_header import (
 from shared.terminal import size_text
 
 N_READ = 512
-"""Bytes by which other files are recognized."""
+"""The number of bytes read to recognize other files."""
 _MAX_HEADER = 1 << 26
 """Bytes; a vocabulary of 256,000 tokens takes 16 MB."""
 _AGAIN = "download it again"
 _GGUF = "download the model as a GGUF file (lead models pull USER/REPO)"
 _OLD = f"a model of llama.cpp's older format, GGML, which it no longer reads: {_GGUF}"
-_SAFETENSORS = f"a safetensors file: {_GGUF}; of GPT-2 name the folder with config.json"
+_SAFETENSORS = f"a safetensors file: {_GGUF}; for GPT-2, set --model to the folder with config.json"
 _WEB_PAGE = f"a web page, such as an error or a log-in page of the site, not the file itself: {_AGAIN}"
 _POINTER = "a pointer of Git LFS, not the file itself: run `git lfs pull` in its folder"
 _BEGINNINGS = {
@@ -38,19 +38,19 @@ _BEGINNINGS = {
     b"\x7fELF": f"a program: {_GGUF}",
     b"\x89HDF": f"an HDF5 file: {_GGUF}",
 }
-"""What other files begin with, and the end of a sentence on each."""
+"""The first bytes of other files, and the end of a sentence about each kind."""
 _UNKNOWN = f"not a GGUF file: {_GGUF}"
 _HTML = (b"<!doctype", b"<html", b"<?xml")
 _VERSIONS = (2, 3)
-"""Those of GGUF that llama.cpp reads."""
+"""The versions of GGUF that llama.cpp reads."""
 _MAX_VERSION = 100
 """A larger number is none."""
 
 
 def why_unusable(path: Path) -> str | None:
-    """The end of a sentence on a file: what is wrong with it, and the remedy; None: it seems to be whole.
+    """Return what is wrong with a file, and the remedy, as the end of a sentence; None: it seems to be whole.
 
-    Of a GGUF file the header is read: up to half a second. Raises nothing.
+    Reads the header of a GGUF file, which takes up to half a second. Raises nothing.
     """
     try:
         with path.open("rb") as file:
@@ -66,12 +66,12 @@ def why_unusable(path: Path) -> str | None:
 
 
 def why_unreadable(error: OSError) -> str:
-    """The end of the same sentence for a file that cannot be opened or read."""
+    """Return the same for a file that cannot be opened or read."""
     return f"it cannot be read ({error.strerror}): check its owner and permissions, and the disk"
 
 
 def what_else(beginning: bytes) -> str | None:
-    """What a file is that begins so, and the remedy; None: it may be anything."""
+    """Return the kind of a file with this beginning, and the remedy; None: unknown."""
     text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     by_look = {
         f"nothing but zeros where a GGUF file begins: {_AGAIN}": not beginning.strip(b"\0"),

@@ -42,7 +42,7 @@ _ENCODER = (
 )
 _TRANSLATOR = f"an encoder-decoder model: {_TEXT_MODEL}"
 _DIFFUSION = f"a diffusion model, which does not generate from left to right: {_TEXT_MODEL}"
-_STATISTICS = "measured on a model (an importance matrix or a control vector). Name the model instead"
+_STATISTICS = "an importance matrix or a control vector of a model. Set --model to the model itself"
 
 _BY_TYPE = {"adapter": _ADAPTER, PROJECTOR: _PROJECTOR, "imatrix": _STATISTICS}
 _BY_ARCHITECTURE = {
@@ -123,12 +123,12 @@ def pooling_of(path: Path) -> int | None:
 
 
 def read_beginning(path: Path) -> dict[str, str]:
-    """The strings among the first metadata of a GGUF file; empty for other files, whatever they contain."""
+    """Return the strings among the first metadata of a GGUF file; empty for any other file."""
     return {name: value for name, value in values_of(path).items() if isinstance(value, str)}
 
 
 def values_of(path: Path) -> dict[str, str | float]:
-    """The first metadata, including numbers; lists are left out."""
+    """Return the first metadata of a GGUF file, including numbers; lists are left out."""
     try:
         if not path.is_file():  # a pipe would be waited for
             return {}
@@ -186,7 +186,7 @@ def parts_of(path: Path) -> list[Path]:
         return [_existing(path)]
     if part.number != 1:
         raise ModelLoadError(
-            f"{path} is part {part.number} of {part.count}. Name the first part, "
+            f"{path} is part {part.number} of {part.count}. Use the first part: "
             f"{path.with_name(part.sibling(1))}"
         )
     missing = [name for name in part.all() if not path.with_name(name).is_file()]
@@ -207,7 +207,7 @@ def size_of(path: Path) -> int:
 def _existing(path: Path) -> Path:
     if path.is_dir():
         raise ModelLoadError(
-            f"{path} is a folder. Name a GGUF file in it, or a folder with GPT-2 (config.json)"
+            f"{path} is a folder. Choose a GGUF file in it, or a folder with GPT-2 (config.json)"
         )
     if not path.is_file():
         raise ModelLoadError(

@@ -15,7 +15,7 @@ _STRING, _ARRAY = 8, 9
 _NUMBERS = {
     kind: struct.Struct(f"<{form}") for kind, form in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
 }
-"""How each type that has a size is read; the others are strings and arrays."""
+"""The format of each type with a fixed size; the other types are strings and arrays."""
 _ALIGNMENT = "general.alignment"
 _MAX_DIMENSIONS = 4
 
@@ -40,7 +40,9 @@ class _Cursor:
         return value
 
     def value(self) -> str | float | None:
-        """The next value after its type; None for a list. Raises BadHeaderError for an unknown type."""
+        """Return the next value, after reading its type; None for a list. Raises BadHeaderError for an
+        unknown type.
+        """
         kind = self.number(_KIND)
         if kind == _STRING:
             return self.text()
@@ -62,7 +64,7 @@ class _Cursor:
         return self.take(self.number(_LENGTH)).decode("utf-8", "replace")
 
     def take(self, n: int) -> bytes:
-        """The next n bytes, which the file says there are; n may be anything."""
+        """Return the next `n` bytes; `n` comes from the file and may be any number."""
         start = self.at
         self.skip(n)
         return bytes(self.data[start : self.at])
@@ -80,7 +82,7 @@ def _number(kind: int) -> struct.Struct:
 
 
 def first_values(data: bytes) -> dict[str, str | float]:
-    """The metadata without lists, as far as `data` goes, or the vocabulary comes; empty for other files."""
+    """Return the metadata without lists, up to the vocabulary or the end of `data`; empty for other files."""
     values: dict[str, str | float] = {}
     if len(data) < _HEADER.size or not data.startswith(GGUF_MAGIC):
         return values
@@ -99,16 +101,15 @@ def first_values(data: bytes) -> dict[str, str | float]:
 
 
 def read_version(data: bytes | mmap.mmap) -> int:
-    """The version of the format; raises EndsInHeaderError."""
+    """Return the version of the format; raises EndsInHeaderError."""
     cursor = _Cursor(data, len(GGUF_MAGIC))
     version: int = cursor.number(_KIND)
     return version
 
 
 def declared_size(data: bytes | mmap.mmap) -> int:
-    """The bytes of a whole file whose header is at the beginning of `data`.
-
-    Raises EndsInHeaderError, BadHeaderError.
+    """Return the bytes of a whole file whose header is at the beginning of `data`. Raises EndsInHeaderError,
+    BadHeaderError.
     """
     cursor = _Cursor(data)
     _, _, n_tensors, n_values = _HEADER.unpack(cursor.take(_HEADER.size))
@@ -124,7 +125,7 @@ def declared_size(data: bytes | mmap.mmap) -> int:
 
 
 def _tensor_end(cursor: _Cursor) -> int:
-    """Where the next tensor's data end, counted from where all data begin."""
+    """Return the offset at which the next tensor's data end, counted from the beginning of all data."""
     from gguf import GGML_QUANT_SIZES  # noqa: PLC0415 - imports numpy, and is needed for damaged files only
 
     cursor.text()

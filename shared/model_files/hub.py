@@ -27,7 +27,7 @@ _PREFERRED = ("Q4_K_M", "Q8_0")
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of the hub, USER/REPO[:QUANT]. file: a name in the repository, which overrides the
+    """A model on the Hugging Face hub, USER/REPO[:QUANT]. file: a name in the repository, which overrides the
     quantization.
     """
 
@@ -77,7 +77,7 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Access to the hub. None: as in huggingface_hub's own variables (HF_TOKEN, HF_ENDPOINT, HF_HOME)."""
+    """Access to the hub. None: huggingface_hub's own default (HF_TOKEN, HF_ENDPOINT, HF_HOME)."""
 
     token: str | None = None
     offline: bool = False
@@ -87,8 +87,8 @@ class Hub:
     def fetch(self, model: HubModel, *, with_projector: bool = False) -> Path:
         """Return the first file of `model` in the cache, downloaded unless its newest version is there.
 
-        with_projector: download that, too, if there is one that may be used (`projector_beside`). Without a
-        connection the cached version is used. Raises ConfigError.
+        with_projector: also download the model's projector, if there is a usable one (`projector_beside`).
+        Without a connection the cached version is used. Raises ConfigError.
         """
         hub = _huggingface_hub()
         offline = self.offline or hub.constants.HF_HUB_OFFLINE
@@ -134,7 +134,7 @@ class Hub:
         return [file.rfilename for file in found.siblings or []]
 
     def _why_useless(self, hub: ModuleType, repository: str, projector: str) -> str:
-        """Why a projector that is not in the cache need not be downloaded; empty: it may be of use."""
+        """Return why a projector that is not in the cache need not be downloaded; empty: it may be useful."""
         if isinstance(hub.try_to_load_from_cache(repository, projector, self.cache), str):
             return ""
         url = hub.hf_hub_url(repository, projector, endpoint=self.endpoint)
@@ -147,9 +147,10 @@ class Hub:
         return reason and f"{projector} {reason}"
 
     def search(self, words: str, n: int, seconds: float) -> list[str]:
-        """The `n` most used repositories with GGUF files for these words; none offline, or if the hub does
-        not answer within `seconds`. Raises ConfigError without huggingface_hub, which itself would try for
-        longer and tell of it.
+        """Return the `n` most used repositories with GGUF files for these words; none offline, or if the hub
+        does not answer within `seconds`.
+
+        Raises ConfigError without huggingface_hub, whose own retries would take longer and print messages.
         """
         hub = _huggingface_hub()
         if self.offline or hub.constants.HF_HUB_OFFLINE:
@@ -212,7 +213,7 @@ def _huggingface_hub() -> ModuleType:
 
 
 def _beginning(url: str, headers: Mapping[str, str]) -> bytes:
-    """The first bytes of a file; raises httpx.HTTPError."""
+    """Return the first bytes of a file; raises httpx.HTTPError."""
     wanted, data = {"Range": f"bytes=0-{BEGINNING_BYTES - 1}"}, bytearray()
     with httpx.stream("GET", url, headers={**headers, **wanted}, follow_redirects=True) as response:
         response.raise_for_status()

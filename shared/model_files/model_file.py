@@ -45,7 +45,7 @@ def _may_be_converted(path: Path) -> bool:
 
 
 def first_bytes(path: Path) -> bytes:
-    """As many as say what a file is; raises ModelLoadError."""
+    """Return enough bytes to recognize the kind of a file; raises ModelLoadError."""
     try:
         with path.open("rb") as file:
             return file.read(N_READ)

@@ -1,4 +1,4 @@
-"""Models that may be meant by a name that is no file: in its folder, in the hub's cache, on the hub."""
+"""Finds models with names similar to a missing file: in its folder, in the hub's cache, on the hub."""
 
 import difflib
 import re
@@ -13,21 +13,21 @@ from shared.model_files.file_kind import is_model
 from shared.model_files.hub import Hub, HubModel
 
 _HUB_SECONDS: Final = 3.0
-"""For a search on the hub, which may be out of reach."""
+"""The time limit for a search on the hub, which may be out of reach."""
 _N_SHOWN: Final = 3
 _SIMILAR: Final = 0.5
 _NO_WORD: Final = re.compile(r"[^a-z0-9.]+")
 
 
 def no_such_model(path: Path, hub: Hub) -> str:
-    """A sentence that `path` does not exist, with what may be meant and how to get it."""
+    """Return a sentence that `path` does not exist, with models of similar names and how to get them."""
     name = path.name.removesuffix(".gguf")
     near = [
         _offer("in its folder", (str(each) for each in _alike(name, _in_folder(path.parent)))),
         _offer("in the hub's cache", (f"-hf {each}" for each in _alike(name, _in_cache(hub)))),
         _offer("on the hub", (f"-hf {each}" for each in _meant_on_hub(path, name, hub))),
     ]
-    found = "; ".join(filter(None, near)) or "-hf USER/REPO:QUANT downloads a model of the hub"
+    found = "; ".join(filter(None, near)) or "-hf USER/REPO:QUANT downloads a model from Hugging Face"
     return f"{path} does not exist. Check the path; {found}"
 
 
@@ -37,7 +37,7 @@ def _offer(place: str, names: Iterable[str]) -> str:
 
 
 def _alike(name: str, models: Iterable[str]) -> Sequence[str]:
-    """Those that contain the words of `name`, or are spelled like it."""
+    """Return the names that contain the words of `name`, or are spelled like it."""
     names = {each: Path(each).name.removesuffix(".gguf") for each in models}
     words = _words(name)
     same = [each for each, own in names.items() if all(word in own.casefold() for word in words)]
@@ -62,7 +62,7 @@ def _in_cache(hub: Hub) -> list[str]:
 
 
 def _meant_on_hub(path: Path, name: str, hub: Hub) -> list[str]:
-    """Whoever names a folder means no model of the hub, unless it looks like a repository."""
+    """Return the models on the hub that `path` may mean; a path with folders may mean only a repository."""
     if len(path.parts) == 1:
         return on_hub(name, hub)
     with suppress(ValueError):
@@ -72,7 +72,7 @@ def _meant_on_hub(path: Path, name: str, hub: Hub) -> list[str]:
 
 
 def on_hub(name: str, hub: Hub) -> list[str]:
-    """Repositories with GGUF files, the most used first; none if the hub does not answer soon."""
+    """Return repositories with GGUF files, the most used first; none if the hub does not answer soon."""
     found: list[str] = []
 
     def search() -> None:

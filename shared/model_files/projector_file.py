@@ -47,14 +47,14 @@ def kind_of(projector: Path) -> str:
 
 
 def _kind(values: Mapping[str, object]) -> str | None:
-    """By the metadata of a file; None: it is no projector."""
+    """Return the kind of a projector from the metadata of its file; None: not a projector."""
     if values.get("general.architecture") != "clip":
         return None
     return str(values.get("clip.projector_type") or values.get("clip.vision.projector_type", ""))
 
 
 def why_unserved(values: Mapping[str, object]) -> str:
-    """Why a file with these metadata is of no use for any model; empty: it may be."""
+    """Return why no model can use a projector with these metadata; empty: a model may be able to."""
     kind = _kind(values)
     if kind is None or kind in _SERVED:
         return ""
@@ -62,7 +62,7 @@ def why_unserved(values: Mapping[str, object]) -> str:
 
 
 def check_fits(model: Path, projector: Path) -> None:
-    """Raise ModelLoadError if a file's metadata is not that of a projector for this model."""
+    """Raise ModelLoadError unless a file's metadata is for a projector of this model."""
     kind = kind_of(projector)
     if reason := why_unserved(values_of(projector)):
         raise ModelLoadError(f"--mmproj: {projector} {reason}")
@@ -74,7 +74,7 @@ def check_fits(model: Path, projector: Path) -> None:
 
 
 def check_batch(projector: Path, max_rows: int) -> None:
-    """Raise ModelLoadError if an image has more rows that are decoded at once than `max_rows`."""
+    """Raise ModelLoadError if an image needs more than `max_rows` rows in one batch."""
     if kind_of(projector) != _WHOLE:
         return
     values = {"projector.scale_factor": _PATCHES_PER_ROW} | {
@@ -92,7 +92,7 @@ def check_batch(projector: Path, max_rows: int) -> None:
 
 
 def too_many_rows(n_rows: int, max_rows: int) -> str:
-    """Why images of a model cannot be decoded. max_rows: at once (`--ubatch-size`)."""
+    """Return the message for a model whose images have too many rows. max_rows: --ubatch-size."""
     return (
         f"--ubatch-size {max_rows}: an image of this model needs a batch of {n_rows} tokens. Set "
         f"--ubatch-size {n_rows} or more"
@@ -116,10 +116,11 @@ def nearest_projector(model: str, names: Iterable[str]) -> str | None:
 
 
 def projector_beside(model: Path, max_rows: int | None = None) -> Path | None:
-    """The projector that a model without --mmproj gets; None, and a warning: what there is cannot be used.
+    """Return the projector for a model without --mmproj; None if there is none. A projector that cannot be
+    used is reported by a warning.
 
-    It is in the same repository of the hub's cache, or in the same folder. In one with several models it has
-    the name of its model. max_rows: as in `check_batch`; None: any number.
+    It is in the same repository of the hub's cache, or in the same folder. In a folder with several models it
+    has the name of its model. max_rows: as in `check_batch`; None: any number.
     """
     revision = next((each for each in model.parents if each.match(_REVISION)), None)
     is_cached, root = revision is not None, revision or model.parent

@@ -31,7 +31,9 @@ _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
 """The folders that ProtectHome= hides."""
 _CREDENTIALS = "%d"
 _NO_BUS = "Failed to connect to"
-"""What systemctl says where it does not reach a systemd: `bus`, `user scope bus via local transport`, …"""
+"""The beginning of systemctl's message if it does not reach a systemd: `bus`, `user scope bus via local
+transport`, …
+"""
 
 
 class ServiceOptions(OptionGroup):
@@ -127,7 +129,7 @@ class _Service:
             raise
 
     def described(self, given: Mapping[str, object]) -> str:
-        """The units that `install` would write; not the settings, which have keys in them. Raises
+        """Return the units that `install` would write, without the settings, which contain keys. Raises
         ConfigError.
         """
         files = self._files(given)
@@ -244,7 +246,7 @@ class _Service:
             raise ConfigError(f"systemctl {' '.join(words)}: {said}{self._way_out(said)}")
 
     def _way_out(self, said: str) -> str:
-        """What to do if systemd cannot be reached."""
+        """Return a remedy if systemd cannot be reached; empty for other messages."""
         if _NO_BUS not in said:
             return ""
         if self._is_system:
@@ -331,7 +333,7 @@ def _toml(value: object) -> str:
 
 
 def installed_services(*, is_system: bool) -> list[str]:
-    """The names of the services that `install` has written."""
+    """Return the names of the services that `install` has written."""
     places = ServicePlaces.of(is_system=is_system)
     names = sorted(file.stem for file in places.settings.glob("*.toml"))
     kinds = ("service", "plist")

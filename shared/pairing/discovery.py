@@ -28,8 +28,8 @@ log = logging.getLogger("discovery")
 
 SERVICE = "_llama-duo._tcp.local."
 JOIN_SERVICE = "_llama-duo-join._tcp.local."
-"""Where invited machines come in. A lead's name here is the fingerprint of its CA, so one question finds it,
-whatever others announce.
+"""The mDNS service of pairing ports. The name of an announcement is the fingerprint of the lead's CA, so one
+question finds the lead, whatever others announce.
 """
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
@@ -111,8 +111,8 @@ def find_leads(seconds: float) -> list[FoundLead]:
 
 
 def find_pairing(fingerprint: str, seconds: float) -> tuple[str, ...]:
-    """host:port of the pairing port that a lead with this fingerprint announces; empty if none is found
-    within `seconds`.
+    """Return host:port of the pairing port that a lead with this fingerprint announces; empty if none is
+    found within `seconds`.
 
     Announcements are not trusted: a client that connects compares keys. Raises ConfigError.
     """
@@ -206,9 +206,11 @@ def usable(found: Iterable[FoundLead], *, with_https: bool = False) -> list[Foun
 
 
 def own_addresses() -> list[str]:
-    """The addresses at which other machines may reach this one, that of the default route first.
+    """Return the addresses at which other machines may reach this one, the address of the default route
+    first.
 
-    Those of IPv4, and unique local ones of IPv6; public ones of IPv6, which change, if there are no others.
+    IPv4 addresses, and unique local addresses of IPv6. If there are no others: public IPv6 addresses, which
+    change.
     """
     import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
 
@@ -225,7 +227,7 @@ def own_addresses() -> list[str]:
 
 
 def with_port(host: str, port: int) -> str:
-    """`host`:`port` as in a URL; `host` may have a port of its own already (`name:8443`, `[::1]:8443`)."""
+    """Return `host`:`port` as in a URL; a port in `host` (`name:8443`, `[::1]:8443`) takes precedence."""
     parts = urlsplit(f"//[{host}]" if host.count(":") > 1 and not host.startswith("[") else f"//{host}")
     name = parts.hostname or ""
     return f"[{name}]:{parts.port or port}" if ":" in name else f"{name}:{parts.port or port}"

@@ -12,13 +12,13 @@ from typing import Final, Literal
 from shared.errors import ConfigError
 
 MemberRole = Literal["back", "client"]
-"""What a machine may do that joins. The lead decides it when it makes a code."""
+"""The permissions of a machine that joins. The lead decides them when it makes a code."""
 _PREFIXES: Final[dict[MemberRole, str]] = {"back": "duo3b", "client": "duo3c"}
 _ROLES: Final = {prefix: role for role, prefix in _PREFIXES.items()}
 _PREFIX_LENGTH: Final = 5
 SECRET_BYTES: Final = 12
 _FINGERPRINT_BYTES: Final = 16
-"""Of a SHA-256: whoever wants to be taken for a lead needs a key with the same 128 bits."""
+"""Bytes of a SHA-256: a machine that poses as the lead would need a key with the same 128 bits."""
 _CHECKSUM_BYTES: Final = 2
 _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 
@@ -27,8 +27,8 @@ _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 class Invitation:
     """An invitation to join a lead.
 
-    `fingerprint`: of the lead's CA. `role`: for information only; the lead remembers for which role it has
-    made the secret.
+    `fingerprint`: the fingerprint of the lead's CA. `role`: for information only; the lead remembers for
+    which role it has made the secret.
     """
 
     role: MemberRole
@@ -69,7 +69,7 @@ def _content(prefix: str, digits: str) -> bytes | None:
 
 
 def only_certificate(text: str) -> str:
-    """The first certificate in a PEM text, encoded anew; raises ValueError.
+    """Return the first certificate in a PEM text, encoded anew; raises ValueError.
 
     A TLS context would also trust further certificates in the text, which `fingerprint` does not see.
     """
@@ -81,7 +81,7 @@ def only_certificate(text: str) -> str:
 
 
 def fingerprint(certificate: str) -> bytes:
-    """The fingerprint of the public key in a certificate (PEM); raises ValueError."""
+    """Return the fingerprint of the public key in a certificate (PEM); raises ValueError."""
     from cryptography import x509  # noqa: PLC0415 - only who joins or invites needs it
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415

@@ -48,12 +48,12 @@ _LOOK_SECONDS, _LOOK_AGAIN_SECONDS = 10.0, 3.0
 _MAX_KEPT, _MAX_TOLD = 12, 64
 _MAX_CERTIFICATE_BYTES = 8192
 AUTHORITY_PATH = "/ca.crt"
-"""Where a lead gives the certificate of its CA."""
+"""The path at which a lead serves the certificate of its CA."""
 _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
 class _KeptLead(BaseModel, frozen=True):
-    """code: SHA-256 of the secret of the code that was used, in hexadecimal."""
+    """The joined lead, as stored. code: SHA-256 of the secret of the code that was used, in hexadecimal."""
 
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
@@ -73,7 +73,9 @@ class _Membership(BaseModel, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class JoinedLead:
-    """`certificate`: the file with the certificate of the lead's CA, which is trusted under any host name."""
+    """A lead that this machine has joined. `certificate`: the file with the certificate of the lead's CA,
+    which is trusted under any host name.
+    """
 
     url: str
     key: SecretStr
@@ -127,10 +129,8 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
 
 
 def _locate(folder: Path, kept: _KeptLead) -> str:
-    """The address at which the lead answers, remembered for the next time; the first one if it answers at
-    none.
-
-    A lead is known by the key of its CA: at the addresses that are kept, or where one is announced.
+    """Return the address at which the lead answers, and remember it; the first address if it answers at none.
+    The lead is identified by the key of its CA: at the stored addresses, or at announced addresses.
     """
     try:
         certificate = (folder / _CERTIFICATE).read_text("ascii")
@@ -172,8 +172,8 @@ def _announced(pin: bytes) -> Iterator[str]:
 
 
 def _authority(address: str, certificate: str, pin: bytes) -> str | None:
-    """The certificate of the CA with the key `pin` if the server at `address` has it; `certificate`: the last
-    one known.
+    """Return the certificate of the CA with the key `pin` if the server at `address` has it. `certificate`:
+    the last known certificate.
     """
     try:
         _shake_hands(address, certificate)
@@ -195,10 +195,10 @@ def _shake_hands(address: str, certificate: str) -> None:
 
 
 def fetch_authority(address: str, pin: bytes) -> str | None:
-    """The certificate (PEM) of the CA with the key `pin`, given by a server at `address` that this CA has
+    """Return the certificate (PEM) of the CA with the key `pin` from a server at `address` that this CA has
     certified; None: there is no such server.
 
-    Anyone has the CA's certificate, so the server must also use its own. Nothing secret is sent.
+    Anyone can have the CA's certificate, so the server must also use its own. Nothing secret is sent.
     """
     import httpx  # noqa: PLC0415 - only to join, or after the certificate was made anew
 
@@ -252,7 +252,9 @@ def _digest(invitation: Invitation) -> str:
 
 
 def _reach(invitation: Invitation) -> tuple[str, str]:
-    """The address at which the lead of this code answers, and its CA's certificate; raises ConfigError."""
+    """Return the address at which the lead of this code answers, and its CA's certificate; raises
+    ConfigError.
+    """
     addresses = invitation.addresses or _look_for(invitation)
     for address in addresses:
         if certificate := fetch_authority(address, invitation.fingerprint):

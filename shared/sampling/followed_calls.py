@@ -93,7 +93,9 @@ class FreeUntilCall:
 
 @dataclass(slots=True)
 class _Call:
-    """at: the number of tokens before it. end: where it ends in the text, if it is over; in bytes."""
+    """A call in the answer. at: the number of tokens before it. end: the byte offset of its end, if it has
+    ended.
+    """
 
     at: int
     grammar: FollowedGrammar
@@ -192,7 +194,7 @@ class FollowedCalls:
         return self._text.begins_with(self._piece(token), self._begun[-1].end if self._begun else None)
 
     def _begin(self, token: int) -> FollowedGrammar | None:
-        """Return the call that this token begins, as far as it is written with it."""
+        """Return the call that this token begins, including the part in the token."""
         begun = self._beginning(token)
         if begun is None:
             return None

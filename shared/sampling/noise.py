@@ -24,7 +24,7 @@ _GOLDEN_U64, _FACTOR_1_U64, _FACTOR_2_U64, _11, _27, _30, _31 = (
 _HALF, _UNIT = np.array(0.5), np.array(2.0**-53)
 
 _CHUNK = 1 << 14
-"""Tokens worked on at once: what is computed for them stays in the CPU's cache."""
+"""The number of tokens per block, whose intermediate results fit into the CPU's cache."""
 
 _NO_TOKEN = 1 << 32
 """The place in the stream after the places of all tokens, whose ids have 31 bits."""

@@ -177,7 +177,7 @@ class SamplingParameters(BaseModel):
         None, description="a grammar in llguidance's Lark"
     )
     calls: SkipJsonSchema[CallGrammars | None] = Field(
-        None, description="grammars of calls in an answer that is free otherwise; not sent to backs"
+        None, description="grammars of tool calls, in an answer without another grammar; not sent to backs"
     )
     grammar_start: int = Field(
         0, ge=0, description="the position of the first token that the grammar applies to"

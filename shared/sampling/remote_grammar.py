@@ -68,9 +68,8 @@ class GrammarServer(Sandbox):
     """Lets workers in other processes follow grammars."""
 
     def __init__(self, model: Path, budget: TimeBudget, control: socket.socket | None = None) -> None:
-        """model: a GGUF with the vocabulary. budget: for the answers to all grammars.
-
-        control: of a fork server that has read the same vocabulary.
+        """model: a GGUF with the vocabulary. budget: the time to wait for answers to all grammars. control:
+        the socket of a fork server that has read the same vocabulary.
         """
         super().__init__(GrammarProgram(model), control)
         self._budget = budget

@@ -30,8 +30,8 @@ class ProgramSettings(BaseModel):
     program: its name. prefix: of its environment variables. headings: the first option under each heading of
     help, with the heading, in the order of help. usual: the options that `--help` shows, each with a text of
     one line; empty: all. A program whose base has such a list shows only its own options. dialect: another
-    program's spellings that are accepted, too. defaults: defaults of this program that differ from those of
-    the fields.
+    program's spellings that are accepted, too. defaults: this program's defaults where they differ from the
+    fields' defaults.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -75,7 +75,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
-        """Read `arguments` (default: those of the process), the environment and the file they name.
+        """Read `arguments` (default: the process's arguments), the environment and the file they name.
 
         Prints one line per invalid option and exits with status 2, as argparse does. A variable that seems
         misspelled only causes a warning, because it may belong to another program.
@@ -129,7 +129,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def _shown_by_help(cls) -> Mapping[str, str] | None:
-        """The options of `--help` with their texts; None: all."""
+        """Return the options that `--help` shows, with their texts; None: all."""
         if not cls.usual:
             return None
         if "usual" in cls.__dict__:

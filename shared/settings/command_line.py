@@ -174,7 +174,7 @@ class OptionParser(argparse.ArgumentParser):
         self.add_argument("--help-all", action=_ShowHelpAll, nargs=0, help="show all options and exit")
 
     def short_help(self) -> str:
-        """Usage, description and the usual options, each in a line or two."""
+        """Return usage, description and the usual options, each in a line or two."""
         usual = self._usual or {}
         actions = {each.dest: each for section in self._sections.values() for each in section}
         shown = [self._usual_action(actions[name]) for name in usual if name in actions]
@@ -191,22 +191,24 @@ class OptionParser(argparse.ArgumentParser):
         return formatter.format_help()
 
     def help_on(self, topic: str) -> str:
-        """The options under the headings that contain `topic`; exits with status 2 if there are none."""
+        """Return the options under the headings that contain `topic`; exits with status 2 if there
+        are none.
+        """
         topics = self._topics()
         found = {title: actions for title, actions in topics.items() if topic.casefold() in title.casefold()}
         if not found:
-            self.error(f"no topic {topic!r}: there are {'; '.join(topics)}")
+            self.error(f"unknown help topic {topic!r}. Topics: {'; '.join(topics)}")
         formatter = _Formatter(self.prog, self._constants)
         for title, actions in found.items():
             _add_section(formatter, title, actions)
         return formatter.format_help()
 
     def _topics(self) -> dict[str, list[argparse.Action]]:
-        """The options by heading, without empty ones."""
+        """Return the options by heading, without empty headings."""
         return {title: actions for title, actions in self._sections.items() if actions}
 
     def _usual_action(self, action: argparse.Action) -> argparse.Action:
-        """The action with its short text, one short spelling and one long one."""
+        """Return the action with its short text, one short spelling and one long spelling."""
         shown = copy(action)
         shown.help = (self._usual or {}).get(action.dest) or action.help
         own = _SHOWN.get(action.dest, f"--{action.dest.replace('_', '-')}")
@@ -230,7 +232,7 @@ class OptionParser(argparse.ArgumentParser):
         return namespace
 
     def is_argument(self, setting: str) -> bool:
-        """Whether the setting has no option: its place says what it is."""
+        """Return whether the setting is a positional argument, not an option."""
         return any(action.dest == setting for action in self._sections[_ARGUMENTS])
 
     def given_as(self, setting: str, arguments: Sequence[str]) -> str | None:
@@ -271,7 +273,7 @@ class OptionParser(argparse.ArgumentParser):
         if _DOCTOR in words:
             return f"{_DOCTOR} must be the first word: {self.prog} {_DOCTOR} [options]"
         if may_be_secret:
-            return "a value belongs to no option"
+            return "unexpected value without an option"
         return f"{words[0]!r} is not an option. To load a model: {self.prog} --model {words[0]}"
 
 
@@ -301,7 +303,7 @@ def _add_section(formatter: argparse.HelpFormatter, title: str, actions: Iterabl
 
 
 class _ShowHelp(argparse.Action):
-    """The usual options, or those of a topic."""
+    """The usual options, or the options of a topic."""
 
     def __call__(
         self,
@@ -351,7 +353,7 @@ class _RefuseOption(argparse.Action):
 
 
 def _plain_default(text: str, separator: str) -> str:
-    """The help of an option, with its default as people write it."""
+    """Return the help of an option, with its default as people write it."""
     if found := _DEFAULT_LIST.search(text):
         values = ast.literal_eval(found[1])
         shown = separator.join(str(value).encode("unicode_escape").decode() for value in values)

@@ -88,12 +88,12 @@ UNQUANTIZED: Final = frozenset({"f32", "f16", "bf16"})
 """The types that the V cache may have without flash attention."""
 DEFAULT_SLOTS: Final = 4
 MAX_SLOTS: Final = 256
-"""The most sequences in one cache (llama.cpp's LLAMA_MAX_SEQ)."""
+"""The maximum number of sequences in one cache (llama.cpp's LLAMA_MAX_SEQ)."""
 DEFAULT_CTX: Final = 16_384
 """The largest context that is chosen by default: 5 GB of KV cache for a 70B model."""
 MAX_CTX: Final = MAX_TEXT_TOKENS
 MIN_BATCH: Final = 32
-"""The least tokens that a batch can hold: measurements and drafts need some."""
+"""The minimum number of tokens that a batch can hold: measurements and drafts need some."""
 DEFAULT_BATCH: Final = 512
 GPU_BATCH: Final = 2048
 """Several times `ubatch_size`: llama.cpp computes these parts on several devices at the same time."""
@@ -108,7 +108,7 @@ class ComputeOptions(OptionGroup):
         ge=-2,
         description="number of layers in VRAM, counted from the last layer; -2 or all: all; -1 or auto: "
         "as many as fit. auto leaves room for the context, the draft model and --fit-target. "
-        "For a mixture, auto moves experts to RAM before whole layers",
+        "For a mixture-of-experts model, auto moves experts to RAM before whole layers",
     )
     ctx_size: int = Field(
         0,
@@ -128,8 +128,8 @@ class ComputeOptions(OptionGroup):
         ge=0,
         le=MAX_THREADS,
         description="number of CPU threads; 0: all physical cores of --cpus except efficiency cores. "
-        "Without --cpus, a lead uses all cores of the machine. It leaves out one core for a "
-        "back on this machine, or if that is measured to be faster",
+        "Without --cpus, a lead uses all cores of the machine, or all but one if a back runs on "
+        "this machine or one thread fewer is faster",
     )
     flash_attn: FlashAttention = Field(
         "auto",
@@ -188,13 +188,15 @@ class ComputeOptions(OptionGroup):
     tensor_split: Shares = Field(
         (), description="fraction of the model to offload to each GPU, as a list of proportions such as 3,1"
     )
-    cpu_moe: bool = Field(False, description="keep the experts of all layers of a mixture in RAM")
+    cpu_moe: bool = Field(False, description="mixture of experts: keep the experts of all layers in RAM")
     n_cpu_moe: int = Field(
-        0, ge=0, description="keep the experts of a mixture's first N layers in RAM, and the rest in VRAM"
+        0,
+        ge=0,
+        description="mixture of experts: keep the experts of the first N layers in RAM, and the rest in VRAM",
     )
     override_tensor: TensorPlaces = Field(
         (),
-        description="places of tensors, as PATTERN=BUFFER,…: PATTERN is a regular expression, BUFFER is "
+        description="placement of tensors, as PATTERN=BUFFER,…: PATTERN is a regular expression, BUFFER is "
         "CPU or a device of --list-devices. The first pattern that matches a tensor's name "
         "decides, before --cpu-moe",
     )
@@ -207,8 +209,8 @@ class ComputeOptions(OptionGroup):
     fit_target: int = Field(
         1024,
         ge=0,
-        description="memory of each device that --n-gpu-layers auto leaves free for drivers, in MiB, at "
-        "most an eighth of the device's memory",
+        description="memory in MiB that --n-gpu-layers auto leaves free on each device for drivers, but at "
+        "most an eighth of the device",
     )
 
     @model_validator(mode="after")
@@ -231,8 +233,8 @@ class ModelOptions(ComputeOptions):
     kv_unified: bool = Field(
         True,
         description="share one KV cache between all slots. --no-kv-unified gives each slot an equal part "
-        "of --ctx-size, which no text can exceed. It processes many long, different prompts "
-        "faster (on a CPU 1.15 times for eight prompts of 900 tokens and a model of 0.2G). "
+        "of --ctx-size, which no text can exceed. Equal parts process many long, different "
+        "prompts faster (on a CPU 1.15 times for eight prompts of 900 tokens and a 0.2B model). "
         "Steps with drafts or few busy slots may be slower",
     )
     lora: LoraAdapters = Field(

@@ -102,7 +102,7 @@ class ModelSource(OptionGroup):
         return None if self.model is None else pending_conversion(self.model, self.tokenizer)
 
     def fetched(self, model: HubModel, *, with_projector: bool = False) -> Path:
-        """The path of `model` on this machine, downloaded if needed; raises ConfigError."""
+        """Return the path of `model` on this machine, downloaded if needed; raises ConfigError."""
         return self._hub.fetch(model, with_projector=with_projector)
 
     @property

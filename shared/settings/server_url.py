@@ -9,7 +9,7 @@ _HOW_TO_WRITE = "write an address such as 192.168.1.20:5555 or http://192.168.1.
 
 
 def server_url(value: str) -> str:
-    """A URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError.
+    """Return a URL without a trailing `/v1`, which the base URL of OpenAI clients has; raises ValueError.
 
     Without a scheme, as in host:port, it is an HTTP URL.
     """

@@ -15,12 +15,12 @@ _SENTENCES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
     "finite_number": "must be a finite number",
     **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
-    **dict.fromkeys(("string_type", "path_type"), "must be a text"),
+    **dict.fromkeys(("string_type", "path_type"), "must be a string"),
     **dict.fromkeys(("list_type", "tuple_type"), "must be a list"),
     "dict_type": 'must be an object such as {"name": "value"}',
     "json_invalid": 'must be JSON such as {"name": "value"}',
 }
-"""By pydantic's names of errors."""
+"""Sentences by pydantic's names of errors."""
 _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than_equal": ("ge", "must be at least {}"),
     "greater_than": ("gt", "must be more than {}"),
@@ -31,11 +31,13 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "string_too_long": ("max_length", "can have at most {} characters"),
     "string_too_short": ("min_length", "must have at least {} character"),
 }
-"""By pydantic's names: where the bound is, and what is said of it."""
+"""By pydantic's names of errors: the name of the bound, and the sentence."""
 
 
 def sentence(item: ErrorDetails) -> str:
-    """What is needed in place of the value, which is not quoted: it may be a secret."""
+    """Return what an option needs instead of its value. The value is not quoted, because it may be
+    a secret.
+    """
     kind, context = item["type"], item.get("ctx", {})
     if kind in _BOUNDS:
         name, said = _BOUNDS[kind]

@@ -95,8 +95,8 @@ class DecodedText:
         self.base = base
         self._shorten()
 
-    def become(self, source: "DecodedText", n_tokens: int) -> None:
-        """Take over the first tokens of `source`, whose memory was copied to this slot."""
+    def copy_from(self, source: "DecodedText", n_tokens: int) -> None:
+        """Copy the first tokens of `source`, whose memory was copied to this slot."""
         if n_tokens:
             self.cache.add(source.cache.tokens[:n_tokens], can_roll_back=False)
         self.base = source.base

@@ -42,7 +42,7 @@ class TranslatingMaker(DrafterMaker):
 
 
 def translating_maker(model: Model, vocabulary: Vocabulary, log: logging.Logger) -> TranslatingMaker:
-    """Make a maker of drafters; takes seconds."""
+    """Return a maker of drafters that translate the model's tokens to `vocabulary`. Takes seconds."""
     projection = stored_pair(model.vocabulary, vocabulary)
     log.warning("%s", describe_translation(model.vocabulary, vocabulary, projection))
     return TranslatingMaker(model, vocabulary, projection)
@@ -52,6 +52,6 @@ def describe_translation(draft: Vocabulary, target: Vocabulary, projection: Proj
     """Return a sentence about the translation, for the log at the start."""
     return (
         f"translating: {draft.info.name} and {target.info.name} have different tokenizers; "
-        f"{100 * projection.share_exact:.0f} % of its tokens exist in both. A draft model with the "
-        "same tokenizer usually has a higher acceptance"
+        f"{100 * projection.share_exact:.0f} % of the draft model's tokens exist in both. A draft model "
+        "with the same tokenizer usually has a higher acceptance"
     )

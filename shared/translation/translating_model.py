@@ -99,7 +99,7 @@ class TranslatingModel(SlotMemory):
             n_decoded = max((n for n in saved if n <= n_decoded), default=0)
             if n_decoded:
                 self._model.restore(slot, saved[n_decoded], n_decoded)
-        target.decoded.become(source.decoded, n_decoded)
+        target.decoded.copy_from(source.decoded, n_decoded)
 
     def check_integrity(self) -> None:
         for slot in self._slots:

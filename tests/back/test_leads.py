@@ -142,5 +142,5 @@ async def test_a_lead_that_refuses_leaves_the_others(caplog):
 
 async def test_it_ends_when_all_have_refused():
     links = [ScriptedLink(RefusedError("no key")), ScriptedLink(RefusedError("no key, either"))]
-    with pytest.raises(RefusedError, match="no lead is left: no key"):
+    with pytest.raises(RefusedError, match="every lead has refused this back: no key"):
         await follow_all(links, None)

@@ -196,8 +196,8 @@ def test_an_unreachable_lead_is_tried_again():
     session = Session(is_away, is_away, answers("Hello."))
     assert session.type("Hi") == (
         "> Hi\nThere is no answer at http://lead:5555 (Connection refused). Start lead there, or "
-        "set another address with --lead. Trying again in 1 s. Ctrl-C gives up.\nNot yet. Trying "
-        "again in 2 s. Ctrl-C gives up.\nHello.\n1 token · 10.0 tokens/s\n> ^D\n"
+        "set another address with --lead. Trying again in 1 s. Press Ctrl-C to give up.\nNot yet. "
+        "Trying again in 2 s. Press Ctrl-C to give up.\nHello.\n1 token · 10.0 tokens/s\n> ^D\n"
     )
     assert session.sleeps == [1.0, 2.0]
     assert session.lead.messages() == [("user", "Hi")]
@@ -206,8 +206,8 @@ def test_an_unreachable_lead_is_tried_again():
 def test_a_lead_that_is_loading_is_asked_again_after_retry_after():
     session = Session(refuses(503, "loading the model", {"Retry-After": "5"}), answers("Hello."))
     assert session.type("Hi").startswith(
-        "> Hi\nhttp://lead:5555 answered 503: loading the model. Trying again in 5 s. Ctrl-C "
-        "gives up.\nHello.\n"
+        "> Hi\nhttp://lead:5555 answered 503: loading the model. Trying again in 5 s. Press "
+        "Ctrl-C to give up.\nHello.\n"
     )
     assert session.sleeps == [5.0]
 

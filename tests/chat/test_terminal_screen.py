@@ -130,7 +130,7 @@ def test_each_attempt_leaves_the_screen_before_the_next():
     screen = session.type("Hi")
     assert "so far" not in screen
     assert screen.endswith(
-        "Trying again in 2 s. Ctrl-C gives up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
+        "Trying again in 2 s. Press Ctrl-C to give up.\n\nHello.\n\n1 token · 10.0 tokens/s\n\n> ^D\n"
     )
 
 

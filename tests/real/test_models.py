@@ -186,7 +186,7 @@ def test_the_page_chooses_a_model(folder, browser):
         page.get_by_label("Model", exact=True).select_option("green")
         page.get_by_role("button", name="Settings").click()
         page.get_by_label("Maximum tokens").fill("4")
-        page.get_by_role("button", name="Use these").click()
+        page.get_by_role("button", name="Save").click()
         page.get_by_label("Your question").fill("Hi")
         page.keyboard.press("Enter")
         page.get_by_text("ready", exact=True).wait_for()

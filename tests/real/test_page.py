@@ -339,7 +339,7 @@ def test_a_program_is_given_address_and_key(visit):
         url, key = page.locator("#code-lines code").all_inner_texts()
         models = httpx.get(f"{url}/models", headers={"Authorization": f"Bearer {key}"}, verify=False)  # noqa: S501
         assert models.status_code == 200
-        page.get_by_text("the program refuses?").click()
+        page.get_by_text("the program refuse to connect?").click()
         expect(page.locator("#authority code").first).to_have_text(re.compile("https://.+/ca.crt"))
         page.get_by_role("button", name="Done").click()
         page.on("dialog", lambda dialog: dialog.accept())

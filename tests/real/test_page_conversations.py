@@ -210,7 +210,7 @@ def test_settings_are_of_one_conversation(page, lead):
     given = {"System prompt": "Be brief.", "Temperature": "0.5", "Maximum tokens": "9", "Seed": "3"}
     for label, value in given.items():
         page.get_by_label(label).fill(value)
-    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="Save").click()
     ask(page)
     page.reload()
     expect(page.locator(".figures")).to_have_count(1)

@@ -56,7 +56,7 @@ async def generate(
 
 @router.get("/version")
 async def version() -> dict[str, Any]:
-    """Return the version of Ollama whose API this is."""
+    """Return the version of Ollama that the API imitates."""
     return {"version": VERSION}
 
 
@@ -80,7 +80,9 @@ async def running(request: Request, services: Annotated[Services, Depends(get_se
 async def show(
     body: OllamaModelRequest, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """Return the metadata of a model: one beside the served model by its name, otherwise the served model."""
+    """Return the metadata of the model with this name, or of the served model if no other model has
+    the name.
+    """
     if found := shown_side(other_models(request.app), body.model or body.name, services.started_at):
         return found
     model = services.vocabulary.model

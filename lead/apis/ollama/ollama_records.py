@@ -9,7 +9,7 @@ from typing import Any, Final
 from shared.errors import RequestError
 
 VERSION: Final = "0.12.0"
-"""Whose API this is: clients ask for at least some version."""
+"""The version of Ollama that the API imitates: clients require a minimum version."""
 FOREVER: Final = "2318-01-01T00:00:00Z"
 """The expiry of a model that stays in memory: Ollama adds its longest duration, 292 years."""
 _LONGEST_SECONDS: Final = 292 * 365 * 86400.0
@@ -48,7 +48,7 @@ def model_record(
 ) -> dict[str, Any]:
     """Return a model's record in `/api/tags`.
 
-    The digest is that of `identity`, because hashing the file would take a minute.
+    The digest is computed from `identity`, because hashing the file would take a minute.
     """
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()
     name = tagged(name)

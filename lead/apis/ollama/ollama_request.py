@@ -80,7 +80,7 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
         return self.keep_alive in {0, "0", "0s", "0m"}
 
     def common(self) -> dict[str, Any]:
-        """Return the fields of a chat request that are made neither of messages nor of a prompt."""
+        """Return the fields of a chat request that do not depend on messages or a prompt."""
         options = self.options
         fields = {
             **options.sampling(),

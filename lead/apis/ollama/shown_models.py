@@ -54,7 +54,9 @@ def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[s
 
 
 def shown_side(models: Iterable[SideModel], name: str, started_at: float) -> dict[str, Any] | None:
-    """Return the response of `/api/show` for the model `name` beside the served one; None: there is none."""
+    """Return the response of `/api/show` for an embedding model or reranker called `name`; None: there is
+    none.
+    """
     wanted = name.removesuffix(LATEST)
     for each in models:
         if wanted in {each.name, tagged(each.name).removesuffix(LATEST)}:

@@ -19,7 +19,7 @@ _STARTED_AT = time.time()
 
 @router.get("/version")
 async def version() -> dict[str, Any]:
-    """Return the version of Ollama whose API this is."""
+    """Return the version of Ollama that the API imitates."""
     return {"version": VERSION}
 
 

@@ -29,7 +29,7 @@ _DISPUTED_POWER = 1.5
 _TRUST = 6
 """The length that the match with the client's prediction is assumed to have at first."""
 _MAX_PLACES = 8
-"""How many earlier places with the answer's last tokens are compared, nearest first."""
+"""The maximum number of earlier places of the answer's last tokens to compare, nearest first."""
 
 
 class Match(NamedTuple):

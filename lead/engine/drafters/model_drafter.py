@@ -173,7 +173,7 @@ class ThreadChoice:
             self._used, self._other = self._other, self._used
             self._between = _FIRST_TRIAL
             log.info(
-                "draft model: now %d thread%s, %.2f ms per token instead of %.2f",
+                "draft model: using %d thread%s, %.2f ms per token instead of %.2f",
                 self._used,
                 "" if self._used == 1 else "s",
                 1000 * now,

@@ -63,7 +63,8 @@ class _RunningMean:
 
 @dataclass(slots=True)
 class _Timing:
-    """first: seconds from a commit to a new draft of `n_first` tokens. token: seconds per further token.
+    """The learned times of one back. first: seconds from a commit to a new draft of `n_first` tokens. token:
+    seconds per further token.
 
     waited, drafted: parts of `first` that the back reports, waiting for an earlier decode and drafting.
     """
@@ -98,7 +99,7 @@ class Arrivals:
         return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
     def connect(self, sources: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Forget all sources except these, also in the open `sequences`."""
+        """Set the connected sources. Forgets all others, also in the open `sequences`."""
         names = set(sources)
         gone = self._sources.keys() - names
         for source in sorted(gone):

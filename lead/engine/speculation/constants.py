@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from shared.step_cost import StepCostConstants
 
 MAX_DEPTH = 32
-"""The most draft tokens of a sequence per step. It is here so that servers can read it without the engine."""
+"""The maximum number of draft tokens of a sequence per step. It is here so that servers can read it without
+the engine.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ class SpeculationConstants(StepCostConstants):
     stale_after: int = 128
     """Steps after which T(n) is measured again, next to the best choice or where it is doubtful."""
     max_awaited: int = 10
-    """The most tokens to wait for: computing time against rare gains."""
+    """The maximum number of tokens to wait for: computing time against rare gains."""
 
     # Whether to speculate at all: `guard`
 
@@ -73,10 +75,12 @@ class SpeculationConstants(StepCostConstants):
     pause_growth: int = 4
     """Each further pause has this many times the steps of the last one."""
     longest_pause: int = 1024
-    """The most steps of a pause: noticing soon that drafts pay again, against the cost of trials. A trial
-    costs up to six short steps: it changes the width twice and reads the text that was missed."""
+    """The maximum number of steps of a pause: noticing soon that drafts pay again, against the cost of
+    trials. A trial costs up to six short steps: it changes the width twice and reads the text that was
+    missed.
+    """
     longest_pause_s: float = 30.0
-    """The most seconds of a pause. If steps take long, a trial is cheap in comparison."""
+    """The maximum number of seconds of a pause. If steps take long, a trial is cheap in comparison."""
     look_every: int = 8
     """The steps of a pause between drafts of the lookups. A lookup that was right for n tokens ends the
     pause.
@@ -92,7 +96,7 @@ class SpeculationConstants(StepCostConstants):
     tune_every: int = 16
     """Steps between two updates of backs."""
     max_ahead: int = 16
-    """The most tokens that a back drafts ahead: ready drafts against drafting in vain."""
+    """The maximum number of tokens that a back drafts ahead: ready drafts against drafting in vain."""
     spare_ahead: int = 2
     """Tokens beyond twice the depth in use, even if it is 0, so that improvements of backs show."""
     ahead_decay: float = 0.98
@@ -107,7 +111,9 @@ class SpeculationConstants(StepCostConstants):
     # Draft tokens of sources in the engine, and of drafts in general: `manager`
 
     max_local_tokens: int = 16
-    """The most tokens requested from a source in the engine: long copies against time in each step."""
+    """The maximum number of tokens requested from a source in the engine: long copies against time in each
+    step.
+    """
     enough_local_tokens: int = 8
     """A source with this many draft tokens left does not draft."""
     usual_answer: float = 128.0
@@ -123,7 +129,9 @@ class SpeculationConstants(StepCostConstants):
     first_exploration: float = 0.02
     """The same at first: some slower steps against rejecting a good draft model by chance."""
     max_exploration: float = 16.0
-    """The most steps that one such attempt may cost, including text that the drafter must read first."""
+    """The maximum number of steps that one such attempt may cost, including text that the drafter must read
+    first.
+    """
     min_probability: float = 0.01
     """Drafts are cut where they are less likely to be right: computing time against rare gains."""
 

@@ -193,7 +193,7 @@ class Drafts:
         self.opened_at = now
         self.lookups = lookups
         self.trees: dict[str, DraftTree] = {}
-        """By source, the draft that is alive."""
+        """The draft that is alive, by source."""
         self.by_source = defaultdict[str, SourceProgress](partial(SourceProgress, now))
         self.inline: InlineDraft | None = None  # of the drafter in the engine that takes its time
         self.stuck_at_step = -1  # the number of the step before which it gets no more inline tokens

@@ -32,7 +32,7 @@ _MAX_PLACES = 16
 class Candidate(NamedTuple):
     """A sequence whose next token is due: the best chain of its `drafts`, and how the chain may grow.
 
-    n_useful: the maximal number of draft tokens that can be committed; `chain` has at most so many. n_fed:
+    n_useful: the maximum number of draft tokens that can be committed; `chain` is at most as long. n_fed:
     the number of committed tokens decoded before the draft; more than one if accepted tokens are replayed.
     awaited: tokens that backs are about to add. inline: tokens that the engine may draft itself; `n_inline`
     tokens of the chain came from its drafter. is_drafting: a source is drafting for the sequence, and was not

@@ -3,7 +3,7 @@
 from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 
 _MAX_LOSS = 0.5
-"""The most that a step can lose, in steps without drafts, as any step may have been interrupted."""
+"""The maximum loss counted for a step, in steps without drafts, as any step may have been interrupted."""
 _PLAIN_GAIN = 0.1
 """The weight of a new sample of the time of a step during a pause."""
 

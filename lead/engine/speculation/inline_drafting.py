@@ -23,7 +23,7 @@ _N_TIMED, _N_TRUSTED = 6, 32
 _HOPELESS = 0.4
 """A lower mean acceptance is believed as soon as rounds are timed."""
 _CATCH_UP_CHUNK = 128
-"""The most missed tokens to read before each step while other sequences are generating."""
+"""The maximum number of missed tokens to read before each step while other sequences are generating."""
 _UNLIMITED = 1 << 30
 
 
@@ -65,7 +65,7 @@ class InlineDrafting:
     def offer(self, drafts: Drafts, draft: FutureDraft, n_left: int) -> FutureDraft | None:
         """Return the tokens that could be added to `draft`, with their cost; None: it cannot grow.
 
-        n_left: the maximal number of tokens that the sequence may still get.
+        n_left: the maximum number of tokens that the sequence may still get.
         """
         if self._is_stuck(drafts) or draft.n_drafted == len(draft.probabilities):
             return None

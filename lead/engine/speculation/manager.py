@@ -96,7 +96,7 @@ class SpeculationManager:
     # Commands of the front
 
     def set_policy(self, policy: PolicyName, depth: int) -> None:
-        """Change the policy; `depth` is for `fixed` and `sync`. What was learned is kept."""
+        """Change the policy; `depth` is for `fixed` and `sync`. Learned values are kept."""
         self._policy_name: PolicyName = policy
         self._depth = depth
         self._policy = self._make_policy(policy, depth)

@@ -20,7 +20,9 @@ from shared.step_cost import StepCost
 SYNC_PATIENCE_S = 1.0
 """The time after which `Sync` no longer waits for a silent source."""
 _MAX_PLAIN_STEPS = 2.0 * MAX_DEPTH
-"""The most that a step counts for, in steps without drafts: a longer one was interrupted (machine slept)."""
+"""The maximum time counted for a step, in steps without drafts: a longer step was interrupted (machine
+slept).
+"""
 _MIN_WAIT_S = 0.0005
 """The shortest wait, as the pipe cannot wait more precisely. Any command ends it."""
 
@@ -334,7 +336,7 @@ def _growths(
 
 
 def _longest(candidate: Candidate) -> int:
-    """Return the maximal number of draft tokens after waiting or drafting."""
+    """Return the maximum number of draft tokens after waiting or drafting."""
     longest = len(candidate.chain)
     for each in (*candidate.awaited, candidate.inline) if candidate.inline else candidate.awaited:
         longest = max(longest, len(each.probabilities))

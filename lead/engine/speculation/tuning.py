@@ -55,7 +55,7 @@ class BackTuning:
         self._seconds = self._seconds * decay + seconds
 
     def update(self, n_sequences: int, answer_seconds: float, cost: StepCost) -> None:
-        """Set the limits so that backs draft for the step after the current one, but no token that is not
+        """Set the limits so that backs draft for the step after the current one, and only tokens that will be
         verified.
 
         answer_seconds: the time from a commit to the slowest back's next draft; `n_ahead` includes the tokens

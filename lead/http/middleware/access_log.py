@@ -21,7 +21,7 @@ _MAX_PATH_CHARACTERS = 200
 _READS = {"GET", "HEAD"}
 _HEALTH, _OF_HEALTH = {"/health", "/v1/health"}, {200, 503}
 _OF_BACKS = "/v1/speculation"
-"""Where backs without a WebSocket post several times a second."""
+"""The path to which backs without a WebSocket post several times a second."""
 _SWITCHING_PROTOCOLS = 101
 _BAD_REQUEST = 400
 _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log only
@@ -30,7 +30,8 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log only
 class AccessLogMiddleware:
     """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces.
 
-    What succeeds and changes nothing (the page, /health, polling) is logged only with --log-level debug.
+    Successful requests that change nothing (the page, /health, polling) are logged only with --log-level
+    debug.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ OWN_KEYS = "own_keys"
 _ROUTES_WITHOUT_KEY = frozenset(
     {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}
 )
-"""Load balancers have no key, and who joins has a code instead; a CA's certificate is for everybody."""
+"""Load balancers have no key, and machines that join have a code instead. The CA's certificate is public."""
 _ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
 """The page's files; a browser has no key before the page has asked for it."""
 
@@ -96,7 +96,7 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
     def _identify(self, scope: Scope) -> Principal | ErrorResponse:
-        """Who sends a request, or the answer to one without a right key."""
+        """Return the sender of a request, or the response to a request without a valid key."""
         members, secret = own_keys(scope), presented_key(Headers(scope=scope))
         if members or secret is None:  # nobody finds a member's key by trying, as the lead has made it
             return (members or self._keys).identify(secret) or without_key()

@@ -29,9 +29,11 @@ _COUNT_SECONDS = 0.1
 
 
 class Room(enum.Enum):
+    """The room for another connection."""
+
     FREE = enum.auto()
     SCARCE = enum.auto()
-    """The connection is beyond the limit, and all others are being answered."""
+    """The connection is beyond the limit, and all other connections are being answered."""
     NONE = enum.auto()
 
 
@@ -44,10 +46,11 @@ class ConnectionLimit:
         count: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """n_descriptors: the most descriptors of this process; some of them are left for other uses.
+        """n_descriptors: the maximum number of descriptors of this process; some of them are left for other
+        uses.
 
-        count: returns the number of open descriptors; None: counts those of this process. clock: returns
-        seconds.
+        count: returns the number of open descriptors; None: counts the descriptors of this process. clock:
+        returns seconds.
         """
         self._max = n_descriptors - _N_FREE - _N_OVER
         self._count = count or descriptors.n_open

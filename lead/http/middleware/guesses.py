@@ -8,14 +8,14 @@ from shared.rate_limit import Bucket
 
 _WRONG_PER_SECOND, _WRONG_AT_ONCE = 1.0, 20.0
 _MAX_PEERS, _MAX_SEEN = 2048, 4096
-"""The most that are remembered; the least recently used one is forgotten."""
+"""The maximum numbers of remembered addresses and keys; the least recently used one is forgotten."""
 
 
 class KeyGuesses:
     """Counts wrong keys by address.
 
-    A key that was seen from the same address before is not a guess, whether it was right or wrong: clients
-    with a right key are served, and one with an outdated key does not keep its neighbors out.
+    A key that was seen from the same address before is not a guess. So clients with a right key are always
+    served, and a client with an outdated key does not lock out its neighbors.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -25,7 +25,7 @@ class KeyGuesses:
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def seconds_to_wait(self, host: str, digest: str) -> float:
-        """Seconds until a key with this digest may be tried from the address `host`; 0: now."""
+        """Return the seconds until a key with this digest may be tried from the address `host`; 0: now."""
         peer = _peer(host)
         bucket = self._wrong.get(peer)
         return bucket.wait(self._clock()) if bucket and (peer, digest) not in self._seen else 0.0
@@ -47,7 +47,9 @@ class KeyGuesses:
 
 
 def _peer(host: str) -> str:
-    """`host`, or its network of 64 bits, of which a machine with IPv6 has all addresses."""
+    """Return `host`, or its /64 network for IPv6, because one machine can have all addresses of such a
+    network.
+    """
     if ":" not in host:
         return host
     try:

@@ -28,7 +28,9 @@ _MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
 """The frames beside whole messages (pings, pongs, parts) that a peer may send, on average and in a burst."""
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
-"""The most unread bytes: twice the lead's largest message, as a back gets updates one after the other."""
+"""The maximum number of unread bytes: twice the lead's largest message, as a back gets updates one after the
+other.
+"""
 
 
 class ServerConfig(uvicorn.Config):
@@ -37,7 +39,7 @@ class ServerConfig(uvicorn.Config):
     def __init__(
         self, app: object, limits: RequestLimits, n_descriptors: int | None = None, **options: object
     ) -> None:
-        """n_descriptors: the most descriptors of this process; None: ask the system."""
+        """n_descriptors: the maximum number of descriptors of this process; None: ask the system."""
         super().__init__(
             app,  # type: ignore[arg-type]  # uvicorn's own types for ASGI differ from Starlette's
             http=HttpProtocol,
@@ -50,7 +52,9 @@ class ServerConfig(uvicorn.Config):
 
 
 def _as_ipv4(address: tuple[str, P] | None) -> tuple[str, P] | None:
-    """A peer that came by IPv4 to a socket of IPv6 has the address that it would have at one of IPv4."""
+    """Return the IPv4 address of a peer that connected by IPv4 to an IPv6 socket; other addresses are
+    unchanged.
+    """
     return (address[0].removeprefix("::ffff:"), address[1]) if address and "." in address[0] else address
 
 

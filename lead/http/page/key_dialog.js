@@ -12,7 +12,7 @@ export class KeyDialog {
       event.preventDefault();
       const given = this.input.value.trim();
       if (!key.isOne(given)) {
-        tell(byId("key-reason"), "A key has only letters, digits and signs.");
+        tell(byId("key-reason"), "A key can have only ASCII letters, digits and symbols.");
         return;
       }
       key.set(given);

@@ -148,7 +148,7 @@ function showPlanner(planner) {
 }
 
 function costInWords(n, ms, single) {
-  const ratio = single ? ` (${(ms / single).toFixed(2)} times one)` : "";
+  const ratio = single ? ` (${(ms / single).toFixed(2)} × T(1))` : "";
   return `${n} token${n === "1" ? "" : "s"}: ${milliseconds(ms)}${ratio}`;
 }
 

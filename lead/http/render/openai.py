@@ -62,7 +62,7 @@ class _OpenAIRenderer(Renderer):
             "system_fingerprint": _FINGERPRINT,
         }
         self._unshown: defaultdict[int, list[AnswerUpdate]] = defaultdict(list)
-        """By answer: updates without a chunk yet, whose figures the next chunk carries."""
+        """The updates without a chunk yet, by answer; the next chunk carries their figures."""
         self._ends: list[AnswerEnd] = []
 
     def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:

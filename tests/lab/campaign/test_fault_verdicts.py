@@ -75,9 +75,9 @@ def test_another_log_probability_is_a_difference_in_exact_mode_alone():
 
 
 def test_what_a_client_saw_before_it_left_begins_the_whole():
-    assert streamed(delta(content="Hi t")).begins(whole())
-    assert not streamed(delta(content="Hi y")).begins(whole())
-    assert streamed().begins(whole())
+    assert streamed(delta(content="Hi t")).is_prefix_of(whole())
+    assert not streamed(delta(content="Hi y")).is_prefix_of(whole())
+    assert streamed().is_prefix_of(whole())
 
 
 def test_what_does_not_keep_to_its_schema_or_tools_is_invalid():

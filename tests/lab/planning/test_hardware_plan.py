@@ -147,7 +147,7 @@ def test_a_back_that_is_too_slow_is_compared_with_a_faster_one():
 def test_what_a_second_machine_should_run_is_said(other, advises):
     second = SecondBack(PlaceForecast(GPU_1B, 0.003, {0.6: 15.0}), 1.01, other)
     text = str(report(second=second))
-    assert "A second one beside the back on a GPU: 1B, 3 ms, adds 1 % with the same draft model" in text
+    assert "A second back beside the back on a GPU: 1B, 3 ms, adds 1 % with the same draft model" in text
     assert ("A second machine should run another draft model" in text) is advises
 
 

@@ -91,7 +91,7 @@ def test_several_draft_models_are_compared_at_each_place(run, tmp_path):
 def test_without_anything_that_drafts_it_says_so(run, tiny_model):
     said = run("--model", tiny_model("llama"))
     assert "Fastest here: no draft model" in said
-    assert "Name a draft model with --draft-model" in said
+    assert "Set --draft-model" in said
 
 
 @pytest.mark.usefixtures("here")

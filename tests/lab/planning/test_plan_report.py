@@ -90,7 +90,7 @@ def test_what_was_measured_is_said(report):
     assert "60 of 80 were right: 75%, and with a confidence of 95 % between 65% and 83%." in text
     assert "A step of one token takes 50 ms, 1.10 times as long with 4 and 1.60 times as long with 8." in text
     assert "The draft model takes 5 ms for a token, 0.100 of that" in text
-    assert "while both compute 1.10 and 1.50 times as long" in text
+    assert "While both compute, they take 1.10 and 1.50 times as long" in text
 
 
 def test_json_has_the_same(report):

@@ -45,20 +45,20 @@ def test_one_peer_does_not_keep_another_out(limits):
 
 
 def test_a_back_that_was_disconnected_for_what_it_sent_may_join_later(limits):
-    limits.punish("peer", "desk", 100.0)
+    limits.lock_out("peer", "desk", 100.0)
     with pytest.raises(UnavailableError, match="try again in 10 s"):
         limits.admit_name("peer", "desk", 100.0)
     limits.admit_name("peer", "desk", 100.0 + FIRST_LOCKOUT_SECONDS)
 
 
 def test_other_backs_of_the_same_peer_may_join(limits):
-    limits.punish("peer", "broken", 0.0)
+    limits.lock_out("peer", "broken", 0.0)
     limits.admit("peer", 0.0)
     limits.admit_name("peer", "honest", 0.0)
 
 
 def test_a_name_that_does_not_wait_makes_its_peer_wait(limits):
-    limits.punish("peer", "broken", 0.0)
+    limits.lock_out("peer", "broken", 0.0)
     for _ in range(8):
         limits.admit("peer", 1.0)
         with pytest.raises(UnavailableError, match="try again in 9 s"):
@@ -70,7 +70,7 @@ def test_a_name_that_does_not_wait_makes_its_peer_wait(limits):
 def test_a_name_that_waits_leaves_room_for_the_others_of_its_peer(limits):
     now = 0.0
     for delay in (1, 2, 4, 8, 16, 30, 30, 30):  # between a back's attempts
-        limits.punish("peer", "broken", now)
+        limits.lock_out("peer", "broken", now)
         now += delay
         if delay < FIRST_LOCKOUT_SECONDS:
             with pytest.raises(UnavailableError):
@@ -80,7 +80,7 @@ def test_a_name_that_waits_leaves_room_for_the_others_of_its_peer(limits):
 
 def test_a_peer_that_changes_its_name_each_time_is_locked_out(limits):
     for number in range(9):
-        limits.punish("peer", f"name-{number}", 0.0)
+        limits.lock_out("peer", f"name-{number}", 0.0)
     with pytest.raises(UnavailableError, match="try again in 10 s"):
         limits.admit("peer", 0.0)
 
@@ -88,27 +88,27 @@ def test_a_peer_that_changes_its_name_each_time_is_locked_out(limits):
 def test_a_single_name_does_not_lock_out_its_peer(limits):
     now = 0.0
     for _ in range(50):
-        seconds = limits.punish("peer", "broken", now)
+        seconds = limits.lock_out("peer", "broken", now)
         limits.admit("peer", now)
         now += seconds
 
 
 def test_each_further_offense_doubles_the_time_up_to_a_limit(limits):
-    seconds = [limits.punish("peer", "desk", float(now)) for now in range(100)]
+    seconds = [limits.lock_out("peer", "desk", float(now)) for now in range(100)]
     assert seconds[:4] == [10, 20, 40, 80]
     assert seconds[-1] == MAX_LOCKOUT_SECONDS
 
 
 def test_offenses_are_forgotten(limits):
     for now in range(5):
-        limits.punish("peer", "desk", float(now))
-    assert limits.punish("peer", "desk", 2000.0) == FIRST_LOCKOUT_SECONDS
+        limits.lock_out("peer", "desk", float(now))
+    assert limits.lock_out("peer", "desk", 2000.0) == FIRST_LOCKOUT_SECONDS
 
 
 def test_only_so_many_are_remembered(limits):
     for number in range(5000):
         limits.admit(f"peer {number}", 0.0)
-        limits.punish("peer", str(number), 0.0)
+        limits.lock_out("peer", str(number), 0.0)
     assert len(limits) <= 2048
 
 

@@ -227,7 +227,7 @@ def test_a_template_of_a_stranger_takes_neither_this_process_nor_its_memory(sour
 
 def test_one_that_takes_too_long_is_refused_in_a_sentence():
     assert refusal(LOOP) == (
-        "the chat template cannot be used. With a short test message it takes more than 0.3 s of CPU time"
+        "the chat template cannot be used. For a short test message it takes more than 0.3 s of CPU time"
     )
 
 

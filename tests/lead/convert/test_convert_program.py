@@ -49,8 +49,8 @@ def test_the_tokenizer_can_be_named(run, checkpoint, tokenizer, tmp_path):  # no
     [
         ("missing.bin", "out.gguf", "missing.bin does not exist"),
         ("model.gguf", "out.gguf", "is not a llama2.c checkpoint or a folder with GPT-2"),
-        ("stories.bin", "stories.bin", "cannot be written. Name a new GGUF file"),
-        ("stories.bin", ".", "cannot be written. Name a new GGUF file"),
+        ("stories.bin", "stories.bin", "cannot be written. Choose another GGUF file"),
+        ("stories.bin", ".", "cannot be written. Choose another GGUF file"),
         ("stories.bin", "missing/out.gguf", "cannot write"),
         (".", "out.gguf", "is a folder"),
     ],

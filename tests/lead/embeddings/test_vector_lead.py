@@ -72,7 +72,7 @@ async def test_it_makes_vectors_and_ranks_and_says_why_it_does_nothing_else(bert
             refused = await client.post("/v1/chat/completions", json={})
             assert refused.status_code == 501
             assert refused.json()["error"]["message"] == (
-                "mine makes vectors of texts (/v1/embeddings) and cannot continue texts. Use a text model"
+                "mine embeds texts (/v1/embeddings) and cannot generate text. Use a text model"
             )
         finally:
             await lead._models.end()
@@ -82,7 +82,7 @@ def test_a_back_is_refused_in_a_sentence(bert):
     lead = kind(settings(bert), None)
     with TestClient(lead.app).websocket_connect("/v1/speculation", headers={"host": "127.0.0.1"}) as socket:
         socket.send_text("hello")
-        assert "cannot continue texts" in Refused.model_validate_json(socket.receive_text()).reason
+        assert "cannot generate text" in Refused.model_validate_json(socket.receive_text()).reason
 
 
 async def test_it_ends_with_a_sentence_if_its_file_cannot_be_loaded(bert, tmp_path):

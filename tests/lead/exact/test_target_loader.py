@@ -113,7 +113,7 @@ def test_a_context_that_is_too_small_has_none(monkeypatch):
 
 def test_sizes_that_a_rehearsal_refuses_are_not_used(monkeypatch):
     monkeypatch.setattr(target_loader, "rehearse", lambda _model, _batch_sizes: None)
-    with pytest.raises(ModelLoadError, match="a test text had other bits"):
+    with pytest.raises(ModelLoadError, match="the logits of a test text changed"):
         load("on")
 
 

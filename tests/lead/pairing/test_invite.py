@@ -60,7 +60,7 @@ def test_a_code_is_shown_with_the_command_that_uses_it(lead, run):
     out = run("--open", "--address", "desk.lan")
     assert f"back --model MODEL --join {CODE}" in out
     assert "chat --join" not in out
-    assert "A code for one back" in out
+    assert "Run this back" in out
     assert "within 10 minutes" in out
     body = {"role": "back", "open": True, "addresses": ["desk.lan"], "nearby": False}
     assert lead.asked == [("POST", "/v1/invitations", body, None)]

@@ -135,7 +135,7 @@ async def test_a_name_that_was_given_is_certified_also_after_a_restart(make, pai
         names = served.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         return names.get_values_for_type(x509.DNSName)
 
-    pairing.is_reached_at(["example.org:8443"])
+    pairing.add_addresses(["example.org:8443"])
     assert "example.org" in certified()
     make().open()
     assert "example.org" in certified()
@@ -143,7 +143,7 @@ async def test_a_name_that_was_given_is_certified_also_after_a_restart(make, pai
 
 async def test_who_joins_is_told_all_addresses(pairing, monkeypatch):
     monkeypatch.setattr(module.socket, "gethostname", lambda: "Desk.lan")
-    pairing.is_reached_at(["example.org:8443"])
+    pairing.add_addresses(["example.org:8443"])
     assert pairing.all_addresses() == ("10.0.0.1:5556", "desk.local:5556", "example.org:8443")
 
 

@@ -174,7 +174,7 @@ async def test_what_is_no_address_is_refused(admin, address):
 
 async def test_a_lead_may_have_many_addresses(admin, pairing, monkeypatch):
     """Of containers and tunnels, and those that were given."""
-    pairing.is_reached_at([f"{i}.example" for i in range(8)])
+    pairing.add_addresses([f"{i}.example" for i in range(8)])
     code = await invited(admin)
     monkeypatch.setattr(pairing, "_own_addresses", lambda: ["127.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"])
     assert len(pairing.all_addresses()) == 13

@@ -80,7 +80,7 @@ def test_a_cache_that_cannot_be_made_is_refused(served, tmp_path):
 
 @pytest.mark.parametrize("devices", [",", "CPU,CPU"])
 def test_devices_are_named_once_each(devices):
-    with pytest.raises(ValidationError, match="each named once"):
+    with pytest.raises(ValidationError, match="each only once"):
         RpcWorkerSettings.from_options(device=devices)
 
 

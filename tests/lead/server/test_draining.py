@@ -149,7 +149,7 @@ async def test_the_first_signal_says_how_long_answers_have(midway, caplog):
     served.shut_down()
     await served.serving
     assert (
-        "stopping: 1 answer has up to 3600 s to finish (--drain-seconds). Ctrl-C again stops at once"
+        "stopping: 1 answer has up to 3600 s to finish (--drain-seconds). Press Ctrl-C again to stop at once"
         in caplog.text
     )
 

@@ -41,7 +41,7 @@ def test_a_checkpoint_without_a_magic_is_called_bin(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "message"),
     [
-        ("model.safetensors", b'12345678{"', "of GPT-2 name the folder with config.json"),
+        ("model.safetensors", b'12345678{"', "for GPT-2, set --model to the folder with config.json"),
         ("pytorch_model.bin", b"PK\x03\x04 and more", "or a PyTorch file"),
         ("tokenizer.bin", b"\x07\0\0\0", "is not a llama2.c checkpoint"),
         ("model.bin", b"some text that is long enough for a header", "is not a llama2.c checkpoint"),

@@ -172,7 +172,7 @@ def test_checkpoints_of_prompts_are_stated(tiny_model):
     path = tiny_model("gemma3")
     text = str(check(LeadSettings.from_command_line(["-m", str(path), "--port", "0", "-t", "1"])))
     assert "MB for keys and values of sliding windows" in text
-    assert "up to 8 of each slot, 0.0164 MB each" in text
+    assert "up to 8 per slot, 0.0164 MB each" in text
 
 
 def test_a_back_states_the_states_after_its_draft_tokens(tiny_model):

@@ -84,8 +84,8 @@ def test_rows_of_the_target_are_fused_by_the_first_matrix(target, tmp_path):
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"target_width": 32}, "reads states of 32 numbers, but the states of the model have 64"),
-        ({"layers": (1, 2, 4)}, r"the inputs of layers \[1, 2, 4\] of 4"),
+        ({"target_width": 32}, "reads states of 32 dimensions, but the model has 64"),
+        ({"layers": (1, 2, 4)}, r"the inputs of layers \[1, 2, 4\], but the model has 4"),
         ({"width": 32}, "lacks output.weight and token_embd.weight"),
     ],
 )

@@ -357,5 +357,5 @@ def test_without_layers_on_a_gpu_nothing_else_is_computed_there():
 )
 def test_a_context_without_memory_for_it_is_told_as_it_was_asked_for(monkeypatch, ctx_size, said):
     monkeypatch.setattr(llama_cpp, "llama_init_from_model", lambda *_: None)
-    with pytest.raises(ModelLoadError, match=f"no memory for {said}. Lower --ctx-size"):
+    with pytest.raises(ModelLoadError, match=f"not enough memory for {said}. Lower --ctx-size"):
         Model(plan_memory(builtin_draft(), ModelOptions(ctx_size=ctx_size, n_gpu_layers=0), n_slots=1))

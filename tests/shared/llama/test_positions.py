@@ -59,5 +59,5 @@ def test_of_a_text_without_images_nothing_is_stored(positions):
 
 
 def test_other_bytes_are_refused(positions):
-    with pytest.raises(ValueError, match="7 bytes are no positions"):
+    with pytest.raises(ValueError, match="7 bytes are not positions"):
         positions.unpack(0, b"7 bytes")

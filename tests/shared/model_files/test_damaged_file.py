@@ -139,7 +139,7 @@ def test_a_part_that_is_missing_is_named(tmp_path, refusals):
     ("make", "said"),
     [
         (Path.absolute, "does not exist. Check the path"),
-        (Path.mkdir, "is a folder. Name a GGUF file in it"),
+        (Path.mkdir, "is a folder. Choose a GGUF file in it"),
         (lambda path: path.symlink_to("nowhere"), "does not exist. Check the path"),
         (os.mkfifo, "is not a file. Check the path"),
     ],

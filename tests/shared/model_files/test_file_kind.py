@@ -35,8 +35,8 @@ KINDS = {
     "a LoRA adapter": ("llama", "adapter", r"a LoRA adapter. Set --model to its base model"),
     "a projector": ("clip", "mmproj", "the projector .* Set --model to the model itself"),
     "a projector without a type": ("clip", None, "the projector"),
-    "an importance matrix": ("llama", "imatrix", "measured on a model .* Name the model"),
-    "a control vector": ("controlvector", None, "measured on a model .* Name the model"),
+    "an importance matrix": ("llama", "imatrix", "an importance matrix .* Set --model to the model"),
+    "a control vector": ("controlvector", None, "a control vector of a model. Set --model to"),
     "EAGLE-3": ("eagle3", "model", "a drafter that reads hidden states .* use a small text model"),
     "DFlash": ("dflash", "model", "a drafter that reads hidden states"),
     "Gemma's assistant": ("gemma4-assistant", None, "a drafter that reads hidden states"),
@@ -140,7 +140,7 @@ def test_the_size_is_that_of_all_parts(files):
 def test_another_part_is_answered_with_the_first(files):
     path = files("big-00002-of-00002.gguf", "big-00001-of-00002.gguf")
     with pytest.raises(
-        ModelLoadError, match=r"is part 2 of 2. Name the first part, .*/big-00001-of-00002\.gguf"
+        ModelLoadError, match=r"is part 2 of 2. Use the first part: .*/big-00001-of-00002\.gguf"
     ):
         parts_of(path)
 
@@ -158,7 +158,7 @@ def test_a_model_of_which_nothing_is_there_is_not_there(tmp_path, name):
 
 
 def test_a_folder_is_told_from_a_path_to_nothing(tmp_path):
-    with pytest.raises(ModelLoadError, match="Name a GGUF file in it"):
+    with pytest.raises(ModelLoadError, match="Choose a GGUF file in it"):
         parts_of(tmp_path)
 
 

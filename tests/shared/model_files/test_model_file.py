@@ -32,5 +32,7 @@ def test_a_missing_file_is_an_error(tmp_path):
 
 
 def test_a_folder_without_a_model_is_an_error(tmp_path):
-    with pytest.raises(ModelLoadError, match=r"is a folder. Name a GGUF file in it, or a folder with GPT-2"):
+    with pytest.raises(
+        ModelLoadError, match=r"is a folder. Choose a GGUF file in it, or a folder with GPT-2"
+    ):
         loadable(tmp_path)

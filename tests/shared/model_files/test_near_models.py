@@ -66,7 +66,9 @@ def test_without_the_hub_the_sentence_says_how_to_get_a_model(hub, monkeypatch, 
 
     monkeypatch.setattr("httpx.get", get)
     said = no_such_model(Path("qwen3"), hub[1])
-    assert said == ("qwen3 does not exist. Check the path; -hf USER/REPO:QUANT downloads a model of the hub")
+    assert said == (
+        "qwen3 does not exist. Check the path; -hf USER/REPO:QUANT downloads a model from Hugging Face"
+    )
 
 
 def test_offline_the_hub_is_not_asked(hub, tmp_path):

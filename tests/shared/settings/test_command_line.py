@@ -153,7 +153,7 @@ def test_help_on_a_topic_has_its_options_only(monkeypatch):
 
 
 def test_a_topic_that_is_none_is_answered_with_those_that_are(monkeypatch, complaint):
-    assert "there are general; model;" in complaint(parser_of(LeadSettings, monkeypatch).help_on, "nothing")
+    assert "Topics: general; model;" in complaint(parser_of(LeadSettings, monkeypatch).help_on, "nothing")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_a_program_ends_with_a_sentence_before_anything_starts(program, monkeypa
         program()
     assert ended.value.code == 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
-    assert "is part 2 of 3. Name the first" in caplog.text
+    assert "is part 2 of 3. Use the first" in caplog.text
 
 
 @pytest.mark.parametrize("kind", [LeadSettings, BackSettings])

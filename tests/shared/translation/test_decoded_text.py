@@ -63,6 +63,6 @@ def test_a_new_beginning_has_another_base():
 
 def test_another_slot_can_go_on_from_the_first_tokens():
     source, text = decoded(BOS, 2, 1, n_logits=3), DecodedText(SlotCache(1), [BOS])
-    text.become(source, 2)
+    text.copy_from(source, 2)
     text.check_integrity()
     assert (text.data, text.cache.tokens, text.following(2) is None) == (b"bc", [BOS, 2], False)
