@@ -15,7 +15,7 @@ The owner of the store decides which sequence has which slot: the lead's engine,
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from shared.cache_edits import CacheEdit, Copy, Forget, Restore, Snapshot, Store, loads_last
@@ -185,7 +185,7 @@ class TextStore:
             return None
         self._edits += cache.take_edits()
         cache.end_rollback()
-        if stored := self._stored(cache.tokens, cache.owner):
+        if stored := self.holding(cache.tokens, cache.owner, anyones=cache.owner is None):
             self.touch(stored)
             return 0
         beginning = self._beginning_of(cache.tokens, cache.owner)
@@ -310,9 +310,18 @@ class TextStore:
                     n_best, best = n, text
         return n_best, best
 
-    def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """Return the text of `owner` that equals `tokens`, or begins with them."""
-        return next((text for text in self._going_on(tokens) if text.owner == owner), None)
+    def holding(self, tokens: list[int], owner: str | None, *, anyones: bool = False) -> StoredText | None:
+        """Return the text of `owner` that equals `tokens`, or begins with them; None: there is none.
+
+        anyones: any text in host memory will do.
+        """
+        for at in range(self._find(tokens), len(self._sorted)):
+            text = self._sorted[at]
+            if text.tokens[: len(tokens)] != tokens:
+                break
+            if text.owner == owner or (anyones and text.place == "memory"):
+                return text
+        return None
 
     def touch(self, text: StoredText) -> None:
         """Mark a text as used just now."""
@@ -478,22 +487,6 @@ class TextStore:
         self._edits += [Forget(key) for key in text.keys]
 
     # The index
-
-    def _going_on(self, tokens: list[int]) -> Iterator[StoredText]:
-        """Yield the texts that are equal to `tokens` or begin with them."""
-        for at in range(self._find(tokens), len(self._sorted)):
-            if self._sorted[at].tokens[: len(tokens)] != tokens:
-                return
-            yield self._sorted[at]
-
-    def _stored(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """Return a text of `owner` that is equal to `tokens` or begins with them; without owner, any in host
-        memory.
-        """
-        for text in self._going_on(tokens):
-            if text.owner == owner or (owner is None and text.place == "memory"):
-                return text
-        return None
 
     def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
         """Return the longest stored prefix of `tokens` that belongs to `owner` or no owner, and is not being
