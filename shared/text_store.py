@@ -17,6 +17,7 @@ import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import attrgetter
 
 from shared.cache_edits import CacheEdit, Copy, Forget, Restore, Snapshot, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
@@ -31,6 +32,7 @@ _MAX_NEIGHBORS = 16
 prefix.
 """
 UNLIMITED = 1 << 62
+_tokens = attrgetter("tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -516,10 +518,7 @@ class TextStore:
         self.n_bytes += self._bytes_of(text)
 
     def _remove(self, text: StoredText) -> None:
-        at = self._find(text.tokens)
-        while self._sorted[at] is not text:  # parts of two texts may be alike
-            at += 1
-        del self._sorted[at]
+        del self._sorted[self._sorted.index(text, self._find(text.tokens))]  # two texts may have equal tokens
         del self._texts[text]
         self._used.discard(text)
         self.n_bytes -= self._bytes_of(text)
@@ -530,7 +529,3 @@ class TextStore:
 
     def _size_of(self, text: StoredText) -> int:
         return self._size.of(len(text.tokens), len(text.checkpoints))
-
-
-def _tokens(text: StoredText) -> list[int]:
-    return text.tokens
