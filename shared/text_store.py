@@ -79,7 +79,6 @@ class TextStore:
         self._texts: dict[StoredText, None] = {}  # the least recently used first
         self._sorted: list[StoredText] = []  # by tokens: neighbors have the longest common prefixes
         self._wanted: list[StoredText] = []  # on disk, to be read
-        self._used: set[StoredText] = set()
         self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
         self._filled: set[int] = set()  # slots that get their text only when `_edits` are applied
         self._edits: list[CacheEdit] = []  # without the edits that caches collect themselves
@@ -197,7 +196,7 @@ class TextStore:
         text = self._continued(beginning, cache.owner)
         self._store_more(text, cache, n_keep, held)
         self._add(text)
-        self._used.add(text)
+        text.is_used = True
         return len(cache) - len(text.tokens)
 
     def _continued(self, beginning: StoredText | None, owner: str | None) -> StoredText:
@@ -330,12 +329,13 @@ class TextStore:
         if text in self._texts:
             del self._texts[text]
             self._texts[text] = None
-            self._used.add(text)
+            text.is_used = True
 
     def pop_used(self) -> list[StoredText]:
         """Return the texts stored or used since the last call, least recently used first."""
-        used = [text for text in self._texts if text in self._used]
-        self._used.clear()
+        used = [text for text in self._texts if text.is_used]
+        for text in used:
+            text.is_used = text.is_left_out = False
         return used
 
     def drop(self, text: StoredText) -> None:
@@ -419,13 +419,11 @@ class TextStore:
             if len(self._texts) < _MAX_TEXTS:  # else all of them are held
                 self._add(StoredText.on_disk(saved))
 
-    def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
-        """Return the most recently used text that must be written to disk, except those of `but`; None: no
-        text.
-        """
+    def unsaved(self) -> StoredText | None:
+        """Return the most recently used text that must be written to disk; None: there is none."""
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
-            if is_worth_it and text.place == "memory" and not text.is_saved and text not in but:
+            if is_worth_it and text.place == "memory" and not text.is_saved and not text.is_left_out:
                 return text
         return None
 
@@ -436,19 +434,16 @@ class TextStore:
             if saved and each.saved and each.saved.name == saved.name:
                 each.saved = saved
 
-    def mark_deleted(self, names: Collection[str]) -> list[StoredText]:
+    def mark_deleted(self, names: Collection[str]) -> None:
         """Record that texts were deleted from disk, by name; texts that were only there are dropped.
 
-        Returns the other texts that were completely on disk, which are `unsaved` again.
+        The other texts that were completely on disk gave way there, so they are left out.
         """
-        lost = [text for text in self._texts if text.saved and text.saved.name in names]
-        for text in lost:
+        for text in [text for text in self._texts if text.saved and text.saved.name in names]:
             if text.place == "disk":
                 self._remove(text)
-        whole = [text for text in lost if text.is_saved and text in self._texts]
-        for text in lost:
+            text.is_left_out |= text.is_saved
             text.saved = None
-        return whole
 
     # Freeing memory
 
@@ -520,7 +515,6 @@ class TextStore:
     def _remove(self, text: StoredText) -> None:
         del self._sorted[self._sorted.index(text, self._find(text.tokens))]  # two texts may have equal tokens
         del self._texts[text]
-        self._used.discard(text)
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:

@@ -131,7 +131,6 @@ class TextKeeper:
         self._reading: list[_Job[None]] = []  # reads in progress
         self._looking: Future[FolderNews] | None = None  # the look at the folder in progress
         self._names: set[str] = set()  # texts on disk that the engine knows
-        self._left_out: set[StoredText] = set()  # texts without room on disk, until they are used again
         self._idle_since: float | None = 0.0  # None: sequences are running
         self._is_settled = True  # the texts in slots have been stored since the engine became idle
         self._has_more = False  # there is another text to write
@@ -207,7 +206,7 @@ class TextKeeper:
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._texts.mark_deleted(gone))
+        self._texts.mark_deleted(gone)
         self._names -= gone
 
     def _start_reading(self) -> None:
@@ -232,7 +231,7 @@ class TextKeeper:
 
     def _start_saving(self, now: float) -> bool:
         """Start to write the next text, if any; return whether a text is being written now."""
-        text = self._texts.unsaved(but=self._left_out)
+        text = self._texts.unsaved()
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
@@ -242,7 +241,7 @@ class TextKeeper:
         n_bytes = sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
         if n_bytes > self._files.n_max:
             _take_back(pieces, self._memory)
-            self._left_out.add(text)
+            text.is_left_out = True
             return False
         saved = text.to_save(text.saved.name if text.saved else new_name())
         self._names.add(saved.name)
@@ -277,7 +276,6 @@ class TextKeeper:
     def _mark_used(self) -> None:
         """Mark texts that were used, also from host memory, so that they are deleted last on disk."""
         for text in self._texts.pop_used():
-            self._left_out.discard(text)
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)
 
@@ -287,7 +285,6 @@ class TextKeeper:
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
         self._names &= kept
-        self._left_out.intersection_update(self._texts.texts)
 
     def _save_all(self, until: float) -> None:
         """Write as many texts as possible until the time `until`."""
