@@ -16,6 +16,7 @@ would wait for it.
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -131,12 +132,11 @@ class TextKeeper:
         self._reading: list[_Job[None]] = []  # reads in progress
         self._looking: Future[FolderNews] | None = None  # the look at the folder in progress
         self._names: set[str] = set()  # texts on disk that the engine knows
-        self._idle_since: float | None = 0.0  # None: sequences are running
-        self._is_settled = True  # the texts in slots have been stored since the engine became idle
+        # When texts in slots are stored; None: sequences are running, inf: texts have been stored since.
+        self._settles_at: float | None = math.inf
         self._has_more = False  # there is another text to write
         self._look_at = 0.0  # time of the next look at the folder
-        self._retry_at = 0.0  # no write before this time, after one that failed
-        self._has_failed = False  # a failed write is logged once
+        self._retry_at = 0.0  # no write before this time, after one that failed; 0: the last one did not
         self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
@@ -160,20 +160,21 @@ class TextKeeper:
         self._finish_saving(now)
         self._finish_looking()
         if not idle:
-            if self._idle_since is not None and not self._looking:  # no look is in progress
+            if self._settles_at is not None and not self._looking:  # no look is in progress
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
-            self._idle_since, self._is_settled = None, False
-        elif self._idle_since is None:
-            self._idle_since = now
+            self._settles_at = None
+        elif self._settles_at is None:
+            self._settles_at = now + _SETTLED_SECONDS
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
             self._mark_used()
             self._delete_dropped()
             if not self._start_saving(now) and not idle:
                 self._start_looking()
-        if not self._is_settled and self._idle_since is not None and not self._settles_in(now):
-            self._is_settled = self._engine.slots.store_all()
+        if self._settles_at is not None and now >= self._settles_at:
+            if self._engine.slots.store_all():
+                self._settles_at = math.inf
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
         return _READING_SECONDS if self._reading else 0.0
 
@@ -182,12 +183,9 @@ class TextKeeper:
             return _READING_SECONDS
         if self._saving or self._looking:
             return _WRITING_SECONDS
-        if not self._is_settled:
-            return 0.0 if self._idle_since is None else self._settles_in(now)
+        if self._settles_at != math.inf:
+            return max(0.0, (self._settles_at or 0.0) - now)
         return max(0.0, self._look_at - now) if self._has_more else None
-
-    def _settles_in(self, now: float) -> float:
-        return max(0.0, (self._idle_since or 0.0) + _SETTLED_SECONDS - now)
 
     # From disk
 
@@ -264,14 +262,13 @@ class TextKeeper:
         if error is None:
             self._texts.mark_saved(job.text, job.done.result())
             self._start_looking()  # others may have given way
-            self._has_failed, self._look_at = False, now  # there may be more
+            self._retry_at, self._look_at = 0.0, now  # there may be more
         elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
             self._texts.mark_saved(job.text, None)
         else:
-            self._retry_at = now + _RETRY_SECONDS
-            if not self._has_failed:
+            if not self._retry_at:
                 log.warning("writing texts to disk is paused: %s", error)
-            self._has_failed = True
+            self._retry_at = now + _RETRY_SECONDS
 
     def _mark_used(self) -> None:
         """Mark texts that were used, also from host memory, so that they are deleted last on disk."""
