@@ -190,18 +190,12 @@ class TextFiles:
 
         Raises OSError, after which nothing has changed: FileNotFoundError if earlier parts are gone.
         """
-        self._writing = text.name
-        try:
-            return self._write(text, pieces, pace)
-        finally:
-            self._writing = ""
-
-    def _write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
-        self.touch(text.name)
-        self.shrink(sum(len(piece) for _, piece in pieces if isinstance(piece, memoryview)))
         parts: list[SavedPart] = []
         new: list[Path] = []
+        self._writing = text.name
         try:
+            self.touch(text.name)
+            self.shrink(sum(len(piece) for _, piece in pieces if isinstance(piece, memoryview)))
             for snapshot, piece in pieces:
                 if isinstance(piece, memoryview):
                     new.append(self.folder / f"{text.name}-{secrets.token_hex(6)}.kv")
@@ -218,6 +212,8 @@ class TextFiles:
             for path in new:
                 path.unlink(missing_ok=True)
             raise
+        finally:
+            self._writing = ""
         self._delete_parts(text.name, {part.file for part in parts})
         return text
 
