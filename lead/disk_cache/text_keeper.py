@@ -26,6 +26,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.disk_cache.text_files import (
+    Buffers,
     DamagedTextError,
     FolderNews,
     TextFiles,
@@ -37,7 +38,7 @@ from lead.disk_cache.text_files import (
 )
 from lead.engine.engine import Engine
 from lead.engine.side_jobs import SteppedJob
-from shared.cache_edits import SlotMemory, apply_edits
+from shared.cache_edits import SlotMemory, Snapshot, apply_edits
 from shared.errors import RequestError, UnavailableError
 from shared.slot_cache import SavedPart, SavedText, StoredText
 
@@ -77,7 +78,7 @@ def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> T
     """Return all of a text, of which `known` parts are on disk; None: the engine has not stored all of it
     yet.
     """
-    pieces: TextPieces = []
+    pieces: list[tuple[Snapshot, memoryview | SavedPart]] = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
         piece = on_disk or memory.lend(snapshot.key)
@@ -88,7 +89,7 @@ def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> T
     return pieces
 
 
-def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
+def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> Buffers:
     """Reserve memory for a whole text, which is then read from `parts`."""
     snapshots = zip(text.snapshots, parts, strict=True)
     return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
