@@ -233,15 +233,13 @@ class SlotCache:
         self.saved[self.n_physical] = Snapshot("device", place, self.n_physical)
         return [Store(self.index, self.saved[self.n_physical])]
 
-    def store(self, key: int) -> None:
-        """Store a checkpoint of this state in host memory under `key`."""
+    def store(self, key: int, n_max: int) -> None:
+        """Store a checkpoint of this state in host memory under `key`; drop the least useful over `n_max`."""
         assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is stored"
         self.checkpoints[self.n_physical] = Snapshot("state", key, self.n_physical)
         self._edits.append(Store(self.index, self.checkpoints[self.n_physical]))
-
-    def drop(self, n_tokens: int) -> None:
-        """Drop the checkpoint of this length."""
-        self._edits.append(Forget(self.checkpoints.pop(n_tokens).key))
+        while len(self.checkpoints) > n_max:
+            self._edits.append(Forget(self.checkpoints.pop(least_useful(self.checkpoints, self.cuts)).key))
 
     def take_stores(self) -> list[CacheEdit]:
         """Return the edits that store and free native checkpoints as recorded; they can be loaded

@@ -139,9 +139,9 @@ class TextStore:
 
     # Slots
 
-    def checkpoint(self, cache: SlotCache) -> None:
-        """Store the state of a slot in host memory."""
-        cache.store(next(self._keys))
+    def checkpoint(self, cache: SlotCache, n_max: int) -> None:
+        """Store the state of a slot in host memory; the slot may have `n_max` of them there."""
+        cache.store(next(self._keys), n_max)
 
     def empty(self, cache: SlotCache) -> None:
         """Drop the contents of a slot, before it gets other contents."""

@@ -11,7 +11,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.errors import RequestError, UnavailableError
-from shared.slot_cache import SlotCache, StoredText, least_useful
+from shared.slot_cache import SlotCache, StoredText
 from shared.text_store import TextStore
 
 _STEPS_OF_ANSWER = 64
@@ -126,8 +126,8 @@ class SlotManager:
         """
         assert slot.sequence
         slot.cache.add(tokens, can_roll_back=can_roll_back)
-        if not has_draft and len(slot.cache) in slot.sequence.checkpoints:
-            self._store(slot.cache)
+        if self._n_checkpoints and not has_draft and len(slot.cache) in slot.sequence.checkpoints:
+            self.texts.checkpoint(slot.cache, self._n_checkpoints)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
         """Append `tokens` to the sequence; discard the part of the draft that conflicts with them.
@@ -407,14 +407,6 @@ class SlotManager:
 
     def learn_reading(self, token_seconds: float | None) -> None:
         self._price.token_seconds = token_seconds
-
-    def _store(self, cache: SlotCache) -> None:
-        """Add a checkpoint, and drop the least useful one if there are too many."""
-        if self._n_checkpoints == 0:
-            return
-        self.texts.checkpoint(cache)
-        while len(cache.checkpoints) > self._n_checkpoints:
-            cache.drop(least_useful(cache.checkpoints, cache.cuts))
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
         """Add a checkpoint at the end of the prefix of two texts, as others may share it (instructions to

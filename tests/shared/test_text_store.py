@@ -470,7 +470,7 @@ class TestOnDisk:
         (cache,) = prompts.caches
         for n in (20, 30):
             cache.add(TEXT[len(cache) : n])
-            prompts.checkpoint(cache)
+            prompts.checkpoint(cache, n_max=2)
         cache.add(TEXT[30:])
         store(prompts, cache)
         cache.add([1])
