@@ -110,9 +110,7 @@ class StoredText:
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
-        """Return the number of cells that loading the first `n_keep` tokens occupies, before the last part is
-        cut.
-        """
+        """Return the number of cells that loading `n_keep` tokens occupies, before the last part is cut."""
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
 
     @property
@@ -160,9 +158,7 @@ class SlotCache:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells of the valid tokens, including cells reserved for a text that is
-        being loaded.
-        """
+        """The number of cells of the valid tokens, or those reserved for a text that is being loaded."""
         if self.loading is None:
             return len(self.tokens)
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))
@@ -205,9 +201,7 @@ class SlotCache:
 
     @property
     def can_store(self) -> bool:
-        """True if the text can be stored now: cutting the native cache back to the valid tokens loads nothing
-        from host memory.
-        """
+        """True if cutting the native cache back to the valid tokens loads nothing from host memory."""
         n_keep = len(self.tokens)
         return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
 
@@ -242,16 +236,12 @@ class SlotCache:
             self._edits.append(Forget(self.checkpoints.pop(least_useful(self.checkpoints, self.cuts)).key))
 
     def take_stores(self) -> list[CacheEdit]:
-        """Return the edits that store and free native checkpoints as recorded; they can be loaded
-        afterwards.
-        """
+        """Return the edits that store and free native checkpoints; afterwards these can be loaded."""
         edits, self._edits = self._edits, []
         return edits
 
     def take_edits(self) -> list[CacheEdit]:
-        """Return the edits that reduce the native cache to the valid tokens; apply them before the next
-        decode.
-        """
+        """Return the edits that reduce the native cache to the valid tokens; apply them before decoding."""
         edits = self.take_stores()
         n_keep = len(self.tokens)
         if n_keep < self.n_physical:

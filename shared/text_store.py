@@ -28,9 +28,7 @@ MIN_TOKENS = 32
 _MAX_TEXTS = 8192
 """The most texts. A large memory could hold more, but their lists of tokens take memory, too."""
 _MAX_NEIGHBORS = 16
-"""The number of a text's neighbors, in the order of texts, that are searched on each side for a usable
-prefix.
-"""
+"""The number of neighbors in the order of texts, on each side, that are searched for a usable prefix."""
 UNLIMITED = 1 << 62
 _tokens = attrgetter("tokens")
 
@@ -88,9 +86,7 @@ class TextStore:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells that are valid or reserved for loading; shared cells count once for
-        each slot.
-        """
+        """The number of cells valid or reserved for loading; shared cells count once for each slot."""
         return sum([cache.n_cells for cache in self.caches])
 
     @property
@@ -99,9 +95,7 @@ class TextStore:
         return self._n_movable < self.n_step < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
-        """Continue loading. alone: no sequences run, so any number of tokens may move; otherwise `n_step` per
-        step.
-        """
+        """Continue loading. alone: no sequences run, so any number of tokens may move, not only `n_step`."""
         self._n_movable = UNLIMITED if alone else self.n_step
         for cache in self.caches:
             if cache.loading:
@@ -216,9 +210,7 @@ class TextStore:
     def _store_more(
         self, text: StoredText, cache: SlotCache, n_keep: int, held: Collection[StoredText]
     ) -> None:
-        """Add the tokens of a slot's text that move in this step, and checkpoints that the slot does not
-        keep.
-        """
+        """Add the tokens of a slot that move in this step, and the checkpoints that it does not keep."""
         n_part, start, n_tokens = self._size.n_part, len(text.tokens), len(cache)
         known = text.checkpoints
         n_checkpoints = max(len(known), len(cache.checkpoints))
@@ -246,9 +238,7 @@ class TextStore:
         self._edits += [Forget(each.key) for each in forgotten]
 
     def load(self, cache: SlotCache, text: StoredText, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of a stored text, over several steps if moves are
-        limited.
-        """
+        """Give an empty slot the first `n_tokens` of a stored text, perhaps over several steps."""
         cache.loading, cache.n_loading = text, n_tokens
         self._load(cache, text)
 
@@ -350,9 +340,7 @@ class TextStore:
         return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
-        """Request that a text is read from disk, over several steps; does nothing while there is no room for
-        it.
-        """
+        """Request that a text is read from disk, over several steps; do nothing while it has no room."""
         assert text.place == "disk"
         if self._expect(text):
             self.n_bytes += self._bytes_of(text)
@@ -401,9 +389,7 @@ class TextStore:
     # What is on disk
 
     def add_saved(self, *found: SavedText) -> None:
-        """Add texts found on disk, least recently used first; each replaces an earlier state of the same
-        text.
-        """
+        """Add texts found on disk, least recently used first; each replaces its own earlier state."""
         known: dict[str, list[StoredText]] = {}
         for text in self._texts:
             if text.saved:

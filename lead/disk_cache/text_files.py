@@ -112,9 +112,7 @@ def read_named(path: Path, key: str, text: SavedText, into: Buffers) -> int:
 
 
 class FolderNews(NamedTuple):
-    """Changes in a folder: texts that other processes wrote, least recently used first, and names of deleted
-    texts.
-    """
+    """Texts that other processes wrote, least recently used first, and the names of deleted texts."""
 
     texts: list[SavedText]
     gone: set[str]

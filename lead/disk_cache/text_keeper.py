@@ -75,9 +75,7 @@ class TextMemory(SlotMemory, Protocol):
 
 
 def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
-    """Return all of a text, of which `known` parts are on disk; None: the engine has not stored all of it
-    yet.
-    """
+    """Return all of a text, of which `known` parts are on disk; None: some of it is not stored yet."""
     pieces: list[tuple[Snapshot, memoryview | SavedPart]] = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
@@ -387,9 +385,7 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """Return the text to restore in a slot, which its owner may use; raises RequestError,
-        UnavailableError.
-        """
+        """Return the text to restore for `command.keep_for`; raises RequestError, UnavailableError."""
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
@@ -402,9 +398,7 @@ class SlotActions:
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:
-        """Let a slot represent `text`, in host memory; False: not yet, as the slot's own text is stored
-        before.
-        """
+        """Let a slot represent `text`, in host memory; False: the slot's own text is stored first."""
         slot = self._slots.idle_slot(index)
         if self._slots.store_before_loss(slot.cache):
             return False
@@ -413,9 +407,7 @@ class SlotActions:
         return True
 
     def _erase(self, index: int) -> int:
-        """Forget the last text of a slot; return its number of tokens. Raises RequestError,
-        UnavailableError.
-        """
+        """Forget the last text of a slot; return its length. Raises RequestError, UnavailableError."""
         slot = self._slots.idle_slot(index)
         tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None

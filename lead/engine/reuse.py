@@ -132,9 +132,7 @@ class Prefixes:
         return self._stored.best(sequence.context, serves)
 
     def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
-        """Return whether `sequence` may wait for `n` tokens of a text on disk, which only its owner
-        may use.
-        """
+        """Return whether `sequence` may wait for `n` tokens of a text on disk, as its owner."""
         if text.owner != sequence.request.keep_for or n < self._n_least_saved:
             return False
         return text.place == "coming" or self._stored.may_fetch(text)

@@ -217,9 +217,7 @@ class SlotManager:
         return n_free
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """Return a place where steps of up to `n_tokens` can be timed while nothing runs; None: there is
-        none.
-        """
+        """Return a place where steps of up to `n_tokens` can be timed while nothing runs, if any."""
         for slot in self._idle():
             n_cached = len(slot.cache)
             fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
@@ -228,9 +226,7 @@ class SlotManager:
         return None
 
     def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
-        """Return the edits that make every native cache match its record; decodes: see
-        `TextStore.pop_edits`.
-        """
+        """Return the edits that make native caches match their records; see `TextStore.pop_edits`."""
         if decodes:
             for slot in self._running:
                 self._end_draft(slot)
@@ -364,9 +360,7 @@ class SlotManager:
         return None
 
     def store_idle(self) -> None:
-        """Store and empty idle slots before a step, while other sequences run: attention reads all cells of
-        the pool.
-        """
+        """Store and empty idle slots before a step of others: attention reads all cells of the pool."""
         if not self._stores_idle or not self._running:
             return
         self.texts.limit_moves()
@@ -409,9 +403,7 @@ class SlotManager:
         self._price.token_seconds = token_seconds
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
-        """Add a checkpoint at the end of the prefix of two texts, as others may share it (instructions to
-        agents).
-        """
+        """Add a checkpoint where two texts depart: others may share the prefix (instructions to agents)."""
         if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 
