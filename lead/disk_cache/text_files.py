@@ -239,21 +239,22 @@ class TextFiles:
 
     def shrink(self, n_more: int) -> None:
         """Delete texts, of any KEY, until `n_more` bytes fit; and files that belong to no text."""
-        texts: dict[str, list[Path]] = {}
+        texts: dict[str, dict[Path, os.stat_result]] = {}
         for path in self._root.glob("*/*"):
             if ours := _OURS.fullmatch(path.name):
-                texts.setdefault(str(path.parent / ours[1]), []).append(path)
-        sizes = {name: sum(_size(path) for path in paths) for name, paths in texts.items()}
+                with contextlib.suppress(OSError):  # another lead has deleted it
+                    texts.setdefault(str(path.parent / ours[1]), {})[path] = path.stat()
+        n_bytes = n_more + sum(stat.st_size for files in texts.values() for stat in files.values())
         used = {name: _used_at(Path(f"{name}{_MANIFEST}")) for name in texts}
-        n_bytes = n_more + sum(sizes.values())
         for name in sorted(texts, key=lambda each: used[each]):
-            if not used[name] and time.time() - max(map(_used_at, texts[name])) < ABANDONED_SECONDS:
+            stats = texts[name].values()
+            if not used[name] and time.time() - max(stat.st_mtime for stat in stats) < ABANDONED_SECONDS:
                 continue  # it is being written
             if used[name] and n_bytes <= self.n_max:
                 break
             for path in sorted(texts[name], key=lambda each: each.suffix != _MANIFEST):
                 path.unlink(missing_ok=True)
-            n_bytes -= sizes[name]
+            n_bytes -= sum(stat.st_size for stat in stats)
 
     def _manifest(self, name: str) -> Path:
         return self.folder / f"{name}{_MANIFEST}"
@@ -300,10 +301,3 @@ def _used_at(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
