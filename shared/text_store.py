@@ -340,9 +340,8 @@ class TextStore:
         return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
-        """Request that a text is read from disk, over several steps; do nothing while it has no room."""
-        assert text.place == "disk"
-        if self._expect(text):
+        """Request that a text on disk is read, over several steps; do nothing while it has no room."""
+        if text.place == "disk" and self._expect(text):
             self.n_bytes += self._bytes_of(text)
             self._wanted.append(text)
 

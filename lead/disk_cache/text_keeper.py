@@ -365,8 +365,7 @@ class SlotActions:
             raise RequestError(
                 f"the text of slot {index} was removed from host memory to make room (--cache-ram)", "id_slot"
             )
-        if text.place == "disk":
-            self._texts.fetch(text)
+        self._texts.fetch(text)
         return text if text.place == "memory" else None
 
     def _restore(self, command: ActOnSlot, memory: TextMemory) -> SteppedJob[SlotActed]:

@@ -322,11 +322,10 @@ class SlotManager:
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self.n_ctx - n_running)
-        if isinstance(source, StoredText) and source.place != "memory":
-            if source.place == "disk":
-                self.texts.fetch(source)
-            return None
         if isinstance(source, StoredText):
+            if source.place != "memory":
+                self.texts.fetch(source)
+                return None
             slot.cache.loading, slot.cache.n_loading = source, n  # so that it stays, and has its cells
         if not self._make_way(slot, n if source is slot.cache else 0):
             slot.cache.loading = None
