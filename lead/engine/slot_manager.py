@@ -38,7 +38,8 @@ class SlotManager:
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self.texts = TextStore(limits.n_slots, limits.traits, limits.prompt_cache)
         """The texts in slots, in host memory and on disk."""
-        self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
+        self.price = MovePrice(limits.prompt_cache, limits.step_bytes)
+        """The price of moving a text to host memory and back."""
         self._slots = [Slot(cache) for cache in self.texts.caches]
         self._prefixes = Prefixes(self._slots, self.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
@@ -353,9 +354,9 @@ class SlotManager:
 
         If computing the text again is quicker, store nothing, lower the estimated price and return None.
         """
-        if self._price.pays(len(cache)):
+        if self.price.pays(len(cache)):
             return self.texts.store(cache, n_keep)
-        self._price.forget()
+        self.price.forget()
         return None
 
     def store_idle(self) -> None:
@@ -365,7 +366,7 @@ class SlotManager:
         self.texts.limit_moves()
         for slot in self._idle():
             slot.n_steps_idle += 1
-            is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
+            is_due = slot.n_steps_idle > self.price.idle_steps and self.price.pays(len(slot.cache))
             if is_due and self.texts.store(slot.cache) == 0:
                 self._move_out(slot, is_stored=True)
 
@@ -395,11 +396,8 @@ class SlotManager:
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
         """Record that storing or loading `texts` took `seconds`. step_seconds: T(1)."""
-        self._price.learn(texts, seconds, step_seconds)
-        self.texts.n_step = self._price.n_step
-
-    def learn_reading(self, token_seconds: float | None) -> None:
-        self._price.token_seconds = token_seconds
+        self.price.learn(texts, seconds, step_seconds)
+        self.texts.n_step = self.price.n_step
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
         """Add a checkpoint where two texts depart: others may share the prefix (instructions to agents)."""
