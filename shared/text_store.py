@@ -180,7 +180,7 @@ class TextStore:
             return None
         self._edits += cache.take_edits()
         cache.end_rollback()
-        if stored := self.holding(cache.tokens, cache.owner, anyones=cache.owner is None):
+        if stored := self.holding(cache.tokens, cache.owner, any_owner=cache.owner is None):
             self.touch(stored)
             return 0
         beginning = self._beginning_of(cache.tokens, cache.owner)
@@ -301,16 +301,16 @@ class TextStore:
                     n_best, best = n, text
         return n_best, best
 
-    def holding(self, tokens: list[int], owner: str | None, *, anyones: bool = False) -> StoredText | None:
+    def holding(self, tokens: list[int], owner: str | None, *, any_owner: bool = False) -> StoredText | None:
         """Return the text of `owner` that equals `tokens`, or begins with them; None: there is none.
 
-        anyones: any text in host memory will do.
+        any_owner: a text of another owner will do if it is in host memory.
         """
         for at in range(self._find(tokens), len(self._sorted)):
             text = self._sorted[at]
             if text.tokens[: len(tokens)] != tokens:
                 break
-            if text.owner == owner or (anyones and text.place == "memory"):
+            if text.owner == owner or (any_owner and text.place == "memory"):
                 return text
         return None
 
