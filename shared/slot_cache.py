@@ -61,7 +61,8 @@ class StoredText:
     n_prefill: the number of its first tokens that were decoded as a prompt. checkpoints: as in `SlotCache`.
     owner: the only owner whose sequences may reuse it from disk; None: it must not be written there. saved:
     its record on disk, which may be of an earlier or longer state of the text. place: in host memory, only on
-    disk, or being read from disk ("coming").
+    disk, or being read from disk ("coming"). is_used: stored or used since the last look. is_left_out: it has
+    no room on disk, until it is used again.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -71,6 +72,8 @@ class StoredText:
     owner: str | None = None
     saved: SavedText | None = None
     place: Literal["memory", "disk", "coming"] = "memory"
+    is_used: bool = False
+    is_left_out: bool = False
 
     @property
     def is_saved(self) -> bool:
@@ -107,9 +110,7 @@ class StoredText:
         return cut_length(self.tokens, n_keep, None if can_trim else (len(self.tokens), *self.checkpoints))
 
     def n_cells(self, n_keep: int) -> int:
-        """Return the number of cells that loading the first `n_keep` tokens occupies, before the last part is
-        cut.
-        """
+        """Return the number of cells that loading `n_keep` tokens occupies, before the last part is cut."""
         return next((part.end for part in self.parts if part.end >= n_keep), len(self.tokens))
 
     @property
@@ -157,9 +158,7 @@ class SlotCache:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells of the valid tokens, including cells reserved for a text that is
-        being loaded.
-        """
+        """The number of cells of the valid tokens, or those reserved for a text that is being loaded."""
         if self.loading is None:
             return len(self.tokens)
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))
@@ -204,9 +203,7 @@ class SlotCache:
 
     @property
     def can_store(self) -> bool:
-        """True if the text can be stored now: cutting the native cache back to the valid tokens loads nothing
-        from host memory.
-        """
+        """True if cutting the native cache back to the valid tokens loads nothing from host memory."""
         n_keep = len(self.tokens)
         return n_keep == self.n_physical or n_keep in self.saved or self._can_trim_to(n_keep)
 
@@ -232,27 +229,21 @@ class SlotCache:
         self.saved[self.n_physical] = Snapshot("device", place, self.n_physical)
         return [Store(self.index, self.saved[self.n_physical])]
 
-    def store(self, key: int) -> None:
-        """Store a checkpoint of this state in host memory under `key`."""
+    def store(self, key: int, n_max: int) -> None:
+        """Store a checkpoint of this state in host memory under `key`; drop the least useful over `n_max`."""
         assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is stored"
         self.checkpoints[self.n_physical] = Snapshot("state", key, self.n_physical)
         self._edits.append(Store(self.index, self.checkpoints[self.n_physical]))
-
-    def drop(self, n_tokens: int) -> None:
-        """Drop the checkpoint of this length."""
-        self._edits.append(Forget(self.checkpoints.pop(n_tokens).key))
+        while len(self.checkpoints) > n_max:
+            self._edits.append(Forget(self.checkpoints.pop(least_useful(self.checkpoints, self.cuts)).key))
 
     def take_stores(self) -> list[CacheEdit]:
-        """Return the edits that store and free native checkpoints as recorded; they can be loaded
-        afterwards.
-        """
+        """Return the edits that store and free native checkpoints; afterwards these can be loaded."""
         edits, self._edits = self._edits, []
         return edits
 
     def take_edits(self) -> list[CacheEdit]:
-        """Return the edits that reduce the native cache to the valid tokens; apply them before the next
-        decode.
-        """
+        """Return the edits that reduce the native cache to the valid tokens; apply them before decoding."""
         edits = self.take_stores()
         n_keep = len(self.tokens)
         if n_keep < self.n_physical:

@@ -15,8 +15,9 @@ The owner of the store decides which sequence has which slot: the lead's engine,
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import attrgetter
 
 from shared.cache_edits import CacheEdit, Copy, Forget, Restore, Snapshot, Store, loads_last
 from shared.llama.memory_traits import MemoryTraits
@@ -27,10 +28,9 @@ MIN_TOKENS = 32
 _MAX_TEXTS = 8192
 """The maximum number of texts. A large memory could hold more, but their lists of tokens take memory, too."""
 _MAX_NEIGHBORS = 16
-"""The number of a text's neighbors, in the order of texts, that are searched on each side for a usable
-prefix.
-"""
+"""The number of neighbors in the order of texts, on each side, that are searched for a usable prefix."""
 UNLIMITED = 1 << 62
+_tokens = attrgetter("tokens")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,6 @@ class TextStore:
         self._texts: dict[StoredText, None] = {}  # the least recently used first
         self._sorted: list[StoredText] = []  # by tokens: neighbors have the longest common prefixes
         self._wanted: list[StoredText] = []  # on disk, to be read
-        self._used: set[StoredText] = set()
         self._n_movable = UNLIMITED  # tokens that may still be stored and loaded before the next step
         self._filled: set[int] = set()  # slots that get their text only when `_edits` are applied
         self._edits: list[CacheEdit] = []  # without the edits that caches collect themselves
@@ -87,9 +86,7 @@ class TextStore:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells that are valid or reserved for loading; shared cells count once for
-        each slot.
-        """
+        """The number of cells valid or reserved for loading; shared cells count once for each slot."""
         return sum([cache.n_cells for cache in self.caches])
 
     @property
@@ -98,9 +95,7 @@ class TextStore:
         return self._n_movable < self.n_step < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
-        """Continue loading. alone: no sequences run, so any number of tokens may move; otherwise `n_step` per
-        step.
-        """
+        """Continue loading. alone: no sequences run, so any number of tokens may move, not only `n_step`."""
         self._n_movable = UNLIMITED if alone else self.n_step
         for cache in self.caches:
             if cache.loading:
@@ -138,9 +133,9 @@ class TextStore:
 
     # Slots
 
-    def checkpoint(self, cache: SlotCache) -> None:
-        """Store the state of a slot in host memory."""
-        cache.store(next(self._keys))
+    def checkpoint(self, cache: SlotCache, n_max: int) -> None:
+        """Store the state of a slot in host memory; the slot may have `n_max` of them there."""
+        cache.store(next(self._keys), n_max)
 
     def empty(self, cache: SlotCache) -> None:
         """Drop the contents of a slot, before it gets other contents."""
@@ -185,7 +180,7 @@ class TextStore:
             return None
         self._edits += cache.take_edits()
         cache.end_rollback()
-        if stored := self._stored(cache.tokens, cache.owner):
+        if stored := self.holding(cache.tokens, cache.owner, any_owner=cache.owner is None):
             self.touch(stored)
             return 0
         beginning = self._beginning_of(cache.tokens, cache.owner)
@@ -195,7 +190,7 @@ class TextStore:
         text = self._continued(beginning, cache.owner)
         self._store_more(text, cache, n_keep, held)
         self._add(text)
-        self._used.add(text)
+        text.is_used = True
         return len(cache) - len(text.tokens)
 
     def _continued(self, beginning: StoredText | None, owner: str | None) -> StoredText:
@@ -215,9 +210,7 @@ class TextStore:
     def _store_more(
         self, text: StoredText, cache: SlotCache, n_keep: int, held: Collection[StoredText]
     ) -> None:
-        """Add the tokens of a slot's text that move in this step, and checkpoints that the slot does not
-        keep.
-        """
+        """Add the tokens of a slot that move in this step, and the checkpoints that it does not keep."""
         n_part, start, n_tokens = self._size.n_part, len(text.tokens), len(cache)
         known = text.checkpoints
         n_checkpoints = max(len(known), len(cache.checkpoints))
@@ -245,9 +238,7 @@ class TextStore:
         self._edits += [Forget(each.key) for each in forgotten]
 
     def load(self, cache: SlotCache, text: StoredText, n_tokens: int) -> None:
-        """Give an empty slot the first `n_tokens` of a stored text, over several steps if moves are
-        limited.
-        """
+        """Give an empty slot the first `n_tokens` of a stored text, perhaps over several steps."""
         cache.loading, cache.n_loading = text, n_tokens
         self._load(cache, text)
 
@@ -310,21 +301,31 @@ class TextStore:
                     n_best, best = n, text
         return n_best, best
 
-    def holding(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """Return the text of `owner` that equals `tokens`, or begins with them."""
-        return next((text for text in self._going_on(tokens) if text.owner == owner), None)
+    def holding(self, tokens: list[int], owner: str | None, *, any_owner: bool = False) -> StoredText | None:
+        """Return the text of `owner` that equals `tokens`, or begins with them; None: there is none.
+
+        any_owner: a text of another owner will do if it is in host memory.
+        """
+        for at in range(self._find(tokens), len(self._sorted)):
+            text = self._sorted[at]
+            if text.tokens[: len(tokens)] != tokens:
+                break
+            if text.owner == owner or (any_owner and text.place == "memory"):
+                return text
+        return None
 
     def touch(self, text: StoredText) -> None:
         """Mark a text as used just now."""
         if text in self._texts:
             del self._texts[text]
             self._texts[text] = None
-            self._used.add(text)
+            text.is_used = True
 
     def pop_used(self) -> list[StoredText]:
         """Return the texts stored or used since the last call, least recently used first."""
-        used = [text for text in self._texts if text in self._used]
-        self._used.clear()
+        used = [text for text in self._texts if text.is_used]
+        for text in used:
+            text.is_used = text.is_left_out = False
         return used
 
     def drop(self, text: StoredText) -> None:
@@ -339,11 +340,8 @@ class TextStore:
         return self._has_place(self._size_of(text), ())
 
     def fetch(self, text: StoredText) -> None:
-        """Request that a text is read from disk, over several steps; does nothing while there is no room for
-        it.
-        """
-        assert text.place == "disk"
-        if self._expect(text):
+        """Request that a text on disk is read, over several steps; do nothing while it has no room."""
+        if text.place == "disk" and self._expect(text):
             self.n_bytes += self._bytes_of(text)
             self._wanted.append(text)
 
@@ -390,9 +388,7 @@ class TextStore:
     # What is on disk
 
     def add_saved(self, *found: SavedText) -> None:
-        """Add texts found on disk, least recently used first; each replaces an earlier state of the same
-        text.
-        """
+        """Add texts found on disk, least recently used first; each replaces its own earlier state."""
         known: dict[str, list[StoredText]] = {}
         for text in self._texts:
             if text.saved:
@@ -408,13 +404,11 @@ class TextStore:
             if len(self._texts) < _MAX_TEXTS:  # else all of them are held
                 self._add(StoredText.on_disk(saved))
 
-    def unsaved(self, but: Collection[StoredText] = ()) -> StoredText | None:
-        """Return the most recently used text that must be written to disk, except the texts in `but`; None:
-        no text.
-        """
+    def unsaved(self) -> StoredText | None:
+        """Return the most recently used text that must be written to disk; None: no text."""
         for text in reversed(self._texts):
             is_worth_it = text.owner is not None and len(text.tokens) >= self._size.n_least_saved
-            if is_worth_it and text.place == "memory" and not text.is_saved and text not in but:
+            if is_worth_it and text.place == "memory" and not text.is_saved and not text.is_left_out:
                 return text
         return None
 
@@ -425,19 +419,16 @@ class TextStore:
             if saved and each.saved and each.saved.name == saved.name:
                 each.saved = saved
 
-    def mark_deleted(self, names: Collection[str]) -> list[StoredText]:
+    def mark_deleted(self, names: Collection[str]) -> None:
         """Record that texts were deleted from disk, by name; texts that were only there are dropped.
 
-        Returns the other texts that were completely on disk, which are `unsaved` again.
+        The other texts that were completely on disk gave way there, so they are left out.
         """
-        lost = [text for text in self._texts if text.saved and text.saved.name in names]
-        for text in lost:
+        for text in [text for text in self._texts if text.saved and text.saved.name in names]:
             if text.place == "disk":
                 self._remove(text)
-        whole = [text for text in lost if text.is_saved and text in self._texts]
-        for text in lost:
+            text.is_left_out |= text.is_saved
             text.saved = None
-        return whole
 
     # Freeing memory
 
@@ -479,22 +470,6 @@ class TextStore:
 
     # The index
 
-    def _going_on(self, tokens: list[int]) -> Iterator[StoredText]:
-        """Yield the texts that are equal to `tokens` or begin with them."""
-        for at in range(self._find(tokens), len(self._sorted)):
-            if self._sorted[at].tokens[: len(tokens)] != tokens:
-                return
-            yield self._sorted[at]
-
-    def _stored(self, tokens: list[int], owner: str | None) -> StoredText | None:
-        """Return a text of `owner` that is equal to `tokens` or begins with them; without owner, any in host
-        memory.
-        """
-        for text in self._going_on(tokens):
-            if text.owner == owner or (owner is None and text.place == "memory"):
-                return text
-        return None
-
     def _beginning_of(self, tokens: list[int], owner: str | None) -> StoredText | None:
         """Return the longest stored prefix of `tokens` that belongs to `owner` or no owner, and is not being
         read.
@@ -523,12 +498,8 @@ class TextStore:
         self.n_bytes += self._bytes_of(text)
 
     def _remove(self, text: StoredText) -> None:
-        at = self._find(text.tokens)
-        while self._sorted[at] is not text:  # parts of two texts may be alike
-            at += 1
-        del self._sorted[at]
+        del self._sorted[self._sorted.index(text, self._find(text.tokens))]  # two texts may have equal tokens
         del self._texts[text]
-        self._used.discard(text)
         self.n_bytes -= self._bytes_of(text)
 
     def _bytes_of(self, text: StoredText) -> int:
@@ -537,7 +508,3 @@ class TextStore:
 
     def _size_of(self, text: StoredText) -> int:
         return self._size.of(len(text.tokens), len(text.checkpoints))
-
-
-def _tokens(text: StoredText) -> list[int]:
-    return text.tokens

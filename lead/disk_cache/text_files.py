@@ -17,7 +17,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -33,11 +33,14 @@ _MANIFEST, _EARLIER_MANIFEST = ".text", ".json"
 _OURS = re.compile(r"([0-9a-f]{24})(\.text|\.json|-[0-9a-f]{12}\.kv|\.(?:text|json)\.[0-9a-f]{8}\.part)")
 _CHUNK = 1 << 20
 _DIGEST_BYTES = 16
+_DAMAGED = "is damaged or cut off"
 _TICK_SECONDS = 0.02
 """A change of a folder this soon after another may leave its date the same, because Linux counts in ticks."""
 
-TextPieces = list[tuple[Snapshot, memoryview | SavedPart]]
+TextPieces = Sequence[tuple[Snapshot, memoryview | SavedPart]]
 """All snapshots of a text, with their bytes, or with where they are on disk already."""
+Buffers = Sequence[tuple[Snapshot, memoryview]]
+"""All snapshots of a text, with memory for their bytes."""
 
 
 class DamagedTextError(Exception):
@@ -46,7 +49,7 @@ class DamagedTextError(Exception):
 
 def _head(text: SavedText, key: str) -> bytes:
     manifest = f"{text.model_dump_json()}\n".encode()
-    return b"%s%s\n%s\n%s" % (_FORMAT, key.encode(), _digest(manifest).encode(), manifest)
+    return b"%s%s\n%s\n%s" % (_FORMAT, key.encode(), text_hash(manifest).hexdigest().encode(), manifest)
 
 
 def _read_head(file: BinaryIO, key: str) -> SavedText:
@@ -59,15 +62,15 @@ def _read_head(file: BinaryIO, key: str) -> SavedText:
     if first[len(_FORMAT) :] != f"{key}\n".encode():
         raise DamagedTextError("was saved with another model, other options, or another version of llama.cpp")
     digest, manifest = file.readline(64), file.readline(_MAX_LINE_BYTES)
-    if digest != f"{_digest(manifest)}\n".encode():
-        raise _damaged()
+    if digest != f"{text_hash(manifest).hexdigest()}\n".encode():
+        raise DamagedTextError(_DAMAGED)
     try:
         text = SavedText.model_validate_json(manifest)
     except ValueError as error:
-        raise _damaged() from error
+        raise DamagedTextError(_DAMAGED) from error
     n_after = sum(part.size for part in text.parts if not part.file)
     if file.tell() + n_after != os.fstat(file.fileno()).st_size:
-        raise _damaged()
+        raise DamagedTextError(_DAMAGED)
     return text
 
 
@@ -84,7 +87,7 @@ def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> in
     """
     views = [piece for _, piece in pieces if isinstance(piece, memoryview)]
     parts = tuple(
-        SavedPart.of(each, "", len(view), _digest(view))
+        SavedPart.of(each, "", len(view), text_hash(view).hexdigest())
         for (each, _), view in zip(pieces, views, strict=True)
     )
     with written_whole(path) as part:
@@ -95,7 +98,7 @@ def write_named(path: Path, key: str, text: SavedText, pieces: TextPieces) -> in
         return part.stat().st_size
 
 
-def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
+def read_named(path: Path, key: str, text: SavedText, into: Buffers) -> int:
     """Fill `into` with the parts of `text`, which `read_manifest` found in the file; return the file's size.
 
     Raises OSError, and DamagedTextError, also if the file now has another text.
@@ -103,15 +106,13 @@ def read_named(path: Path, key: str, text: SavedText, into: TextPieces) -> int:
     with path.open("rb") as file:
         if _read_head(file, key) != text:
             raise DamagedTextError("was replaced while it was read")
-        for part, view in _each(text, into):
+        for part, (_, view) in zip(text.parts, into, strict=True):
             _read_part(file, part, view)
         return file.tell()
 
 
 class FolderNews(NamedTuple):
-    """Changes in a folder: texts that other processes wrote, least recently used first, and names of deleted
-    texts.
-    """
+    """Texts that other processes wrote, least recently used first, and the names of deleted texts."""
 
     texts: list[SavedText]
     gone: set[str]
@@ -190,18 +191,12 @@ class TextFiles:
 
         Raises OSError, after which nothing has changed: FileNotFoundError if earlier parts are gone.
         """
-        self._writing = text.name
-        try:
-            return self._write(text, pieces, pace)
-        finally:
-            self._writing = ""
-
-    def _write(self, text: SavedText, pieces: TextPieces, pace: Callable[[int], None]) -> SavedText:
-        self.touch(text.name)
-        self.shrink(sum(len(piece) for _, piece in pieces if isinstance(piece, memoryview)))
         parts: list[SavedPart] = []
         new: list[Path] = []
+        self._writing = text.name
         try:
+            self.touch(text.name)
+            self.shrink(sum(len(piece) for _, piece in pieces if isinstance(piece, memoryview)))
             for snapshot, piece in pieces:
                 if isinstance(piece, memoryview):
                     new.append(self.folder / f"{text.name}-{secrets.token_hex(6)}.kv")
@@ -218,16 +213,18 @@ class TextFiles:
             for path in new:
                 path.unlink(missing_ok=True)
             raise
+        finally:
+            self._writing = ""
         self._delete_parts(text.name, {part.file for part in parts})
         return text
 
-    def read(self, text: SavedText, into: TextPieces) -> None:
+    def read(self, text: SavedText, into: Buffers) -> None:
         """Read a text's parts into the buffers `into`. Raises OSError, DamagedTextError."""
-        for part, view in _each(text, into):
+        for part, (_, view) in zip(text.parts, into, strict=True):
             with (self.folder / part.file).open("rb", buffering=0) as file:
                 _read_part(file, part, view)
                 if file.read(1):
-                    raise _damaged()
+                    raise DamagedTextError(_DAMAGED)
 
     def touch(self, name: str) -> None:
         """Mark a text as used just now."""
@@ -242,21 +239,22 @@ class TextFiles:
 
     def shrink(self, n_more: int) -> None:
         """Delete texts, of any KEY, until `n_more` bytes fit; and files that belong to no text."""
-        texts: dict[str, list[Path]] = {}
+        texts: dict[str, dict[Path, os.stat_result]] = {}
         for path in self._root.glob("*/*"):
             if ours := _OURS.fullmatch(path.name):
-                texts.setdefault(str(path.parent / ours[1]), []).append(path)
-        sizes = {name: sum(_size(path) for path in paths) for name, paths in texts.items()}
+                with contextlib.suppress(OSError):  # another lead has deleted it
+                    texts.setdefault(str(path.parent / ours[1]), {})[path] = path.stat()
+        n_bytes = n_more + sum(stat.st_size for files in texts.values() for stat in files.values())
         used = {name: _used_at(Path(f"{name}{_MANIFEST}")) for name in texts}
-        n_bytes = n_more + sum(sizes.values())
         for name in sorted(texts, key=lambda each: used[each]):
-            if not used[name] and time.time() - max(map(_used_at, texts[name])) < ABANDONED_SECONDS:
+            stats = texts[name].values()
+            if not used[name] and time.time() - max(stat.st_mtime for stat in stats) < ABANDONED_SECONDS:
                 continue  # it is being written
             if used[name] and n_bytes <= self.n_max:
                 break
             for path in sorted(texts[name], key=lambda each: each.suffix != _MANIFEST):
                 path.unlink(missing_ok=True)
-            n_bytes -= sizes[name]
+            n_bytes -= sum(stat.st_size for stat in stats)
 
     def _manifest(self, name: str) -> Path:
         return self.folder / f"{name}{_MANIFEST}"
@@ -289,26 +287,12 @@ def _read_part(file: BinaryIO, part: SavedPart, into: memoryview) -> None:
         digest.update(into[n_read : n_read + n])
         n_read += n
     if n_read != part.size or digest.hexdigest() != part.digest:
-        raise _damaged()
-
-
-def _each(text: SavedText, into: TextPieces) -> list[tuple[SavedPart, memoryview]]:
-    return [
-        (part, view) for part, (_, view) in zip(text.parts, into, strict=True) if isinstance(view, memoryview)
-    ]
-
-
-def _damaged() -> DamagedTextError:
-    return DamagedTextError("is damaged or cut off")
+        raise DamagedTextError(_DAMAGED)
 
 
 def text_hash(content: bytes | memoryview = b"") -> "hashlib.blake2b":
     """Return the hash that digests are computed with."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES)
-
-
-def _digest(content: bytes | memoryview) -> str:
-    return text_hash(content).hexdigest()
 
 
 def _used_at(path: Path) -> float:
@@ -317,10 +301,3 @@ def _used_at(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

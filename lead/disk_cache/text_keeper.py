@@ -16,6 +16,7 @@ would wait for it.
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
 from lead.disk_cache.text_files import (
+    Buffers,
     DamagedTextError,
     FolderNews,
     TextFiles,
@@ -36,7 +38,7 @@ from lead.disk_cache.text_files import (
 )
 from lead.engine.engine import Engine
 from lead.engine.side_jobs import SteppedJob
-from shared.cache_edits import SlotMemory, apply_edits
+from shared.cache_edits import SlotMemory, Snapshot, apply_edits
 from shared.errors import RequestError, UnavailableError
 from shared.slot_cache import SavedPart, SavedText, StoredText
 
@@ -73,10 +75,8 @@ class TextMemory(SlotMemory, Protocol):
 
 
 def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> TextPieces | None:
-    """Return all of a text, of which `known` parts are on disk; None: the engine has not stored all of it
-    yet.
-    """
-    pieces: TextPieces = []
+    """Return all of a text, of which `known` parts are on disk; None: some of it is not stored yet."""
+    pieces: list[tuple[Snapshot, memoryview | SavedPart]] = []
     for snapshot in text.snapshots:
         on_disk = next((part for part in known if part.holds(snapshot)), None)
         piece = on_disk or memory.lend(snapshot.key)
@@ -87,7 +87,7 @@ def _lend(text: StoredText, known: Sequence[SavedPart], memory: TextMemory) -> T
     return pieces
 
 
-def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> TextPieces:
+def _reserve(text: StoredText, parts: Sequence[SavedPart], memory: TextMemory) -> Buffers:
     """Reserve memory for a whole text, which is then read from `parts`."""
     snapshots = zip(text.snapshots, parts, strict=True)
     return [(snapshot, memory.reserve(snapshot.key, part.size)) for snapshot, part in snapshots]
@@ -131,13 +131,11 @@ class TextKeeper:
         self._reading: list[_Job[None]] = []  # reads in progress
         self._looking: Future[FolderNews] | None = None  # the look at the folder in progress
         self._names: set[str] = set()  # texts on disk that the engine knows
-        self._left_out: set[StoredText] = set()  # texts without room on disk, until they are used again
-        self._idle_since: float | None = 0.0  # None: sequences are running
-        self._is_settled = True  # the texts in slots have been stored since the engine became idle
+        # When texts in slots are stored; None: sequences are running, inf: texts have been stored since.
+        self._settles_at: float | None = math.inf
         self._has_more = False  # there is another text to write
         self._look_at = 0.0  # time of the next look at the folder
-        self._retry_at = 0.0  # no write before this time, after one that failed
-        self._has_failed = False  # a failed write is logged once
+        self._retry_at = 0.0  # no write before this time, after one that failed; 0: the last one did not
         self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
@@ -161,20 +159,21 @@ class TextKeeper:
         self._finish_saving(now)
         self._finish_looking()
         if not idle:
-            if self._idle_since is not None and not self._looking:  # no look is in progress
+            if self._settles_at is not None and not self._looking:  # no look is in progress
                 with contextlib.suppress(OSError):
                     self._take_in(self._files.look())
-            self._idle_since, self._is_settled = None, False
-        elif self._idle_since is None:
-            self._idle_since = now
+            self._settles_at = None
+        elif self._settles_at is None:
+            self._settles_at = now + _SETTLED_SECONDS
         if now >= self._look_at and not self._saving:
             self._look_at = now + _LOOK_SECONDS
             self._mark_used()
             self._delete_dropped()
             if not self._start_saving(now) and not idle:
                 self._start_looking()
-        if not self._is_settled and self._idle_since is not None and not self._settles_in(now):
-            self._is_settled = self._engine.slots.store_all()
+        if self._settles_at is not None and now >= self._settles_at:
+            if self._engine.slots.store_all():
+                self._settles_at = math.inf
             self._has_more, self._look_at = True, now  # in the next step, when they are stored
         return _READING_SECONDS if self._reading else 0.0
 
@@ -183,12 +182,9 @@ class TextKeeper:
             return _READING_SECONDS
         if self._saving or self._looking:
             return _WRITING_SECONDS
-        if not self._is_settled:
-            return 0.0 if self._idle_since is None else self._settles_in(now)
+        if self._settles_at != math.inf:
+            return max(0.0, (self._settles_at or 0.0) - now)
         return max(0.0, self._look_at - now) if self._has_more else None
-
-    def _settles_in(self, now: float) -> float:
-        return max(0.0, (self._idle_since or 0.0) + _SETTLED_SECONDS - now)
 
     # From disk
 
@@ -207,7 +203,7 @@ class TextKeeper:
         gone = news.gone
         if self._saving and self._saving.text.saved:  # the job says what became of that one
             gone = gone - {self._saving.text.saved.name}
-        self._left_out.update(self._texts.mark_deleted(gone))
+        self._texts.mark_deleted(gone)
         self._names -= gone
 
     def _start_reading(self) -> None:
@@ -232,7 +228,7 @@ class TextKeeper:
 
     def _start_saving(self, now: float) -> bool:
         """Start to write the next text, if any; return whether a text is being written now."""
-        text = self._texts.unsaved(but=self._left_out)
+        text = self._texts.unsaved()
         self._has_more = text is not None
         if text is None or now < self._retry_at:
             return False
@@ -242,7 +238,7 @@ class TextKeeper:
         n_bytes = sum(each.size if isinstance(each, SavedPart) else len(each) for _, each in pieces)
         if n_bytes > self._files.n_max:
             _take_back(pieces, self._memory)
-            self._left_out.add(text)
+            text.is_left_out = True
             return False
         saved = text.to_save(text.saved.name if text.saved else new_name())
         self._names.add(saved.name)
@@ -265,19 +261,17 @@ class TextKeeper:
         if error is None:
             self._texts.mark_saved(job.text, job.done.result())
             self._start_looking()  # others may have given way
-            self._has_failed, self._look_at = False, now  # there may be more
+            self._retry_at, self._look_at = 0.0, now  # there may be more
         elif isinstance(error, FileNotFoundError) and job.text.saved:  # another lead deleted its beginning
             self._texts.mark_saved(job.text, None)
         else:
-            self._retry_at = now + _RETRY_SECONDS
-            if not self._has_failed:
+            if not self._retry_at:
                 log.warning("writing texts to disk is paused: %s", error)
-            self._has_failed = True
+            self._retry_at = now + _RETRY_SECONDS
 
     def _mark_used(self) -> None:
         """Mark texts that were used, also from host memory, so that they are deleted last on disk."""
         for text in self._texts.pop_used():
-            self._left_out.discard(text)
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)
 
@@ -287,7 +281,6 @@ class TextKeeper:
         for name in self._names - kept:
             self._writer.submit(self._files.delete, name)
         self._names &= kept
-        self._left_out.intersection_update(self._texts.texts)
 
     def _save_all(self, until: float) -> None:
         """Write as many texts as possible until the time `until`."""
@@ -372,8 +365,7 @@ class SlotActions:
             raise RequestError(
                 f"the text of slot {index} was removed from host memory to make room (--cache-ram)", "id_slot"
             )
-        if text.place == "disk":
-            self._texts.fetch(text)
+        self._texts.fetch(text)
         return text if text.place == "memory" else None
 
     def _restore(self, command: ActOnSlot, memory: TextMemory) -> SteppedJob[SlotActed]:
@@ -392,9 +384,7 @@ class SlotActions:
         return SlotActed(n_tokens=len(saved.tokens), n_bytes=n_bytes)
 
     def _expected(self, command: ActOnSlot, saved: SavedText) -> StoredText:
-        """Return the text to restore in a slot, which its owner may use; raises RequestError,
-        UnavailableError.
-        """
+        """Return the text to restore for `command.keep_for`; raises RequestError, UnavailableError."""
         self._slots.idle_slot(command.slot)
         if len(saved.tokens) > self._slots.n_ctx:
             raise RequestError(
@@ -407,9 +397,7 @@ class SlotActions:
         return text
 
     def _stands_for(self, index: int, text: StoredText) -> bool:
-        """Let a slot represent `text`, in host memory; False: not yet, as the slot's own text is stored
-        before.
-        """
+        """Let a slot represent `text`, in host memory; False: the slot's own text is stored first."""
         slot = self._slots.idle_slot(index)
         if self._slots.store_before_loss(slot.cache):
             return False
@@ -418,9 +406,7 @@ class SlotActions:
         return True
 
     def _erase(self, index: int) -> int:
-        """Forget the last text of a slot; return its number of tokens. Raises RequestError,
-        UnavailableError.
-        """
+        """Forget the last text of a slot; return its length. Raises RequestError, UnavailableError."""
         slot = self._slots.idle_slot(index)
         tokens = list(slot.cache.tokens or slot.evicted_tokens)
         text = self._texts.holding(tokens, slot.cache.owner) if tokens else None

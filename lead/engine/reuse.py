@@ -132,12 +132,9 @@ class Prefixes:
         return self._stored.best(sequence.context, serves)
 
     def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
-        """Return whether `sequence` may wait for `n` tokens of a text on disk, which only its owner
-        may use.
-        """
-        if text.owner != sequence.request.keep_for or n < self._n_least_saved:
-            return False
-        return text.place == "coming" or self._stored.may_fetch(text)
+        """Return whether `sequence` may wait for `n` tokens of a text on disk, as its owner."""
+        is_worth_it = text.owner == sequence.request.keep_for and n >= self._n_least_saved
+        return is_worth_it and self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
         """Return the number of tokens in its own cache that a slot can keep for `sequence`."""

@@ -169,7 +169,7 @@ class Scheduler:
         self.is_minimal = False
         if plan.n_prompt:
             self._prompt_chunk.learn(plan.n_prompt, seconds)
-            self._slots.learn_reading(self._prompt_chunk.seconds)
+            self._slots.price.token_seconds = self._prompt_chunk.seconds
 
     def _generating_slots(self, running: list[Slot]) -> list[Slot]:
         """Return the slots whose next token is due, as long as the tokens that they replay fit into

@@ -60,9 +60,7 @@ class Slot:
 
     @property
     def is_replaying(self) -> bool:
-        """True if generated tokens may need to be decoded again, because the memory cannot be cut back
-        precisely.
-        """
+        """True if generated tokens may need decoding again, as the memory cannot be cut back precisely."""
         return self.cache.traits.replays and self.sequence is not None and self.sequence.n_generated > 0
 
     @property

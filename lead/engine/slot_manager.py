@@ -11,7 +11,7 @@ from lead.engine.sequence import EngineSequence
 from lead.engine.slot import Slot, TrialPlace
 from shared.cache_edits import CacheEdit, Snapshot
 from shared.errors import RequestError, UnavailableError
-from shared.slot_cache import SlotCache, StoredText, least_useful
+from shared.slot_cache import SlotCache, StoredText
 from shared.text_store import TextStore
 
 _STEPS_OF_ANSWER = 64
@@ -38,7 +38,8 @@ class SlotManager:
         self._stores_idle = not limits.own_cells and limits.prompt_cache.n_bytes > 0
         self.texts = TextStore(limits.n_slots, limits.traits, limits.prompt_cache)
         """The texts in slots, in host memory and on disk."""
-        self._price = MovePrice(limits.prompt_cache, limits.step_bytes)
+        self.price = MovePrice(limits.prompt_cache, limits.step_bytes)
+        """The price of moving a text to host memory and back."""
         self._slots = [Slot(cache) for cache in self.texts.caches]
         self._prefixes = Prefixes(self._slots, self.texts, limits)
         self.sequences: dict[str, EngineSequence] = {}
@@ -126,8 +127,8 @@ class SlotManager:
         """
         assert slot.sequence
         slot.cache.add(tokens, can_roll_back=can_roll_back)
-        if not has_draft and len(slot.cache) in slot.sequence.checkpoints:
-            self._store(slot.cache)
+        if self._n_checkpoints and not has_draft and len(slot.cache) in slot.sequence.checkpoints:
+            self.texts.checkpoint(slot.cache, self._n_checkpoints)
 
     def commit(self, slot: Slot, tokens: Sequence[int]) -> None:
         """Append `tokens` to the sequence; discard the part of the draft that conflicts with them.
@@ -217,9 +218,7 @@ class SlotManager:
         return n_free
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """Return a place where steps of up to `n_tokens` can be timed while nothing runs; None: there is
-        none.
-        """
+        """Return a place where steps of up to `n_tokens` can be timed while nothing runs, if any."""
         for slot in self._idle():
             n_cached = len(slot.cache)
             fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
@@ -228,9 +227,7 @@ class SlotManager:
         return None
 
     def pop_edits(self, *, decodes: bool = True) -> list[CacheEdit]:
-        """Return the edits that make every native cache match its record; decodes: see
-        `TextStore.pop_edits`.
-        """
+        """Return the edits that make native caches match their records; see `TextStore.pop_edits`."""
         if decodes:
             for slot in self._running:
                 self._end_draft(slot)
@@ -326,11 +323,10 @@ class SlotManager:
         """
         n_running = sum(slot.cache.n_cells for slot in self._running)
         n, _, source = self._prefixes.best(slot, sequence, self.n_ctx - n_running)
-        if isinstance(source, StoredText) and source.place != "memory":
-            if source.place == "disk":
-                self.texts.fetch(source)
-            return None
         if isinstance(source, StoredText):
+            if source.place != "memory":
+                self.texts.fetch(source)
+                return None
             slot.cache.loading, slot.cache.n_loading = source, n  # so that it stays, and has its cells
         if not self._make_way(slot, n if source is slot.cache else 0):
             slot.cache.loading = None
@@ -358,21 +354,19 @@ class SlotManager:
 
         If computing the text again is quicker, store nothing, lower the estimated price and return None.
         """
-        if self._price.pays(len(cache)):
+        if self.price.pays(len(cache)):
             return self.texts.store(cache, n_keep)
-        self._price.forget()
+        self.price.forget()
         return None
 
     def store_idle(self) -> None:
-        """Store and empty idle slots before a step, while other sequences run: attention reads all cells of
-        the pool.
-        """
+        """Store and empty idle slots before a step of others: attention reads all cells of the pool."""
         if not self._stores_idle or not self._running:
             return
         self.texts.limit_moves()
         for slot in self._idle():
             slot.n_steps_idle += 1
-            is_due = slot.n_steps_idle > self._price.idle_steps and self._price.pays(len(slot.cache))
+            is_due = slot.n_steps_idle > self.price.idle_steps and self.price.pays(len(slot.cache))
             if is_due and self.texts.store(slot.cache) == 0:
                 self._move_out(slot, is_stored=True)
 
@@ -402,24 +396,11 @@ class SlotManager:
 
     def learn_moves(self, texts: Sequence[Snapshot], seconds: float, step_seconds: float) -> None:
         """Record that storing or loading `texts` took `seconds`. step_seconds: T(1)."""
-        self._price.learn(texts, seconds, step_seconds)
-        self.texts.n_step = self._price.n_step
-
-    def learn_reading(self, token_seconds: float | None) -> None:
-        self._price.token_seconds = token_seconds
-
-    def _store(self, cache: SlotCache) -> None:
-        """Add a checkpoint, and drop the least useful one if there are too many."""
-        if self._n_checkpoints == 0:
-            return
-        self.texts.checkpoint(cache)
-        while len(cache.checkpoints) > self._n_checkpoints:
-            cache.drop(least_useful(cache.checkpoints, cache.cuts))
+        self.price.learn(texts, seconds, step_seconds)
+        self.texts.n_step = self.price.n_step
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
-        """Add a checkpoint at the end of the prefix of two texts, as others may share it (instructions to
-        agents).
-        """
+        """Add a checkpoint where two texts depart: others may share the prefix (instructions to agents)."""
         if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 

@@ -102,9 +102,7 @@ class SlotPool:
         return had_tokens
 
     def trim_all(self) -> None:
-        """Remove tokens that slots no longer hold from the model's cache, and move texts; call it before a
-        step.
-        """
+        """Remove tokens that slots no longer hold from the model, and move texts, before a step."""
         self._texts.begin_step()
         if self._is_storing:
             self._store_idle()

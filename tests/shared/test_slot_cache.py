@@ -72,7 +72,7 @@ def test_a_cache_that_goes_back_to_a_checkpoint_forgets_the_longer_ones():
     cache = SlotCache(0, MemoryTraits(n_rollback=0))
     for n, key in ((2, 7), (3, 8)):
         cache.add([1] * (n - len(cache)))
-        cache.store(key)
+        cache.store(key, n_max=2)
     cache.take_stores()
     cache.keep(2)
     assert cache.take_edits() == [Restore(0, Snapshot("state", 7, 2), 2), Forget(8)]

@@ -347,16 +347,20 @@ class TestOnDisk:
         if is_in_memory:
             prompts.fetch(text)
             prompts.arrived(text, is_right=True)
-        assert prompts.mark_deleted({"another"}) == []
-        assert prompts.mark_deleted({"a"}) == ([text] if is_in_memory else [])
+        prompts.pop_used()
+        prompts.mark_deleted({"another"})
+        assert (prompts.texts, text.saved) == ([text], self.SAVED)
+        prompts.mark_deleted({"a"})
         assert prompts.texts == ([text] if is_in_memory else [])
+        assert prompts.unsaved() is None, "there was no room for it"
+        prompts.touch(text)
+        prompts.pop_used()
         assert prompts.unsaved() is (text if is_in_memory else None)
-        assert prompts.unsaved(but={text}) is None
 
     def test_one_that_has_gone_on_since_was_to_be_written_anyway(self, prompts):
         prompts.add_saved(self.SAVED)
         store(prompts, self.holding([*TEXT, 1]))
-        assert prompts.mark_deleted({"a"}) == []
+        prompts.mark_deleted({"a"})
         assert prompts.unsaved() is prompts.texts[0]
 
     def test_a_text_is_used_when_it_is_stored_again_and_when_it_is_loaded(self, prompts):
@@ -466,7 +470,7 @@ class TestOnDisk:
         (cache,) = prompts.caches
         for n in (20, 30):
             cache.add(TEXT[len(cache) : n])
-            prompts.checkpoint(cache)
+            prompts.checkpoint(cache, n_max=2)
         cache.add(TEXT[30:])
         store(prompts, cache)
         cache.add([1])

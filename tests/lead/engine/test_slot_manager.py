@@ -287,9 +287,9 @@ class TestPromptCache:
         room = self.room(n_slots=1, stores_idle=False)
         self.read(room, "s", LONG)
         room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=1.0)
-        room.slots.learn_reading(1.9)
+        room.slots.price.token_seconds = 1.9
         assert self.read(room, "t", OTHER) == [Trim(0, 0)]
-        room.slots.learn_reading(2.1)
+        room.slots.price.token_seconds = 2.1
         assert self.read(room, "u", LONG) == [Store(0, text(1)), Trim(0, 0)]
 
     @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ class TestPromptCache:
         self.read(room, "s", LONG)
         if token_seconds:
             room.slots.learn_moves([text(9)], seconds=40.0, step_seconds=1.0)
-            room.slots.learn_reading(token_seconds)
+            room.slots.price.token_seconds = token_seconds
         assert self.read(room, "t", OTHER) == []
 
     def test_what_another_text_replaces_is_stored(self):
