@@ -215,10 +215,6 @@ def test_a_draft_on_newer_text_counts_as_activity(drafting):
 # Patience, for the policy that waits for all
 
 
-def test_without_sources_no_draft_is_expected():
-    assert not Watching().is_drafting(0.0)
-
-
 def test_a_sequence_is_waited_for_from_its_beginning_until_patience_ends():
     watching = Watching()
     watching.connect("a")
