@@ -612,8 +612,10 @@ def losing(table):
 
 def test_backs_are_told_that_nothing_is_planned_in_a_pause_and_that_it_has_ended():
     table = losing(Table())
+    table.decide()
     assert table.speculation.pop_events()[-1].n_ahead == 0
     table.speculation.guard.resume()
+    table.decide()
     plain_step(table)
     assert table.speculation.pop_events()[-1].n_ahead > 0
 
@@ -621,15 +623,12 @@ def test_backs_are_told_that_nothing_is_planned_in_a_pause_and_that_it_has_ended
 @pytest.mark.parametrize(
     ("change", "ends"),
     [
-        pytest.param(lambda table: table.connect("a", "b", "c"), True, id="a back joins"),
-        pytest.param(lambda table: table.connect("a"), False, id="a back leaves"),
-        pytest.param(
-            lambda table: table.speculation.set_policy("adaptive", 4), True, id="a policy is chosen"
-        ),
-        pytest.param(
-            lambda table: table.speculation.cost.learn_table({1: 0.05, 2: 0.05}), True, id="T(n) is new"
-        ),
+        (lambda table: table.connect("a", "b", "c"), True),
+        (lambda table: table.connect("a"), False),
+        (lambda table: table.speculation.set_policy("adaptive", 4), True),
+        (lambda table: table.speculation.cost.learn_table({1: 0.05, 2: 0.05}), True),
     ],
+    ids=["a back joins", "a back leaves", "a policy is chosen", "T(n) is new"],
 )
 def test_a_pause_ends_at_once_when_something_new_may_gain(change, ends):
     table = losing(Table())
