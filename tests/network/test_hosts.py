@@ -128,6 +128,15 @@ def test_a_back_may_draft_for_all_leads_that_announce_themselves(lead, network, 
                 program.wait_for("back finder.* joined")
 
 
+@pytest.mark.usefixtures("lead")
+def test_a_back_that_found_a_lead_needs_a_key_all_the_same(network):
+    with network.at("desk1"):
+        back = Program("back", "--discover", *BACK)
+    with back:
+        back.wait_for(r"refuses this back: Invalid API Key")
+        assert back.process.wait(TIMEOUT_S) == 1
+
+
 def test_the_doctor_finds_nothing_to_complain_of_from_another_machine(lead, back_on, network):
     back_on("desk1")
     result = run_doctor(network, "desk2", "--lead", lead[1], "--key", BACK_KEY)

@@ -100,7 +100,7 @@ def model(tiny_model):
     return ("--model", str(tiny_model("llama")), "--threads", "1", "--ctx-size", "256")
 
 
-@pytest.mark.parametrize("pythonpath", [None, "lib:."])
+@pytest.mark.parametrize("pythonpath", [None, ".", "lib:."])
 def test_generating_executes_nothing(folder, model, pythonpath):
     options = (*model, "--no-calibrate", "-n", "2", "-i", "Hi")
     assert folder.run("lead", "generate", *options, pythonpath=pythonpath)
