@@ -1,5 +1,3 @@
-"""An answer is assembled from chunks, and can be read at any time."""
-
 import pytest
 
 from chat.answer import ChatAnswer, Comparison, GenerationStats

@@ -1,5 +1,3 @@
-"""Rendered words keep the source of the written ones."""
-
 import pytest
 
 from chat.attribution import AttributedText, transfer

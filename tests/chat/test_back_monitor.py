@@ -1,5 +1,3 @@
-"""The monitor polls the connected backs, and stops if the server does not speculate."""
-
 import pytest
 
 from chat.back_monitor import BackMonitor

@@ -1,5 +1,3 @@
-"""The client streams answers from any OpenAI-compatible server and turns every failure into a LeadError."""
-
 import ssl
 
 import httpx

@@ -1,5 +1,3 @@
-"""Output is sanitized, and colored only for terminals that show colors."""
-
 import io
 
 import pytest

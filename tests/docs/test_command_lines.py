@@ -1,5 +1,3 @@
-"""Completions and man pages know every option, in the shells themselves."""
-
 import re
 import shutil
 import subprocess

@@ -1,5 +1,3 @@
-"""Which backs move to which leads."""
-
 import pytest
 
 from fleet.moves import LeadNeed, Move, gain_of, plan_moves

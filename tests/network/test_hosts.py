@@ -1,5 +1,3 @@
-"""Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
-
 import re
 import socket
 import subprocess

@@ -1,5 +1,3 @@
-"""The lead's page in a browser, with a real lead that has keys and a real back."""
-
 import json
 import re
 from contextlib import contextmanager

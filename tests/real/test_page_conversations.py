@@ -1,5 +1,3 @@
-"""What the page does with conversations in chromium, with a lead that is written down."""
-
 import json
 
 import pytest

@@ -1,5 +1,3 @@
-"""Images in the page, in chromium, with a lead that is written down."""
-
 import base64
 import struct
 

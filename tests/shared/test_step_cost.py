@@ -1,5 +1,3 @@
-"""T(n) is learned from steps: with its dips, without its outliers, and together as the machine drifts."""
-
 import math
 import random
 

@@ -1,5 +1,3 @@
-"""What a doctor concludes from a lead's report."""
-
 import pytest
 from pydantic import ValidationError
 

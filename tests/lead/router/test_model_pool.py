@@ -1,5 +1,3 @@
-"""Which models are in memory, decided without processes: who is started, who goes, who waits."""
-
 import math
 import random
 

@@ -1,5 +1,3 @@
-"""When the next tokens of a source will be there, and when nothing is to be expected of it."""
-
 import pytest
 
 from lead.engine.speculation.arrivals import Arrivals

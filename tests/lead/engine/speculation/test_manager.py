@@ -1,5 +1,3 @@
-"""Drafts go in, choices come out, and every commit is learned from."""
-
 import json
 
 import numpy as np
