@@ -128,7 +128,6 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),
     "tests/lead/chat_format/test_request.py": ("lead/chat_format/request_parts.py",),
     "tests/lead/chat_format/test_corpus.py": ("lead/tools/known_formats.py",),
-    "tests/lead/chat_format/test_sampling_fields.py": ("shared/sampling/asked_fields.py",),
     "tests/lab/planning/test_hardware_plan.py": ("lab/simulation/places.py",),
     "tests/lead/engine/speculation/test_policy.py": ("lead/engine/speculation/batching.py",),
 }
