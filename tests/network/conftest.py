@@ -3,7 +3,7 @@ import pytest
 from lab.parts.processes import start_back, start_lead
 from tests.network.namespaces import Network, why_not
 from tests.real.client import ask
-from tests.real.processes import BACK, LEAD, TAKES_DRAFTS
+from tests.real.processes import BACK, LEAD
 
 PORT = 5555
 CLIENT_KEY, BACK_KEY = "the-clients-key", "the-backs-key"
@@ -36,7 +36,7 @@ def lead(network, target):
     """(lead, url) as all machines see it; it has keys, and announces itself."""
     with network.at("lead"):
         program, _ = start_lead(
-            *("--model", str(target), *LEAD, *TAKES_DRAFTS),
+            *("--model", str(target), *LEAD),
             *("--host", "0.0.0.0", "--port", str(PORT), "--announce"),
             *("--api-key", CLIENT_KEY, "--back-key", BACK_KEY),
         )

@@ -4,7 +4,7 @@ import pytest
 
 from lab.parts.processes import start_lead
 from tests.real.page_lead import ORIGIN, WIDE, visit
-from tests.real.processes import LEAD, TAKES_DRAFTS
+from tests.real.processes import LEAD
 
 PATIENCE_MS = 120_000  # a machine that runs other tests, too, is slow
 
@@ -12,7 +12,7 @@ PATIENCE_MS = 120_000  # a machine that runs other tests, too, is slow
 @pytest.fixture(scope="session")
 def served(target):
     """(lead, url), for tests that leave it as it was."""
-    lead, url = start_lead("--model", str(target), *LEAD, *TAKES_DRAFTS)
+    lead, url = start_lead("--model", str(target), *LEAD)
     with lead:
         yield lead, url
 

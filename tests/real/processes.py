@@ -20,8 +20,6 @@ LEAD = (
     *F32_CACHE,
 )
 """Not calibrated: each engine would time its steps for a second. `bench faults` and `lead generate` do."""
-TAKES_DRAFTS = ("--policy", "fixed")
-"""Beside load the adaptive policy may find for minutes that drafts gain nothing."""
 BACK = ("--threads", "1")
 READY = r" ready: \d+ slots"
 """What a lead logs when its engine is ready; it may have others, which are ready for images or vectors."""

@@ -13,7 +13,7 @@ import pytest
 
 from lab.parts.processes import Program, start_lead
 from tests.real.client import ENDLESS, ask, ask_until_accepted, chat, get, post, stream
-from tests.real.processes import LEAD, READY, TAKES_DRAFTS, back_of, engine_of
+from tests.real.processes import LEAD, READY, back_of, engine_of
 
 pytestmark = pytest.mark.real
 
@@ -57,7 +57,7 @@ def model(target, tmp_path_factory):
 @pytest.fixture(scope="module")
 def mortal(model):
     """(lead, url) of a lead whose engine may be killed: it starts another one."""
-    lead, url = start_lead("--model", str(model), *LEAD, *TAKES_DRAFTS, "--engine-timeout", "2", "--metrics")
+    lead, url = start_lead("--model", str(model), *LEAD, "--engine-timeout", "2", "--metrics")
     with lead:
         yield lead, url
 

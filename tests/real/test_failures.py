@@ -11,7 +11,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.model_files.builtin import builtin_draft, builtin_target
 from shared.protocol import PROTOCOL_VERSION, Hello
 from tests.real.client import ENDLESS, TIMEOUT_S, ask_until_accepted, connect, stream
-from tests.real.processes import BACK, LEAD, TAKES_DRAFTS, back_of, engine_of
+from tests.real.processes import BACK, LEAD, back_of, engine_of
 
 pytestmark = pytest.mark.real
 
@@ -39,7 +39,7 @@ def test_a_back_may_be_started_before_the_lead_and_comes_back_to_one_that_was_st
     with Program("back", "--lead", url, *BACK) as back:
         back.wait_for("no lead at ")
         for _ in range(2):
-            lead, _ = start_lead("--model", str(target), "--port", str(port), *LEAD, *TAKES_DRAFTS)
+            lead, _ = start_lead("--model", str(target), "--port", str(port), *LEAD)
             with lead:
                 lead.wait_for(r"back .* joined")
                 ask_until_accepted(url)

@@ -6,7 +6,7 @@ import pytest
 
 from lab.parts.processes import start_back, start_lead
 from tests.real.client import ask, ask_until_accepted
-from tests.real.processes import BACK, LEAD, TAKES_DRAFTS, kill
+from tests.real.processes import BACK, LEAD, kill
 
 pytestmark = pytest.mark.real
 
@@ -15,9 +15,9 @@ SAMPLING = {"temperature": 0.8, "seed": 11}
 
 @pytest.fixture
 def leads(target):
-    one, one_url = start_lead("--model", str(target), *LEAD, *TAKES_DRAFTS)
+    one, one_url = start_lead("--model", str(target), *LEAD)
     with one:
-        two, two_url = start_lead("--model", str(target), *LEAD, *TAKES_DRAFTS)
+        two, two_url = start_lead("--model", str(target), *LEAD)
         with two:
             yield (one, one_url), (two, two_url)
 
@@ -32,9 +32,7 @@ def test_a_lead_that_dies_and_returns_costs_the_other_nothing(leads, target):
             assert ask_until_accepted(url, **SAMPLING).text == plain
         kill(one)
         assert ask_until_accepted(two_url, **SAMPLING).text == plain
-        again, url = start_lead(
-            "--model", str(target), "--port", str(urlsplit(one_url).port), *LEAD, *TAKES_DRAFTS
-        )
+        again, url = start_lead("--model", str(target), "--port", str(urlsplit(one_url).port), *LEAD)
         with again:
             again.wait_for("back .* joined")
             assert url == one_url

@@ -10,7 +10,7 @@ import pytest
 from lab.parts.processes import start_back, start_lead
 from shared.model_files.builtin import builtin_draft, builtin_target
 from tests.real.client import TIMEOUT_S, ask_until_accepted, chat, post
-from tests.real.processes import BACK, LEAD, TAKES_DRAFTS
+from tests.real.processes import BACK, LEAD
 
 pytestmark = pytest.mark.real
 
@@ -20,7 +20,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required"
 
 @pytest.fixture(scope="module")
 def url():
-    lead, url = start_lead("--model", str(builtin_target()), *LEAD, *TAKES_DRAFTS)
+    lead, url = start_lead("--model", str(builtin_target()), *LEAD)
     with lead:
         yield url
 

@@ -9,7 +9,7 @@ import pytest
 
 from lab.parts.processes import start_lead
 from tests.real.client import CHAT, ask, ask_until_accepted, chat
-from tests.real.processes import LEAD, TAKES_DRAFTS, back_of
+from tests.real.processes import LEAD, back_of
 from tests.test_wall import RINGS, ROOT, WITHOUT
 
 pytestmark = pytest.mark.real
@@ -51,6 +51,6 @@ def test_without_any_ring_a_lead_starts_and_answers(number, tmp_path, monkeypatc
 def test_without_translation_a_back_drafts_in_its_own_vocabulary(tmp_path, monkeypatch, target):
     take_out(["translation"], tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    lead, url = start_lead("--model", str(target), *LEAD, *TAKES_DRAFTS)
+    lead, url = start_lead("--model", str(target), *LEAD)
     with lead, back_of(lead, url, "alone"):
         assert ask_until_accepted(url).n_accepted > 0
