@@ -41,6 +41,8 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/chat/test_client.py": ("chat/errors.py", "chat/wire.py"),
     "tests/chat/test_repl.py": ("chat/session.py",),
     "tests/lead/chat_format/test_parser.py": (
+        "lead/tools/literal_scanner.py",
+        "lead/chat_format/markers.py",
         "lead/chat_format/deltas.py",
         "lead/tools/call_reader.py",
         "lead/tools/json_stream.py",
@@ -112,7 +114,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     ),
     "tests/shared/drafting/test_drafter.py": ("shared/drafting/interfaces.py",),
     "tests/shared/llama/test_batch_layout.py": ("shared/llama/span.py",),
-    "tests/shared/llama/test_model.py": ("shared/llama/batch.py",),
+    "tests/shared/llama/test_model.py": ("shared/llama/memory_traits.py", "shared/llama/batch.py"),
     "tests/shared/translation/test_lattice.py": ("shared/translation/projection.py",),
     "tests/shared/sampling/test_grammar_worker.py": (
         "shared/sampling/grammar_budget.py",
@@ -124,6 +126,9 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/shared/model_files/test_model_file.py": ("shared/progress.py",),
     "tests/shared/settings/test_base.py": ("shared/settings/sources.py", "shared/settings/options.py"),
     "tests/lead/chat_format/test_request.py": ("lead/chat_format/request_parts.py",),
+    "tests/lead/chat_format/test_corpus.py": ("lead/tools/known_formats.py",),
+    "tests/lab/planning/test_hardware_plan.py": ("lab/simulation/places.py",),
+    "tests/lead/engine/speculation/test_policy.py": ("lead/engine/speculation/batching.py",),
 }
 """Modules without a test file of their own, under the test that covers them: parts of what it tests."""
 

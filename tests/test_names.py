@@ -1,5 +1,3 @@
-"""Within one program no type and no module has the name of another."""
-
 import ast
 from collections import defaultdict
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The core imports no ring, and no ring another one, but as the tables here say."""
-
 import ast
 import functools
 import itertools

@@ -1,5 +1,3 @@
-"""Ctrl-C while a program is being imported ends it without a word, however it was started."""
-
 import signal
 
 import pytest

@@ -1,5 +1,3 @@
-"""What is installed from a wheel, without a checkout."""
-
 import os
 import zipfile
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Looking for leads on a network of the test's making, and links to several of them."""
-
 import asyncio
 import random
 

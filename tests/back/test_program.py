@@ -1,5 +1,3 @@
-"""How the program ends, and where it gives up."""
-
 import asyncio
 import os
 import signal

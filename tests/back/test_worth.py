@@ -1,5 +1,3 @@
-"""A back says what its drafts are worth to the lead."""
-
 import pytest
 
 from back.worth import SECONDS, DraftWorth

@@ -1,5 +1,3 @@
-"""An answer is assembled from chunks, and can be read at any time."""
-
 import pytest
 
 from chat.answer import ChatAnswer, Comparison, GenerationStats
@@ -33,18 +31,24 @@ def test_drafts_of_a_chunk_without_text_are_counted():
     assert answer.stats.n_drafted == 3
 
 
-def test_without_timings_the_speed_is_measured_between_first_and_last_token():
-    answer = ChatAnswer(clock(5.0, 5.5, 6.0))
-    for text in "abc":
-        answer.read(chunk(text))
-    assert answer.stats.tokens_per_second == pytest.approx(2.0)
-
-
-def test_tokens_of_the_first_chunk_do_not_raise_the_measured_speed():
-    answer = ChatAnswer(clock(5.0, 6.0))
-    answer.read(chunk("abc", speculation=speculation(("a", "ngram"), ("b", "ngram"), ("c", None))))
-    answer.read(chunk("d"))
-    assert answer.stats.tokens_per_second == pytest.approx(1.0)
+@pytest.mark.parametrize(
+    ("times", "chunks", "rate"),
+    [
+        ((5.0, 5.5, 6.0), [chunk(text) for text in "abc"], 2.0),
+        (
+            (5.0, 6.0),
+            [chunk("abc", speculation=speculation(("a", "ngram"), ("b", "ngram"), ("c", None))), chunk("d")],
+            1.0,
+        ),
+        ((5.0,), [chunk("a")], None),
+    ],
+    ids=["between the first and the last token", "without tokens of the first chunk", "of a single token"],
+)
+def test_without_timings_the_speed_is_measured(times, chunks, rate):
+    answer = ChatAnswer(clock(*times))
+    for each in chunks:
+        answer.read(each)
+    assert answer.stats.tokens_per_second == rate
 
 
 def test_answers_without_a_time_do_not_raise_the_speed_of_all():
@@ -53,12 +57,6 @@ def test_answers_without_a_time_do_not_raise_the_speed_of_all():
     answer.read(chunk(timings={"predicted_n": 30, "predicted_per_second": 0}))
     total += answer.stats
     assert (total.n_tokens, total.tokens_per_second) == (38, 4.0)
-
-
-def test_a_single_token_has_no_speed():
-    answer = ChatAnswer(clock(5.0))
-    answer.read(chunk("a"))
-    assert answer.stats.tokens_per_second is None
 
 
 def test_usage_counts_tokens_where_chunks_hold_several():

@@ -1,5 +1,3 @@
-"""Rendered words keep the source of the written ones."""
-
 import pytest
 
 from chat.attribution import AttributedText, transfer
@@ -19,22 +17,18 @@ def shown_as(written, shown):
     return "".join(char if mark else "_" for char, mark in zip(shown, marks, strict=True))
 
 
-def test_markup_that_is_not_rendered_does_not_shift_sources():
-    assert (
-        shown_as(marked(("**One** ", None), ("*two*", "b"), (" one", None)), "One two one") == "____two____"
-    )
-
-
-def test_a_bullet_added_by_the_renderer_has_no_source():
-    assert shown_as(marked(("- One and more", None), (" • two", "b")), "• One") == "_____"
-
-
-def test_a_word_broken_over_two_lines_keeps_its_source():
-    assert shown_as(marked(("super", None), ("cali", "b")), "sup\nercali") == "______cali"[:6] + "cali"
-
-
-def test_the_second_of_two_equal_words_has_its_own_source():
-    assert shown_as(marked(("so ", None), ("so", "b")), "so so") == "___so"
+@pytest.mark.parametrize(
+    ("written", "shown", "sources"),
+    [
+        ([("**One** ", None), ("*two*", "b"), (" one", None)], "One two one", "____two____"),
+        ([("- One and more", None), (" • two", "b")], "• One", "_____"),
+        ([("super", None), ("cali", "b")], "sup\nercali", "______cali"),
+        ([("so ", None), ("so", "b")], "so so", "___so"),
+    ],
+    ids=["markup is not rendered", "a bullet is added", "a word is broken", "two words are equal"],
+)
+def test_words_keep_their_sources_where(written, shown, sources):
+    assert shown_as(marked(*written), shown) == sources
 
 
 @pytest.mark.parametrize("shown", ["", "other words", "日本"])

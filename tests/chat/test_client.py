@@ -1,5 +1,3 @@
-"""The client streams answers from any OpenAI-compatible server and turns every failure into a LeadError."""
-
 import ssl
 
 import httpx
@@ -167,16 +165,6 @@ def test_https_is_suggested_if_the_server_closes_the_connection_at_once_unless_i
         ask(FakeLead(hangs_up), url=f"{scheme}://lead:5555")
 
 
-def speaks_plain(request):
-    raise httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number", request=request)
-
-
-def test_a_server_without_https_is_distinguished_from_an_unreachable_one():
-    words = "it does not use HTTPS. Write http://"
-    with pytest.raises(UnreachableError, match=words):
-        ask(FakeLead(speaks_plain))
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -219,12 +207,23 @@ def test_a_proxy_is_used_only_for_other_networks_and_only_with_https(url, is_use
         assert client._http._trust_env is is_used
 
 
+def speaks_plain(request):
+    raise httpx.ConnectError("[SSL: WRONG_VERSION_NUMBER] wrong version number", request=request)
+
+
 def is_not_trusted(request):
     distrust = ssl.SSLCertVerificationError("self-signed")
     distrust.verify_code, distrust.verify_message = 18, "self-signed certificate"  # as OpenSSL would
     raise httpx.ConnectError("certificate verify failed", request=request) from distrust
 
 
-def test_an_untrusted_certificate_is_distinguished_from_an_unreachable_server():
-    with pytest.raises(UnreachableError, match=f"{URL} is not trusted: .*--ca-file"):
-        ask(FakeLead(is_not_trusted))
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (speaks_plain, "it does not use HTTPS. Write http://"),
+        (is_not_trusted, f"{URL} is not trusted: .*--ca-file"),
+    ],
+)
+def test_what_is_wrong_with_tls_is_distinguished_from_an_unreachable_server(reply, words):
+    with pytest.raises(UnreachableError, match=words):
+        ask(FakeLead(reply))

@@ -1,5 +1,3 @@
-"""Lines are parsed as commands; errors are explained."""
-
 import pytest
 
 from chat.commands import COMMANDS, Command, is_command, parse_assignment, parse_command

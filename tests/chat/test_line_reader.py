@@ -1,5 +1,3 @@
-"""Piped lines come one by one, without their ends."""
-
 import io
 import os
 import pty

@@ -1,5 +1,3 @@
-"""Markdown becomes lines that fit, lose no words and do nothing to the terminal."""
-
 import io
 
 import pytest

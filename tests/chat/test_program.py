@@ -1,5 +1,3 @@
-"""The program as a whole, and its exit status."""
-
 import contextlib
 import errno
 import io

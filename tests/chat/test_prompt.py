@@ -1,5 +1,3 @@
-"""The prompt edits lines, remembers them and completes commands."""
-
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document

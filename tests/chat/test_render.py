@@ -1,5 +1,3 @@
-"""Output is sanitized, and colored only for terminals that show colors."""
-
 import io
 
 import pytest
@@ -24,18 +22,18 @@ def test_an_escape_sequence_split_over_tokens_is_sanitized():
     assert out.getvalue() == "␛[2J␛]0;x␇"
 
 
-def test_a_source_keeps_its_color():
+@pytest.mark.parametrize(
+    ("sources", "shown"),
+    [
+        (["back-1", "ngram", "back-1"], f"{FIRST}x{RESET}{SECOND}x{RESET}{FIRST}x{RESET}"),
+        ([f"back-{i}" for i in range(len(ANSI_COLORS) + 1)], f"{FIRST}x{RESET}"),
+    ],
+)
+def test_a_source_keeps_its_color_and_colors_are_reused_if_there_are_more_sources(sources, shown):
     screen, out, _ = screens()
-    for source in ("back-1", "ngram", "back-1"):
+    for source in sources:
         screen.show_piece(Piece("x", source))
-    assert out.getvalue() == f"{FIRST}x{RESET}{SECOND}x{RESET}{FIRST}x{RESET}"
-
-
-def test_colors_are_reused_if_there_are_more_sources():
-    screen, out, _ = screens()
-    for i in range(len(ANSI_COLORS) + 1):
-        screen.show_piece(Piece("x", f"back-{i}"))
-    assert out.getvalue().endswith(f"{FIRST}x{RESET}")
+    assert out.getvalue().endswith(shown)
 
 
 @pytest.mark.parametrize(

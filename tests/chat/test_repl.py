@@ -6,13 +6,11 @@ import json
 import httpx
 import pytest
 
-from chat.attribution import ANSI_COLORS
 from chat.commands import COMMANDS
 from chat.streaming import N_RETRIES
 from tests.chat.fakes import (
     Session,
     Stream,
-    Terminal,
     answers,
     end_events,
     event,
@@ -35,12 +33,6 @@ def test_an_answer_is_streamed_and_summarized():
     )  # fmt: skip
 
 
-def test_accepted_tokens_are_in_color():
-    session = Session(streams(text_event("Hello", (" there", "back-1")), *end_events()), terminal=Terminal)
-    session.type("Hi")
-    assert f"Hello{ANSI_COLORS['green']} there\x1b[0m\n" in session.screen.getvalue()
-
-
 def test_new_starts_a_new_conversation():
     session = Session(answers("Hello."), answers("Me."))
     assert session.type("Hi", ":new", "Who is there?") == (
@@ -57,13 +49,21 @@ def test_new_starts_a_new_conversation():
     assert session.lead.messages() == [("user", "Who is there?")]
 
 
-@pytest.mark.parametrize("line", [":quit", ":q", ":exit"])
-def test_quit_ends_the_program(line):
-    assert Session().type(line, "never read") == f"> {line}\n"
-
-
-def test_an_empty_line_is_ignored():
-    assert Session().type("", "  ") == "> \n>   \n> ^D\n"
+@pytest.mark.parametrize(
+    ("lines", "screen"),
+    [
+        ([":quit", "never read"], "> :quit\n"),
+        (["", "  "], "> \n>   \n> ^D\n"),
+        ([CTRL_C, ":q"], "> ^C\nCtrl-C stops an answer. To leave, type :quit or press Ctrl-D.\n> :q\n"),
+        *(
+            ([each], f"> {each}\nNothing has been asked yet.\n> ^D\n")
+            for each in (":retry", ":edit", ":compare")
+        ),
+        ([":save talk"], "> :save talk\nThere is nothing to save yet.\n> ^D\n"),
+    ],
+)
+def test_before_the_first_question_the_screen_shows(lines, screen):
+    assert Session().type(*lines) == screen
 
 
 def test_the_system_prompt_is_set_shown_and_removed():
@@ -186,12 +186,6 @@ def test_ctrl_c_before_the_answer_leaves_the_question_out():
     assert session.conversation.turns == []
 
 
-def test_ctrl_c_at_the_prompt_says_how_to_leave():
-    assert Session().type(CTRL_C, ":q") == (
-        "> ^C\nCtrl-C stops an answer. To leave, type :quit or press Ctrl-D.\n> :q\n"
-    )
-
-
 def test_an_unreachable_lead_is_tried_again():
     session = Session(is_away, is_away, answers("Hello."))
     assert session.type("Hi") == (
@@ -267,16 +261,26 @@ def test_retry_replaces_the_last_answer():
     assert session.conversation.turns == [("Hi", "One."), ("And?", "Three.")]
 
 
-def test_retry_asks_a_failed_question_again():
-    session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
-    session.type("Hi", "And?", ":retry")
-    assert session.conversation.turns == [("Hi", "One."), ("And?", "Two.")]
-
-
-def test_a_failed_retry_keeps_the_previous_answer():
-    session = Session(answers("One."), refuses(500, "no luck"), answers("Two."))
-    session.type("Hi", ":retry")
-    assert session.conversation.turns == [("Hi", "One.")]
+@pytest.mark.parametrize(
+    ("replies", "lines", "turns"),
+    [
+        (["One.", None, "Two."], ["Hi", "And?", ":retry"], [("Hi", "One."), ("And?", "Two.")]),
+        (["One.", None], ["Hi", ":retry"], [("Hi", "One.")]),
+        (["One.", "Two."], ["Hi", ":edit Hello"], [("Hello", "Two.")]),
+        *(
+            (["One.", "Two."], ["Hi", ":edit", instead, "And?"], [("Hi", "One."), ("And?", "Two.")])
+            for instead in ("", CTRL_C, ":stats")
+        ),
+    ],
+    ids=[
+        *("a failed question is asked again", "a failed retry keeps the previous answer"),
+        *("edit with a question asks it instead", *["a cancelled edit changes nothing"] * 3),
+    ],
+)
+def test_the_conversation_has_these_turns(replies, lines, turns):
+    session = Session(*(answers(text) if text else refuses(500, "no luck") for text in replies))
+    session.type(*lines)
+    assert session.conversation.turns == turns
 
 
 @pytest.mark.parametrize(("seed", "warns"), [("42", True), ("7", False)])
@@ -286,29 +290,11 @@ def test_retry_warns_of_the_same_answer_where_the_seed_of_the_last_one_is_fixed(
     assert (warning in session.type(f":seed {seed}", "Hi", ":retry")) == warns
 
 
-@pytest.mark.parametrize("command", [":retry", ":edit", ":compare"])
-def test_before_the_first_question_there_is_nothing_to_ask_again(command):
-    assert Session().type(command) == f"> {command}\nNothing has been asked yet.\n> ^D\n"
-
-
 def test_edit_puts_the_last_question_into_the_prompt():
     session = Session(answers("One."), answers("Two."), answers("Three."))
     session.type("Hi", ":edit", "Hi there", "And?")
     assert session.drafts == ["", "", "Hi", "", ""]
     assert session.conversation.turns == [("Hi there", "Two."), ("And?", "Three.")]
-
-
-@pytest.mark.parametrize("instead", ["", CTRL_C, ":stats"])
-def test_a_cancelled_edit_changes_nothing(instead):
-    session = Session(answers("One."), answers("Two."))
-    session.type("Hi", ":edit", instead, "And?")
-    assert session.conversation.turns == [("Hi", "One."), ("And?", "Two.")]
-
-
-def test_edit_with_a_question_asks_it_instead():
-    session = Session(answers("One."), answers("Two."))
-    session.type("Hi", ":edit Hello")
-    assert session.conversation.turns == [("Hello", "Two.")]
 
 
 def test_compare_shows_both_speeds_and_that_the_texts_are_identical():
@@ -380,10 +366,6 @@ def test_a_saved_conversation_is_not_overwritten_by_another(tmp_path):
     screen = session.type("Hi", ":save talk", ":new", "And?", ":save talk", ":load nothing")
     assert f"{tmp_path}/talk.json already exists. Choose another name.\n" in screen
     assert "There is no conversation 'nothing'. ':load' alone lists the saved conversations.\n" in screen
-
-
-def test_an_empty_conversation_is_not_saved():
-    assert "There is nothing to save yet.\n" in Session().type(":save talk")
 
 
 def test_the_model_is_chosen_among_those_of_the_server():

@@ -1,5 +1,3 @@
-"""Typed sampling parameters are parsed, within the server's ranges."""
-
 import pytest
 
 from chat.errors import CommandError

@@ -54,27 +54,20 @@ def test_a_key_is_not_shown():
     assert "sesame" not in repr(read(["--api-key", "sesame"]))
 
 
-def test_positional_arguments_are_the_question():
-    assert read(["--seed", "7", "Why", "so?"]).question == ["Why", "so?"]
-
-
-def test_json_is_short_for_an_output():
-    assert read(["--json", "Why?"]).output == "json"
+def test_positional_arguments_are_the_question_and_json_is_short_for_an_output():
+    settings = read(["--seed", "7", "--json", "Why", "so?"])
+    assert (settings.question, settings.output) == (["Why", "so?"], "json")
 
 
 NO_TEXT, REPLACED = "Gr\udcf6\udcdfe", "Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
 """Latin-1 as Python hands it on, and as it comes from stdin."""
 
 
-def test_arguments_that_are_not_utf_8_are_read_like_stdin():
-    settings = read(["--system", NO_TEXT, "--model", NO_TEXT, NO_TEXT, "\N{GRINNING FACE}"])
+def test_arguments_and_variables_that_are_not_utf_8_are_read_like_stdin(monkeypatch):
+    monkeypatch.setenv("CHAT_SYSTEM", NO_TEXT)
+    settings = read(["--model", NO_TEXT, NO_TEXT, "\N{GRINNING FACE}"])
     assert settings.question == [REPLACED, "\N{GRINNING FACE}"]
     assert (settings.system, settings.model) == (REPLACED, REPLACED)
-
-
-def test_variables_that_are_not_utf_8_are_read_like_stdin(monkeypatch):
-    monkeypatch.setenv("CHAT_SYSTEM", NO_TEXT)
-    assert read([]).system == REPLACED
 
 
 def test_the_lead_that_was_joined_is_asked_unless_one_is_named(monkeypatch):

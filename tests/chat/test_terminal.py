@@ -1,5 +1,3 @@
-"""The program in a real terminal: its screen, captured from tmux."""
-
 import json
 import shutil
 import subprocess

@@ -134,11 +134,6 @@ def test_each_attempt_leaves_the_screen_before_the_next():
     )
 
 
-def test_ctrl_c_keeps_the_partial_answer():
-    session = TerminalSession(streams(text_event("Once\n\n- up", "on"), KeyboardInterrupt()))
-    assert session.type("Hi") == ("> Hi\n\nOnce\n\n • upon\n\n2 tokens · stopped early\n\n> ^D\n")
-
-
 def test_accepted_words_are_colored_in_rendered_markdown():
     session = TerminalSession(
         answers("**Once", (" upon**", "attic"), ("\n", "attic"), ("\ntime", "ngram")), rows=24

@@ -1,5 +1,3 @@
-"""The manifests for Kubernetes: the API knows every field, and what they name exists."""
-
 import re
 from pathlib import Path
 

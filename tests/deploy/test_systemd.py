@@ -1,5 +1,3 @@
-"""The units of systemd: lines that it knows, time for answers to finish, and no more rights than are used."""
-
 import ctypes.util
 import os
 import shlex

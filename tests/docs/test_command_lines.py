@@ -1,5 +1,3 @@
-"""Completions and man pages know every option, in the shells themselves."""
-
 import re
 import shutil
 import subprocess
@@ -79,8 +77,8 @@ def test_all_subcommands_are_there():
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize(("command", "settings"), COMMANDS, ids=[command for command, _ in COMMANDS])
 def test_a_shell_offers_every_spelling_of_every_option(completed, shell, command, settings):
-    found = completed(shell, *command.split(), "-") | completed(shell, *command.split(), "--")
-    assert spelled(settings) - found == set()
+    missing = spelled(settings) - completed(shell, *command.split(), "-")
+    assert not missing or missing <= completed(shell, *command.split(), "--")
 
 
 @pytest.mark.parametrize("shell", SHELLS)

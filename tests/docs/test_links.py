@@ -1,5 +1,3 @@
-"""Links in pages lead to files and headings, and what pages for developers name is in the code."""
-
 import re
 from pathlib import Path
 from urllib.parse import unquote

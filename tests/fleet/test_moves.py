@@ -1,5 +1,3 @@
-"""Which backs move to which leads."""
-
 import pytest
 
 from fleet.moves import LeadNeed, Move, gain_of, plan_moves
@@ -9,29 +7,23 @@ def needs(**n_running):
     return [LeadNeed(lead, n) for lead, n in n_running.items()]
 
 
-def test_a_back_without_a_lead_goes_where_most_sequences_have_none():
-    assert plan_moves(needs(a=1, b=3), {"x": None}, 2) == [Move("x", "b")]
-
-
-def test_backs_of_a_lead_that_is_gone_are_placed_again():
-    assert plan_moves(needs(a=1), {"x": "gone"}, 2) == [Move("x", "a")]
-
-
-def test_a_back_leaves_an_idle_lead_for_a_busy_one():
-    assert plan_moves(needs(a=0, b=4), {"x": "a", "y": "b"}, 2) == [Move("x", "b")]
-
-
-def test_a_back_stays_where_a_move_would_gain_little():
-    assert plan_moves(needs(a=1.0, b=3.2), {"x": "a", "y": "b"}, 2) == []
-
-
-def test_a_back_stays_where_no_sequence_needs_another_one():
-    assert plan_moves(needs(a=0, b=2), {"x": "a", "y": "b"}, 2) == []
-
-
-def test_a_lead_whose_texts_gain_more_comes_first():
-    leads = [LeadNeed("a", 2, gain=1.0), LeadNeed("b", 2, gain=3.0)]
-    assert plan_moves(leads, {"x": None}, 2) == [Move("x", "b")]
+@pytest.mark.parametrize(
+    ("leads", "placed", "moves"),
+    [
+        (needs(a=1, b=3), {"x": None}, [Move("x", "b")]),
+        (needs(a=1), {"x": "gone"}, [Move("x", "a")]),
+        (needs(a=0, b=4), {"x": "a", "y": "b"}, [Move("x", "b")]),
+        (needs(a=1.0, b=3.2), {"x": "a", "y": "b"}, []),
+        (needs(a=0, b=2), {"x": "a", "y": "b"}, []),
+        ([LeadNeed("a", 2, gain=1.0), LeadNeed("b", 2, gain=3.0)], {"x": None}, [Move("x", "b")]),
+    ],
+    ids=[
+        *("most sequences have none there", "its lead is gone", "from an idle lead to a busy one"),
+        *("little would be gained", "no sequence needs another one", "texts gain more there"),
+    ],
+)
+def test_a_back_goes_where_it_is_worth_most(leads, placed, moves):
+    assert plan_moves(leads, placed, 2) == moves
 
 
 def test_idle_leads_get_equally_many_backs():

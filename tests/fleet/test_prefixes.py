@@ -1,5 +1,3 @@
-"""Which leads have the beginning of a prompt, and where a request goes."""
-
 import json
 
 from fleet.prefixes import SentPrefixes, blocks_of, ranks

@@ -1,6 +1,7 @@
 """A lead that is written down here, for the page in a browser."""
 
 import json
+import re
 from importlib.resources import files
 from urllib.parse import urlsplit
 
@@ -30,6 +31,39 @@ SPECULATION = {
     "backs": BACKS,
     "lead": {"promise": "exact", "devices": "none"},
 }
+
+
+MARKDOWN = """# Title
+
+Some *em*, **strong**, `code` and [a link](https://example.org/a_b), but not 2 * 3 * 4 nor snake_case_names.
+
+1. one
+   - inner **bold**
+2. two
+
+   ```python
+   x = "`*_<b>"
+   ```
+
+> quoted
+
+| a | b |
+|---|--:|
+| 1 \\| 2 | `3` |
+
+[bad](javascript:alert(1)) <b>stays</b> ![picture](https://example.org/x.png)
+
+- [ ] open
+- [x] done
+
+Here \\(a^2\\) and $x_1$ for $5, not $10.
+
+$$
+\\frac{1}{2}
+$$
+
+\\[ \\sum_{i=1}^n i \\]
+"""
 
 
 class Lead:
@@ -102,6 +136,34 @@ def violations(page):
     return page.evaluate(
         "axe.run().then(({ violations }) => violations.map((it) => [it.id, it.nodes[0].html]))"
     )
+
+
+def appearances(page):
+    """The width of the page in each kind of window, in light and dark colors."""
+    for size in (WIDE, NARROW):
+        page.set_viewport_size(size)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            yield size["width"]
+
+
+def export(page):
+    """The path of a file with all conversations."""
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export all").click()
+    return download.value.path()
+
+
+def check_changes_are_refused(page, folder, changes):
+    """That no file is imported which the page would not export so."""
+    exported = export(page).read_text()
+    for change in changes:
+        told = json.loads(exported)
+        change(told)
+        (folder / "changed.json").write_text(json.dumps(told))
+        page.reload()
+        page.locator("#import-file").set_input_files(folder / "changed.json")
+        page.locator("#list-note", has_text=re.compile("exported by this page|unknown format")).wait_for()
 
 
 def articles(page):

@@ -1,5 +1,3 @@
-"""Calls of tools in answers that are free otherwise, with a target that would write wrong ones."""
-
 import json
 import sys
 

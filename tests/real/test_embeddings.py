@@ -1,5 +1,3 @@
-"""A lead that continues texts and makes vectors of them."""
-
 import httpx
 import pytest
 

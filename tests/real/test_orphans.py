@@ -80,8 +80,10 @@ def left_after(program):
     until = time.monotonic() + SECONDS
     left = []
     for pid, descriptor in descriptors.items():
-        ended, _, _ = select.select([descriptor], [], [], max(0.0, until - time.monotonic()))
-        if not ended and "multiprocessing.resource_tracker" not in names[pid]:  # Python's own only reads
+        only_reads = "multiprocessing.resource_tracker" in names[pid]  # Python's own: stopped, it stays
+        seconds = 0.0 if only_reads else max(0.0, until - time.monotonic())
+        ended, _, _ = select.select([descriptor], [], [], seconds)
+        if not (ended or only_reads):
             left.append(names[pid])
         if not ended:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)

@@ -1,5 +1,3 @@
-"""The lead's page in a browser, with a real lead that has keys and a real back."""
-
 import json
 import re
 from contextlib import contextmanager
@@ -178,6 +176,7 @@ def test_an_admin_turns_speculation_off_for_all_and_gets_the_same_text(visit, ur
 
 def test_a_client_turns_it_off_for_own_questions(visit, url):
     with visit(CLIENT) as page, asking_for(page, max_tokens=40) as sent:
+        expect(page.locator("#invitations")).to_be_hidden()
         page.get_by_role("switch").click()
         expect(page.get_by_text("Off for your questions")).to_be_visible()
         ask(page)
@@ -367,8 +366,3 @@ def test_a_phone_comes_in_by_the_address_of_its_qr_code(visit, browser):
     page.goto(link)
     expect(page.locator("#key-reason")).to_contain_text("This code does not work")
     another.close()
-
-
-def test_a_client_is_not_asked_to_invite_machines(visit):
-    with visit(CLIENT) as page:
-        expect(page.locator("#invitations")).to_be_hidden()

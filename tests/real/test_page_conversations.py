@@ -1,12 +1,8 @@
-"""What the page does with conversations in chromium, with a lead that is written down."""
-
 import json
-import re
-from pathlib import Path
 
 import pytest
 
-from tests.real.page_lead import NARROW, WIDE, Lead, articles, ask, listed, violations, visit
+from tests.real.page_lead import NARROW, Lead, articles, ask, check_changes_are_refused, export, listed, visit
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.real
@@ -103,40 +99,31 @@ def test_conversations_are_searched_renamed_and_deleted(page, lead):
     expect(listed(page)).to_have_text(["Second"])
 
 
-def test_what_is_exported_can_be_imported_elsewhere(page, browser, lead, tmp_path):
+def test_what_is_exported_can_be_imported_elsewhere(page, browser, lead):
     ask(page, "Keep *this*")
     shown = articles(page)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Export all").click()
-    download.value.save_as(tmp_path / "all.json")
+    exported = export(page)
     with browser.new_context() as elsewhere:
         elsewhere.route("**/*", lead.route)
         other = visit(elsewhere)
-        other.locator("#import-file").set_input_files(tmp_path / "all.json")
+        other.locator("#import-file").set_input_files(exported)
         listed(other).click()
         expect(other.locator(".figures")).to_have_count(1)
         assert articles(other) == shown
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda told: told["conversations"][0]["messages"].reverse(),
-        lambda told: told["conversations"][0]["messages"][1].update(parent="nothing"),
-        lambda told: told["conversations"][0]["messages"][1].update(runs=[["helper", -1]]),
-        lambda told: told["conversations"][0]["conversation"].update(title=3),
-        lambda told: told.update(version=2),
-    ],
-)
-def test_a_file_that_is_not_as_the_page_exports_it_is_refused(page, tmp_path, change):
+CHANGES = [
+    lambda told: told["conversations"][0]["messages"].reverse(),
+    lambda told: told["conversations"][0]["messages"][1].update(parent="nothing"),
+    lambda told: told["conversations"][0]["messages"][1].update(runs=[["helper", -1]]),
+    lambda told: told["conversations"][0]["conversation"].update(title=3),
+    lambda told: told.update(version=2),
+]
+
+
+def test_a_file_that_is_not_as_the_page_exports_it_is_refused(page, tmp_path):
     ask(page)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Export all").click()
-    told = json.loads(Path(download.value.path()).read_text())
-    change(told)
-    (tmp_path / "changed.json").write_text(json.dumps(told))
-    page.locator("#import-file").set_input_files(tmp_path / "changed.json")
-    expect(page.locator("#list-note")).to_contain_text(re.compile("exported by this page|unknown format"))
+    check_changes_are_refused(page, tmp_path, CHANGES)
 
 
 def test_five_hundred_conversations_and_a_long_one_stay(page, tmp_path):
@@ -253,23 +240,3 @@ def test_on_a_phone_chats_and_machines_are_one_tap_away(page):
     page.get_by_role("button", name="Chats").click()
     listed(page).click()
     expect(page.get_by_role("button", name="Send")).to_be_in_viewport()
-
-
-@pytest.mark.parametrize(
-    "context",
-    [{"viewport": size, "color_scheme": scheme} for size in (WIDE, NARROW) for scheme in ("light", "dark")],
-    indirect=True,
-)
-def test_axe_finds_nothing(page, lead):
-    lead.answer = "# Title\n\nSome *text*, `code`."
-    assert violations(page) == []
-    ask(page)
-    assert violations(page) == []
-    for name in ("Machines", "Chats"):
-        if page.get_by_role("button", name=name).is_visible():
-            page.get_by_role("button", name=name).click()
-            assert violations(page) == []
-    if page.get_by_role("button", name="Chats").is_visible():
-        page.get_by_role("button", name="Chats").click()
-    page.get_by_role("button", name="Settings").click()
-    assert violations(page) == []

@@ -1,20 +1,26 @@
-"""Images in the page, in chromium, with a lead that is written down."""
-
 import base64
-import json
-import re
 import struct
 
 import pytest
 
 from tests.image_files import png
-from tests.real.page_lead import NARROW, WIDE, Lead, ask, listed, violations, visit
+from tests.real.page_lead import (
+    MARKDOWN,
+    WIDE,
+    Lead,
+    appearances,
+    ask,
+    check_changes_are_refused,
+    export,
+    listed,
+    violations,
+    visit,
+)
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = pytest.mark.real
 expect = sync_api.expect
 
-PHONE = {"width": 390, "height": 844}
 PICTURE = png(60, 40)
 _FILES = """([data, type, name]) => {
   const bytes = Uint8Array.from(atob(data), (one) => one.charCodeAt(0));
@@ -144,34 +150,31 @@ def test_a_deleted_conversation_takes_its_images_along(page):
     assert left == 0
 
 
-def test_exported_images_can_be_imported_elsewhere(page, browser, lead, tmp_path):
+def test_exported_images_can_be_imported_elsewhere(page, browser, lead):
     drop(page)
     expect(attached(page)).to_have_count(1)
     ask(page)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Export all").click()
-    download.value.save_as(tmp_path / "all.json")
+    exported = export(page)
     with browser.new_context() as elsewhere:
         elsewhere.route("**/*", lead.route)
         other = visit(elsewhere)
-        other.locator("#import-file").set_input_files(tmp_path / "all.json")
+        other.locator("#import-file").set_input_files(exported)
         listed(other).click()
         expect(shown(other)).to_have_attribute("src", shown(page).get_attribute("src"))
 
 
-@pytest.mark.parametrize("url", ["https://example.org/x.png", "data:image/svg+xml;base64,AAAA", 3])
-def test_an_imported_image_is_one_that_the_page_made(page, tmp_path, url):
+def test_an_imported_image_is_one_that_the_page_made(page, tmp_path):
+    def change(url):
+        def change(told):
+            told["conversations"][0]["messages"][0]["images"][0]["url"] = url
+
+        return change
+
     drop(page)
     expect(attached(page)).to_have_count(1)
     ask(page)
-    with page.expect_download() as download:
-        page.get_by_role("button", name="Export all").click()
-    download.value.save_as(tmp_path / "all.json")
-    told = json.loads((tmp_path / "all.json").read_text())
-    told["conversations"][0]["messages"][0]["images"][0]["url"] = url
-    (tmp_path / "all.json").write_text(json.dumps(told))
-    page.locator("#import-file").set_input_files(tmp_path / "all.json")
-    expect(page.locator("#list-note")).to_contain_text(re.compile("exported by this page|unknown format"))
+    urls = ("https://example.org/x.png", "data:image/svg+xml;base64,AAAA", 3)
+    check_changes_are_refused(page, tmp_path, map(change, urls))
 
 
 def test_conversations_kept_before_there_were_images_stay(context):
@@ -231,23 +234,24 @@ def test_the_keyboard_attaches_removes_and_enlarges(page):
     expect(picture).to_have_attribute("aria-expanded", "true")
 
 
-@pytest.mark.parametrize(
-    "context",
-    [
-        {"viewport": size, "color_scheme": scheme}
-        for size in (WIDE, PHONE, NARROW)
-        for scheme in ("light", "dark")
-    ],
-    indirect=True,
-)
-def test_axe_finds_nothing_and_nothing_sticks_out(page):
+def test_axe_finds_nothing_and_nothing_sticks_out(page, lead):
+    lead.thinking, lead.answer = "First this.", f"{MARKDOWN}\n```diff\n- it was so\n+ it is so\n```\n"
     drop(page, png(1600, 900))
     expect(attached(page)).to_have_count(1)
-    assert violations(page) == []
+    for _ in appearances(page):
+        assert violations(page) == []
     ask(page, "What is this?")
-    assert violations(page) == []
+    page.locator(".thinking summary").click()
     shown(page).click()
-    width = page.viewport_size["width"]
-    assert page.evaluate("document.documentElement.scrollWidth") == width
-    box = shown(page).bounding_box()
-    assert box["x"] + box["width"] <= width
+    for width in appearances(page):
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        box = shown(page).bounding_box()
+        assert box["x"] + box["width"] <= width
+        for name in ("Machines", "Chats", "Chats"):
+            if width < WIDE["width"]:
+                page.get_by_role("button", name=name).click()
+                assert violations(page) == []
+    page.get_by_role("button", name="Settings").click()
+    for _ in appearances(page):
+        assert violations(page) == []

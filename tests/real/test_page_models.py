@@ -44,10 +44,6 @@ def test_a_router_is_told_which_model_even_if_the_others_make_vectors(page, lead
     assert lead.asked[0]["model"] == "small"
 
 
-def test_axe_finds_nothing_while_no_model_is_loaded(page):
-    assert violations(page) == []
-
-
 def test_each_model_is_shown_with_its_state(page, lead):
     expect(options(page)).to_have_text(["huge · 3.0 GiB · does not fit", "small · 3.0 GiB"])
     lead.models[1]["status"]["value"] = "loading"

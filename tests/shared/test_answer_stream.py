@@ -1,5 +1,3 @@
-"""A streamed answer is its events, whoever reads it."""
-
 import httpx
 import pytest
 from httpx_sse import EventSource

@@ -1,5 +1,3 @@
-"""Files appear whole or not at all, and old ones go."""
-
 import os
 import time
 

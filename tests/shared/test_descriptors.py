@@ -1,5 +1,3 @@
-"""Descriptors: the limit is raised as far as it goes, and some are left when all others are in use."""
-
 import os
 
 import pytest

@@ -1,5 +1,3 @@
-"""What a forked process may have and take."""
-
 import os
 import resource
 import socket

@@ -1,5 +1,3 @@
-"""T(n) is learned from steps: with its dips, without its outliers, and together as the machine drifts."""
-
 import math
 import random
 
@@ -27,25 +25,23 @@ def test_every_width_keeps_its_own_cost_dips_included():
     assert ratios(learned(Q4_0), Q4_0) == pytest.approx(Q4_0)
 
 
-def test_one_sample_is_enough_to_know_a_size():
-    assert learned(Q4_0, repeats=1).seconds(4) == pytest.approx(T1 * Q4_0[4])
-
-
-def test_between_known_sizes_the_cost_is_linear():
-    assert learned({4: 1.0, 8: 2.0}).seconds(5) == pytest.approx(T1 * 1.25)
-
-
-def test_beyond_the_widest_known_the_cost_is_extrapolated_but_never_falls():
-    assert learned({1: 1.0, 4: 1.6}).seconds(6) == pytest.approx(T1 * 2.0)
-    assert learned({1: 1.0, 3: 2.16, 4: 1.51}).seconds(9) == pytest.approx(T1 * 1.51)
-
-
-def test_beyond_the_widest_known_a_token_costs_no_more_than_those_of_the_widest():
-    assert learned({1: 1.0, 16: 2.0, 17: 3.4}).seconds(34) == pytest.approx(2 * T1 * 3.4)
-
-
-def test_fewer_tokens_than_ever_seen_cost_no_more_than_the_fewest_seen():
-    assert learned({3: 1.0, 5: 2.0}).seconds(1) == pytest.approx(T1)
+@pytest.mark.parametrize(
+    ("table", "n", "ratio"),
+    [
+        (Q4_0, 4, Q4_0[4]),
+        ({4: 1.0, 8: 2.0}, 5, 1.25),
+        ({1: 1.0, 4: 1.6}, 6, 2.0),
+        ({1: 1.0, 3: 2.16, 4: 1.51}, 9, 1.51),
+        ({1: 1.0, 16: 2.0, 17: 3.4}, 34, 2 * 3.4),
+        ({3: 1.0, 5: 2.0}, 1, 1.0),
+    ],
+    ids=[
+        *("a size that was seen once", "between two sizes", "beyond the widest", "it never falls there"),
+        *("a token costs no more than those of the widest", "fewer tokens than ever seen"),
+    ],
+)
+def test_from_few_sizes_the_cost_is_known_of(table, n, ratio):
+    assert learned(table, repeats=1).seconds(n) == pytest.approx(T1 * ratio)
 
 
 def test_from_a_single_width_the_others_are_guessed_to_rise():

@@ -1,5 +1,3 @@
-"""Downloading the lead's vocabulary."""
-
 import hashlib
 
 import httpx

@@ -1,5 +1,3 @@
-"""What a campaign of faults says of an answer: which are lost, changed, broken off or invalid."""
-
 import json
 
 import httpx

@@ -1,5 +1,3 @@
-"""How a soak goes: phases and faults come from its seed; conversations grow until their context is full."""
-
 from dataclasses import replace
 from itertools import islice
 

@@ -1,5 +1,3 @@
-"""What is said of measured speeds."""
-
 import json
 
 import pytest

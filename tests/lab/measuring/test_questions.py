@@ -1,5 +1,3 @@
-"""Prompts are read from packages and files; which are asked follows from a seed."""
-
 import gzip
 import json
 import sys

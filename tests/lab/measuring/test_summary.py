@@ -27,20 +27,3 @@ def test_the_speedup_compares_within_each_repeat():
     """A machine that was twice as slow in the second repeat changes nothing."""
     runs = [run(BASELINE, 0, 2.0), run("x", 0, 1.0), run(BASELINE, 1, 4.0), run("x", 1, 2.0)]
     assert row(runs, "x").speedup == pytest.approx(2.0)
-
-
-def test_depth_and_acceptance_are_per_step():
-    """Ten tokens after the first, six of them drafted: four steps."""
-    got = row([run("x", 0, 1.0, n_drafted=8, n_accepted=6)], "x")
-    assert (got.mean_depth, got.accepted_per_step, got.accepted_share) == (2.0, 1.5, 0.75)
-
-
-def test_same_texts_are_counted_per_question_and_repeat():
-    texts = [(BASELINE, STORY, "a"), (BASELINE, LIST, "b"), ("x", STORY, "a"), ("x", LIST, "c")]
-    got = row([run(way, 0, 1.0, question, text) for way, question, text in texts], "x")
-    assert (got.n_same_text, got.n_texts) == (1, 2)
-
-
-def test_the_first_token_is_the_median_of_all_answers():
-    firsts = (0.1, 0.2, 0.9)
-    assert row([run("x", 0, 1.0, first_seconds=each) for each in firsts], "x").first_ms == pytest.approx(200)

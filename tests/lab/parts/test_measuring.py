@@ -1,5 +1,3 @@
-"""What several clients measure together, and how llama-server is told to draft."""
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-"""Drafters are asked for each token before the target says it."""
-
 import itertools
 
 import pytest

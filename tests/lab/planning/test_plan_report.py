@@ -1,5 +1,3 @@
-"""What is said of measurements and predictions."""
-
 import json
 import shlex
 from dataclasses import replace

@@ -22,17 +22,14 @@ def test_alone_it_writes_one_token_per_step():
     assert simulate(cell(FLAT), "off") == pytest.approx(20, rel=0.02)
 
 
-def test_an_almost_perfect_drafter_fills_every_place():
-    perfect = dataclasses.replace(GOOD, skill=DraftSkill(0.999))
-    assert simulate(cell(FLAT, perfect), "adaptive") > 7 * 20
-
-
-def test_where_tokens_cost_their_full_price_adaptive_takes_hardly_any():
-    assert simulate(cell(STEEP, GOOD), "adaptive") > 0.97 * 20
-
-
-def test_where_tokens_are_free_adaptive_takes_many():
-    assert simulate(cell(FLAT, GOOD), "adaptive") > 2 * 20
+@pytest.mark.parametrize(
+    ("steps", "skill", "times"),
+    [(FLAT, 0.999, 7), (STEEP, 0.75, 0.97), (FLAT, 0.75, 2)],
+    ids=["almost perfect drafts", "tokens at their full price", "tokens that are free"],
+)
+def test_adaptive_is_faster_by_what_drafts_are_worth(steps, skill, times):
+    drafter = dataclasses.replace(GOOD, skill=DraftSkill(skill))
+    assert simulate(cell(steps, drafter), "adaptive") > times * 20
 
 
 @pytest.mark.parametrize(

@@ -43,27 +43,20 @@ def ends(clock, jobs, contention=None):
     return found
 
 
-def test_alone_each_takes_its_time(clock):
-    assert ends(clock, {LEAD: (0, 1.0), "a": (1.5, 1.0)}) == {LEAD: 1.0, "a": 2.5}
-
-
-def test_while_both_compute_both_are_slower(clock):
-    assert ends(clock, {LEAD: (0, 1.0), "a": (0, 1.0)}) == pytest.approx({LEAD: 2.0, "a": 2.5})
-
-
-def test_only_the_time_together_counts(clock):
-    # The back begins when half of the step is done; the other half takes 1 s, in which it does a quarter.
-    assert ends(clock, {LEAD: (0, 1.0), "a": (0.5, 1.0)}) == pytest.approx({LEAD: 1.5, "a": 2.25})
-
-
-def test_backs_do_not_slow_each_other_down(clock):
-    assert ends(clock, {"a": (0, 1.0), "b": (0, 1.0)}) == {"a": 1.0, "b": 1.0}
-
-
-def test_factors_of_one_change_nothing(clock):
-    assert ends(clock, {LEAD: (0, 1.0), "a": (0.3, 1.0)}, Contention()) == pytest.approx(
-        {LEAD: 1.0, "a": 1.3}
-    )
+@pytest.mark.parametrize(
+    ("jobs", "contention", "expected"),
+    [
+        ({LEAD: (0, 1.0), "a": (1.5, 1.0)}, None, {LEAD: 1.0, "a": 2.5}),
+        ({LEAD: (0, 1.0), "a": (0, 1.0)}, None, {LEAD: 2.0, "a": 2.5}),
+        # The back begins when half of the step is done; the other half takes 1 s, in which it does a quarter.
+        ({LEAD: (0, 1.0), "a": (0.5, 1.0)}, None, {LEAD: 1.5, "a": 2.25}),
+        ({"a": (0, 1.0), "b": (0, 1.0)}, None, {"a": 1.0, "b": 1.0}),
+        ({LEAD: (0, 1.0), "a": (0.3, 1.0)}, Contention(), {LEAD: 1.0, "a": 1.3}),
+    ],
+    ids=["one after the other", "together", "for some time together", "two backs", "factors of one"],
+)
+def test_lead_and_back_are_slower_for_the_time_that_both_compute(clock, jobs, contention, expected):
+    assert ends(clock, jobs, contention) == pytest.approx(expected)
 
 
 def test_the_engine_takes_more_time_of_its_own_where_drafts_are_planned():

@@ -1,5 +1,3 @@
-"""The real drafter, in simulated time: what is posted when, and how long decodes take."""
-
 from dataclasses import replace
 
 import pytest

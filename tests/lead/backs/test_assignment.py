@@ -1,5 +1,3 @@
-"""Who is asked to draft: the best few, and the others in turn."""
-
 import random
 
 import pytest

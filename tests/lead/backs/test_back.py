@@ -1,5 +1,3 @@
-"""What a back is sent, and when it is sent again."""
-
 from lead.engine.events import Finished, Started
 from shared.image_span import ImageSpan, row_identities
 from shared.protocol import MAX_TOKENS_PER_MESSAGE, Close, Draft, Extend, Open, Tune

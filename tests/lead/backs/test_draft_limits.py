@@ -1,5 +1,3 @@
-"""Which drafts are accepted, and when a back is disconnected."""
-
 import pytest
 
 from lead.backs.draft_limits import MAX_INVALID_DRAFTS

@@ -1,5 +1,3 @@
-"""How often a peer may join, and when it may join again."""
-
 from contextlib import ExitStack
 
 import pytest

@@ -1,5 +1,3 @@
-"""Joining, leaving, and what is reported of the connected backs."""
-
 import json
 import logging
 

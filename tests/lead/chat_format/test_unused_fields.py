@@ -1,5 +1,3 @@
-"""Fields that are not done: hints are accepted, others refused by name, and no client's field is unknown."""
-
 import pkgutil
 from typing import ClassVar
 

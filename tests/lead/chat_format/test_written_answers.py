@@ -1,5 +1,3 @@
-"""Later prompts have answers as the model wrote them, where the template means the same."""
-
 import dataclasses
 from array import array
 

@@ -1,5 +1,3 @@
-"""Vectors are those of llama.cpp, whatever else is computed with them."""
-
 from array import array
 
 import gguf

@@ -1,5 +1,3 @@
-"""Texts are computed together, by turns of clients; what a process that dies had is computed by another."""
-
 from array import array
 
 import pytest

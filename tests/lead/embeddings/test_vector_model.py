@@ -1,5 +1,3 @@
-"""Real processes: from texts to vectors and ranks."""
-
 import asyncio
 from array import array
 

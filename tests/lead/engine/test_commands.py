@@ -1,5 +1,3 @@
-"""What goes over the pipe: each command and each event is one line and is decoded to what was encoded."""
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,5 +1,3 @@
-"""Real draft models in the engine: what they draft, how they are loaded, which are refused."""
-
 import ctypes
 from types import SimpleNamespace
 

@@ -1,5 +1,3 @@
-"""Tokens of short steps go to the front together, but nobody waits for them."""
-
 import pytest
 
 from lead.engine.commands import Cancel, SetBacks

@@ -1,5 +1,3 @@
-"""Tiny models read images of random embeddings: who drafts and what is reused changes no text."""
-
 import random
 from dataclasses import replace
 

@@ -1,5 +1,3 @@
-"""Texts with images: when their rows are read, what of them is shared, and what is refused."""
-
 import pytest
 
 from lead.engine.events import Committed, Failed, Started

@@ -1,5 +1,3 @@
-"""Rings plan what drafts in the engine; what no ring can do is refused."""
-
 import pytest
 
 from lead.engine import inline_sources

@@ -1,5 +1,3 @@
-"""The loop: commands in, plan, decode, commit, events out."""
-
 import contextlib
 import itertools
 import logging

@@ -1,5 +1,3 @@
-"""The engine's end of the socket pair: lines in, events out, and the front's end is noticed."""
-
 import fcntl
 import socket
 import threading

@@ -1,5 +1,3 @@
-"""How much of what slots and the prompt cache hold serves a sequence; when a text is moved, if at all."""
-
 import pytest
 
 from lead.engine.reuse import MovePrice, Prefixes

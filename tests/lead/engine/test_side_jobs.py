@@ -1,5 +1,3 @@
-"""A question is answered by the job for its type, at once or in several steps."""
-
 import pytest
 from pydantic import BaseModel
 

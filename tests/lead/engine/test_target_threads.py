@@ -1,5 +1,3 @@
-"""All cores are used unless that was measured not to be faster, or a back computes on them."""
-
 import itertools
 
 import pytest

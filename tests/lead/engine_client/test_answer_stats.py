@@ -18,14 +18,6 @@ def test_figures_are_sums_over_the_steps():
     assert AnswerStats.of(sequence, 3) == AnswerStats(2, 1, 3, 2, 1, 2.0, 1.5, by_source, n_first=2)
 
 
-def test_the_rate_is_of_the_tokens_after_the_first_step():
-    """The first step of a prompt that was in the cache may have accepted a draft."""
-    sequence = LiveSequence(submit(tokens=[1, 2]), started_at=1.0)
-    sequence.append(committed(2, [3, 4, 5]), 3.0)
-    sequence.append(committed(5, [6, 7]), 3.5)
-    assert AnswerStats.of(sequence, 5).tokens_per_second == 4.0
-
-
 @pytest.mark.parametrize("n_received", [3, 2])
 def test_one_step_has_no_rate(n_received):
     """Nor have more, if the client received only tokens of the first one."""

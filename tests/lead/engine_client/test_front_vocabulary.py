@@ -1,5 +1,3 @@
-"""The front shows tokens with what the engine has said of them, and asks a tokenizer for the rest."""
-
 import asyncio
 from types import SimpleNamespace
 

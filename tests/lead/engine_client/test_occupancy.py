@@ -1,5 +1,3 @@
-"""How many slots and cells requests take."""
-
 from lead.engine.events import Ready, Started
 from lead.engine_client.occupancy import Occupancy
 from lead.engine_client.sequences import Sequences

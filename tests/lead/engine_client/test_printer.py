@@ -1,5 +1,3 @@
-"""The lead's screen shows one answer after the other, marks accepted tokens, and delays no answer."""
-
 import io
 import queue
 import threading

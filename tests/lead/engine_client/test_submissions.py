@@ -1,5 +1,3 @@
-"""Which sequences an engine process is given, and what becomes of them when it dies."""
-
 import pytest
 
 from lead.engine.events import Committed, Finished, PromptProgress, Started

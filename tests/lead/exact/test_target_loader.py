@@ -1,5 +1,3 @@
-"""Which model is loaded, and what is promised of it."""
-
 import shutil
 
 import pytest

@@ -1,5 +1,3 @@
-"""The target's own heads draft what a plain loop over them drafts, whatever was accepted in between."""
-
 import numpy as np
 import pytest
 

@@ -1,5 +1,3 @@
-"""Request fields: what they become, and what is refused by name."""
-
 import dataclasses
 from array import array
 

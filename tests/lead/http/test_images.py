@@ -1,5 +1,3 @@
-"""Images in requests of every API, before a model sees them."""
-
 import base64
 
 import pytest

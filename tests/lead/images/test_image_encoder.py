@@ -1,5 +1,3 @@
-"""The process that encodes images, and what becomes of it when images are hostile."""
-
 import asyncio
 import logging
 import os

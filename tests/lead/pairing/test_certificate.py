@@ -1,5 +1,3 @@
-"""The CA of a lead can only be used for its own names and addresses, and outlives them."""
-
 import datetime as dt
 import ssl
 import stat

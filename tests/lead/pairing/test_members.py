@@ -1,5 +1,3 @@
-"""A code lets one machine in, once, for a while; its key is good until it is revoked."""
-
 import pytest
 
 from lead.pairing.members import INVITATION_SECONDS, Members, NotInvitedError

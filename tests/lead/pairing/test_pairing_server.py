@@ -1,5 +1,3 @@
-"""The pairing server opens when it is told to, stays as it was over restarts, and keeps who may come in."""
-
 import asyncio
 import contextlib
 import json

@@ -1,5 +1,3 @@
-"""Backs behind a router: which model each follows, and when it is sent to another one."""
-
 import asyncio
 import contextlib
 

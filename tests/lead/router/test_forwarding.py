@@ -1,5 +1,3 @@
-"""Requests that are passed on to a model, which may die at any moment."""
-
 import asyncio
 import json
 from urllib.parse import unquote

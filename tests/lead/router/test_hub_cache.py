@@ -1,5 +1,3 @@
-"""What is in the hub's cache is listed, and deleted."""
-
 import sys
 
 from lead.router.hub_cache import cached_models, remove_model

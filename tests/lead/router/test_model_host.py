@@ -46,14 +46,6 @@ async def test_the_next_one_takes_the_place_of_the_one_before(house):
     assert house.host.process("b") is house["b"]
 
 
-async def test_one_in_use_is_waited_for(house):
-    async with house.host.use("a"):
-        waiting = asyncio.ensure_future(use(house, "b"))
-        await until(lambda: house.host.state("a").is_leaving)
-        assert not house["a"].ended.done()
-    assert await waiting is house["b"]
-
-
 async def test_who_stops_waiting_leaves_no_trace(house):
     async with house.host.use("a"):
         waiting = asyncio.ensure_future(use(house, "b"))
@@ -138,18 +130,6 @@ async def test_a_pinned_model_that_dies_is_started_again_by_itself(monkeypatch):
         before = await use(house, "a")
         await before.die()
         await until(lambda: house.host.process("a") not in {None, before})
-
-
-async def test_it_is_unloaded_after_the_time_that_a_request_gave_it(house):
-    process = await use(house, "a", keep_seconds=0.0)
-    await until(process.ended.done)
-    await until(lambda: house.host.state("a").state is ModelState.UNLOADED)
-
-
-async def test_one_that_is_not_to_stay_at_all_answers_whoever_asks_next(house):
-    await use(house, "a", keep_seconds=0.0)
-    for _ in range(50):
-        await asyncio.gather(*(use(house, name) for name in "aba"))
 
 
 async def test_one_that_a_person_loads_stays_although_a_request_has_said_otherwise(house):

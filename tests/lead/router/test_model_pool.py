@@ -1,5 +1,3 @@
-"""Which models are in memory, decided without processes: who is started, who goes, who waits."""
-
 import math
 import random
 
@@ -132,14 +130,6 @@ def test_one_that_answers_is_stopped_after_its_last_answer_and_gets_no_further_r
     assert house.end("b") == [StartModel("a")]
     house.load("a")
     assert house.admitted == [1, 2, 3]
-
-
-def test_who_came_before_the_one_that_needs_room_is_served_first():
-    house = House(room=1)
-    house.ask(1, "a")
-    house.ask(2, "b")
-    house.load("a")
-    assert house.admitted == [1]
 
 
 def test_a_model_that_does_not_answer_anything_goes_before_one_that_does():
@@ -317,15 +307,6 @@ def test_a_wrong_option_is_not_tried_again():
     house.ask(2, "a")
     house.load("a")
     assert house.pool.models["a"].failure == ""
-
-
-def test_requests_of_a_model_that_died_can_be_asked_again():
-    house = House()
-    house.ask(1, "a")
-    house.load("a")
-    assert house.end("a", "killed") == []
-    house.pool.release("a", house.now)
-    assert house.ask(2, "a") == [StartModel("a")]
 
 
 def test_an_impossible_report_raises():

@@ -1,5 +1,3 @@
-"""The process of one model."""
-
 import psutil
 import pytest
 

@@ -1,5 +1,3 @@
-"""The options of each model: tables of a file, and what the lead was started with."""
-
 from pathlib import Path
 
 import pytest

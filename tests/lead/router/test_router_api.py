@@ -1,5 +1,3 @@
-"""What the router answers itself, and to which model it passes the rest."""
-
 import asyncio
 import dataclasses
 

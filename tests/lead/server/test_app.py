@@ -1,5 +1,3 @@
-"""HEAD is answered where GET is."""
-
 import pytest
 
 from tests.lead.http.event_streams import client_of

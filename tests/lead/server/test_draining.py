@@ -1,5 +1,3 @@
-"""How the lead's server ends: answers first, then backs, then connections that do not end by themselves."""
-
 import asyncio
 import contextlib
 import logging

@@ -1,5 +1,3 @@
-"""One process takes the listening socket of another."""
-
 import asyncio
 import contextlib
 import os

@@ -1,5 +1,3 @@
-"""The lead's HTTP server on a real port: clients that hang up, and how it ends."""
-
 import argparse
 import asyncio
 import random

@@ -1,5 +1,3 @@
-"""Filters by their names and letters."""
-
 import pytest
 
 from lead.settings.sampling_defaults import SamplingDefaults, by_letters, by_names, by_names_or_letters

@@ -1,5 +1,3 @@
-"""Recent texts are kept by owner, in a fixed amount of memory, up to an age."""
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""What followed the last tokens in an earlier text of the same owner."""
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,5 +1,3 @@
-"""The pool, with workers whose behavior is scripted."""
-
 import asyncio
 import itertools
 import signal

@@ -1,5 +1,3 @@
-"""Models of other formats are recognized, and converted once."""
-
 import os
 import shutil
 

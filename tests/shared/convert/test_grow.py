@@ -1,5 +1,3 @@
-"""A grown model computes what its source computes, and a growth that fails leaves nothing behind."""
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache

@@ -1,5 +1,3 @@
-"""Headers of safetensors files are checked before anything is read."""
-
 import json
 import struct
 

@@ -1,5 +1,3 @@
-"""tokenizer.bin becomes a vocabulary that splits texts as run.c does."""
-
 import struct
 
 import pytest

@@ -1,5 +1,3 @@
-"""The drafter: follows committed tokens, drafts ahead of them, and never trips over its own cache."""
-
 import functools
 import random
 

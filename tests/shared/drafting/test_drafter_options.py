@@ -1,5 +1,3 @@
-"""How a drafter's cache is divided."""
-
 import pytest
 
 from shared.drafting.drafter_options import DrafterOptions

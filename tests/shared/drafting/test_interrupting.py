@@ -1,5 +1,3 @@
-"""A decode is stopped when nothing of it can be used after what the lead says."""
-
 import threading
 
 import pytest

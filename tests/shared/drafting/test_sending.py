@@ -1,5 +1,3 @@
-"""When drafts are sent: what the lead may wait for at once, the rest together, and nothing is lost."""
-
 import dataclasses
 
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Every token is decoded in a size of its class."""
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

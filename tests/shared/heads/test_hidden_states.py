@@ -1,5 +1,3 @@
-"""Which hidden states are kept, and when they are those of a text."""
-
 import numpy as np
 
 from shared.heads import hidden_states as module

@@ -1,5 +1,3 @@
-"""Heads of real (tiny, random) models: what they read, and what they draft."""
-
 import pytest
 
 from shared.errors import ModelLoadError

@@ -1,5 +1,3 @@
-"""Which spans are decoded together, and how they are padded."""
-
 import pytest
 
 from shared.exact.batch_invariance import InvariantSizes

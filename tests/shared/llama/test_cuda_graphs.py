@@ -1,5 +1,3 @@
-"""Steps are not replayed where the replay would be wrong."""
-
 import os
 
 import pytest

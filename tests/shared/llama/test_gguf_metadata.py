@@ -1,5 +1,3 @@
-"""The names of tensors, and metadata without weights."""
-
 import pytest
 
 from shared.errors import ConfigError

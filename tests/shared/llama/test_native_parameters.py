@@ -1,5 +1,3 @@
-"""What llama.cpp is told about devices and tensors."""
-
 import ctypes
 from types import SimpleNamespace
 

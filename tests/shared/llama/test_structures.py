@@ -1,5 +1,3 @@
-"""A library whose structures are not those of its bindings is refused."""
-
 import ctypes
 from types import SimpleNamespace
 

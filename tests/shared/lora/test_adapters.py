@@ -1,5 +1,3 @@
-"""LoRA adapters: applied they are what merged weights are; what does not fit is refused in a sentence."""
-
 import functools
 import os
 import shutil

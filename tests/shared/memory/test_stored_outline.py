@@ -1,5 +1,3 @@
-"""What is measured of a model's memory is the same when it is remembered."""
-
 import pytest
 
 from shared.errors import ModelLoadError

@@ -1,5 +1,3 @@
-"""What may be kept of earlier texts is bounded by options and by the free memory."""
-
 from dataclasses import replace
 
 import pytest

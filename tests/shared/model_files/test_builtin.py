@@ -1,5 +1,3 @@
-"""The shipped models are found, and the demo's target is made once, whole or not at all."""
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier

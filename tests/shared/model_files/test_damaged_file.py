@@ -1,5 +1,3 @@
-"""Files that are not whole GGUF files: one sentence with the remedy, and nothing else in the log."""
-
 import errno
 import io
 import json

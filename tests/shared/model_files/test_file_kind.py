@@ -1,5 +1,3 @@
-"""Files that are no text models are refused with what is needed; a model may be in several files."""
-
 import os
 import struct
 from pathlib import Path

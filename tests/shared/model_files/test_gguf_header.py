@@ -1,5 +1,3 @@
-"""The header of a GGUF file says how large the whole file is."""
-
 import contextlib
 import struct
 

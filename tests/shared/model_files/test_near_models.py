@@ -1,5 +1,3 @@
-"""A model's name that is no file is answered with the models that may be meant."""
-
 from pathlib import Path
 
 import httpx

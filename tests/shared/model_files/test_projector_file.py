@@ -1,5 +1,3 @@
-"""Which of several projectors a model gets, by names and first metadata."""
-
 import pytest
 from gguf import GGUFWriter
 

@@ -1,5 +1,3 @@
-"""A code holds what it was made of, or is refused."""
-
 import dataclasses
 
 import pytest

@@ -37,9 +37,11 @@ def used(placement, *places):
     return [placement.used(each) / MIB for each in places]
 
 
-def test_without_a_device_all_is_on_the_cpu():
+def test_without_a_device_all_is_on_the_cpu_and_batches_are_as_before():
     found = placed()
     assert (found.n_gpu_layers, found.host_bytes / MIB, found.problem) == (0, 1200, "")
+    assert found.options(ModelOptions()).batch_size == 512
+    assert str(found) == "all layers are on the CPU"
 
 
 def test_all_layers_go_to_a_device_that_holds_them():
@@ -74,19 +76,18 @@ def test_batches_are_larger_where_devices_compute_all(free_mib, options, batch_s
     assert found.options(asked).batch_size == batch_size
 
 
-def test_without_a_device_batches_are_as_before():
-    assert placed().options(ModelOptions()).batch_size == 512
-
-
-def test_intermediate_results_take_their_part():
-    assert placed(gpu("A", 1150), computing={"A": 1}).n_gpu_layers == 10
-
-
 @pytest.mark.parametrize(
-    ("target", "free_mib", "n_layers"), [(100, 1250, 11), (100, 1249, 10), (9000, 1600, 11)]
+    ("free_mib", "options", "n_layers"),
+    [
+        (1150, {"computing": {"A": 1}}, 10),
+        (1250, {"fit_target": 100}, 11),
+        (1249, {"fit_target": 100}, 10),
+        (1600, {"fit_target": 9000}, 11),
+    ],
+    ids=["intermediate results", *["a margin"] * 2, "at most an eighth"],
 )
-def test_a_margin_stays_free_at_most_an_eighth(target, free_mib, n_layers):
-    assert placed(gpu("A", free_mib), fit_target=target).n_gpu_layers == n_layers
+def test_what_takes_its_part_of_a_device(free_mib, options, n_layers):
+    assert placed(gpu("A", free_mib), **options).n_gpu_layers == n_layers
 
 
 def test_a_cache_that_stays_on_the_host_takes_none_of_a_device():
@@ -279,7 +280,3 @@ def test_tensors_are_shown_in_groups(tensor, group):
 )
 def test_the_log_says_which_layers_are_where(free_mib, options, said):
     assert said in str(placed(gpu("A", free_mib), **options))
-
-
-def test_the_log_says_that_there_is_no_device():
-    assert str(placed()) == "all layers are on the CPU"

@@ -1,5 +1,3 @@
-"""A worker is greeted as llama.cpp does it; whatever else answers, or does not, gets a name."""
-
 import socket
 import struct
 import threading

@@ -1,5 +1,3 @@
-"""The filters leave what llama.cpp's own samplers leave of the whole vocabulary, in any order."""
-
 import ctypes
 import math
 

@@ -1,5 +1,3 @@
-"""Grammars in another process: the same answers, and nobody waits longer than the budget."""
-
 import contextlib
 import errno
 import os

@@ -1,5 +1,3 @@
-"""Options and variables of llama-server, given to lead and back."""
-
 import re
 from pathlib import Path
 

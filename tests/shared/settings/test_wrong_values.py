@@ -1,5 +1,3 @@
-"""Whatever is wrong with the value of an option is told in one sentence, without pydantic's words."""
-
 import re
 
 import pytest

@@ -1,5 +1,3 @@
-"""Bytes to tokens and back, for any bytes."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

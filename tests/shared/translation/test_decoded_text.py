@@ -1,5 +1,3 @@
-"""Draft tokens in memory with their text."""
-
 import numpy as np
 
 from shared.llama.memory_traits import PLAIN, MemoryTraits

@@ -1,5 +1,3 @@
-"""Distributions over target tokens along a path of draft tokens."""
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Which drafter a back has for a lead with another vocabulary."""
-
 import numpy as np
 import pytest
 

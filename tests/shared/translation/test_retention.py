@@ -1,5 +1,3 @@
-"""What is left of a draft model's own text when it translates."""
-
 import pytest
 
 from shared.llama.vocabulary import Vocabulary

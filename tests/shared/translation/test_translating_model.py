@@ -1,5 +1,3 @@
-"""A model of another vocabulary in place of one with the lead's tokens."""
-
 import numpy as np
 import pytest
 from hypothesis import given

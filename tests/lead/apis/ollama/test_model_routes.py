@@ -1,5 +1,3 @@
-"""Ollama's API, as its clients see it."""
-
 import datetime as dt
 import json
 

@@ -1,5 +1,3 @@
-"""Durations as Ollama's clients write them."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""What followed a token the last time is guessed to follow again."""
-
 from lead.engine.drafters.followers import Followers
 
 

@@ -1,5 +1,3 @@
-"""What followed the last tokens in an earlier text: its own, its owner's, or an expected one."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,5 +1,3 @@
-"""The drafter of backs, in the engine: it follows committed tokens, and drafts when it is asked."""
-
 import pytest
 
 from lead.engine.drafters.model_drafter import ThreadChoice

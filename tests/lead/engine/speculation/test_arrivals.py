@@ -1,5 +1,3 @@
-"""When the next tokens of a source will be there, and when nothing is to be expected of it."""
-
 import pytest
 
 from lead.engine.speculation.arrivals import Arrivals
@@ -213,10 +211,6 @@ def test_a_draft_on_newer_text_counts_as_activity(drafting):
 
 
 # Patience, for the policy that waits for all
-
-
-def test_without_sources_no_draft_is_expected():
-    assert not Watching().is_drafting(0.0)
 
 
 def test_a_sequence_is_waited_for_from_its_beginning_until_patience_ends():

@@ -1,5 +1,3 @@
-"""What is still in the future of each source's draft is kept, and all are scored."""
-
 from itertools import accumulate
 from operator import mul
 

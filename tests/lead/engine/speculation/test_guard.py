@@ -1,5 +1,3 @@
-"""What gains pauses never, what loses pauses more and more."""
-
 import pytest
 
 from lead.engine.speculation.constants import DEFAULTS

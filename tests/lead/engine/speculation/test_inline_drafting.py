@@ -1,5 +1,3 @@
-"""What drafting in the engine costs, and for whom it is offered."""
-
 import pytest
 
 from lead.engine.drafters.draft_source import InlineDraft

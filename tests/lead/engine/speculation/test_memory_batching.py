@@ -1,5 +1,3 @@
-"""Draft tokens of several sequences share a step, which takes longer with what is replayed."""
-
 import pytest
 
 from lead.engine.speculation.batching import LikeliestFirst

@@ -1,5 +1,3 @@
-"""Given this table, these acceptances and these arrivals: that depth, that wait, or so much drafting."""
-
 from collections import Counter
 from itertools import product
 

@@ -1,5 +1,3 @@
-"""What backs are asked to draft, learned from steps."""
-
 import numpy as np
 import pytest
 

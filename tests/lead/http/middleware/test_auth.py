@@ -1,5 +1,3 @@
-"""Every route of the application, with a key of every role, a wrong key and none."""
-
 import json
 import re
 

@@ -1,5 +1,3 @@
-"""Who tries keys is slowed down, and nobody else."""
-
 import pytest
 
 from lead.http.middleware.guesses import KeyGuesses

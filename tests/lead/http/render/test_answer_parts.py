@@ -1,5 +1,3 @@
-"""Log-probabilities in the three shapes, progress and timings."""
-
 import pytest
 
 from lead.engine.events import PromptProgress, TokenProbabilities
