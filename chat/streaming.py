@@ -66,6 +66,8 @@ class AnswerStreamer:
                     message = "Not yet" if n_before else str(error).rstrip(".")
                     self._screen.note(f"{message}. Trying again in {delay:.0f} s. Ctrl-C gives up.")
                     self._sleep(delay)
+                    if isinstance(error, UnreachableError):
+                        self._client.locate_again()
                 else:
                     return
 
