@@ -220,6 +220,7 @@ def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
     with visit(key=None) as page:
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("requires a key")
+        expect(dialog).to_contain_text("lead invite --chat")
         page.keyboard.type("not-a-key")  # the field has the focus
         page.keyboard.press("Enter")
         expect(dialog).to_contain_text("Invalid API Key")
