@@ -11,7 +11,7 @@ import zeroconf
 from zeroconf import ServiceInfo
 
 from lead.settings.lead_settings import LeadSettings
-from shared.errors import ConfigError
+from shared.errors import ConfigError, NoLeadError
 from shared.pairing import discovery
 from shared.pairing.discovery import (
     JOIN_SERVICE,
@@ -210,6 +210,16 @@ def test_a_door_is_found_by_its_fingerprint_whatever_else_is_announced():
     with discovery.announce_pairing(5556, "aa"):
         assert discovery.find_pairing("aa", 1.0) == ("10.0.0.1:5556", "10.0.0.2:5556")
     assert discovery.find_pairing("cc", 1.0) == ()
+
+
+@pytest.mark.usefixtures("network")
+def test_a_machine_too_busy_to_search_finds_no_lead(monkeypatch):
+    def fail(*_):
+        raise zeroconf.EventLoopBlocked
+
+    monkeypatch.setattr(Network, "get_service_info", fail)
+    with pytest.raises(NoLeadError, match="EventLoopBlocked"):
+        discovery.find_pairing("aa", 1.0)
 
 
 def pairing_info(fingerprint):
