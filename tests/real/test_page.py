@@ -143,6 +143,19 @@ def test_a_stopped_answer_is_kept_over_a_reload_and_goes_on_where_it_was(visit):
         expect(page.locator(".answer")).to_contain_text("2 of 2")
 
 
+def test_an_answer_goes_on_after_a_reload(visit):
+    with visit() as page:
+        with asking_for(page, ignore_eos=True, max_tokens=2000):
+            ask(page)
+            expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
+            begun = page.locator(".said").text_content()
+            page.reload()
+        with asking_for(page, max_tokens=8) as sent:
+            expect(figures(page, 0)).to_contain_text("tokens")
+        assert page.locator(".said").text_content().startswith(begun)
+        assert [one["role"] for one in sent[0]["messages"]] == ["user", "assistant"]
+
+
 @pytest.mark.usefixtures("speculating")
 def test_the_back_is_shown_with_its_model_and_what_came_of_its_drafts(visit, url):
     choose(url, "sync")

@@ -4,11 +4,13 @@ import { LeadError, chat } from "./api.js";
 import { Attribution, addTo } from "./attribution.js";
 import { count, share, speed } from "./figures.js";
 import { contentOf } from "./images.js";
+import { settingsOfNew } from "./settings_dialog.js";
 import { Thread, newId } from "./thread.js";
 
 const AWAY = "the lead does not answer";
 const BROKEN_OFF = "the connection to the lead broke off";
 const STOPPED = "stopped";
+const LEFT = "llama-duo.left"; // the question whose answer was coming when this tab was left or loaded anew
 const SAVE_MS = 1000;
 const TITLE_LENGTH = 60;
 
@@ -25,7 +27,7 @@ export class Conversation {
     this.transcript = transcript;
     this.store = store;
     this.onTrouble = onTrouble;
-    addEventListener("pagehide", () => this.#running && this.#keep(this.#running));
+    addEventListener("pagehide", () => this.#running && this.#leave(this.#running));
   }
 
   get isRunning() {
@@ -123,6 +125,25 @@ export class Conversation {
     return this.#answer(question, {}, answer, speculates);
   }
 
+  /** Whether the answer that was coming when this tab was left is still to come. */
+  get wasLeft() {
+    const last = this.#thread.path().at(-1);
+    const left = sessionStorage.getItem(LEFT);
+    return left !== null && (last?.role === "user" ? last.id === left : last?.parent === left && last.isStopped);
+  }
+
+  /** Go on with that answer. */
+  takeUp(speculates) {
+    const last = this.#thread.path().at(-1);
+    if (last.role === "user") return this.again(last.id, null, speculates);
+    return last.content ? this.resume(last, speculates) : this.again(last.parent, null, speculates);
+  }
+
+  #leave(answer) {
+    sessionStorage.setItem(LEFT, answer.parent);
+    if (answer.content || answer.thinking) this.#keep(answer);
+  }
+
   async #ask(content, images, parent, speculates) {
     const conversation = this.#record.id;
     if (this.#isNew) {
@@ -141,6 +162,7 @@ export class Conversation {
   }
 
   async #answer(question, fields, begun, speculates) {
+    sessionStorage.removeItem(LEFT);
     const thread = this.#thread;
     const answer = emptyAnswer(question);
     if (begun) Object.assign(answer, structuredClone({ ...begun, id: answer.id, created: answer.created }));
@@ -257,7 +279,7 @@ class Pace {
 
 function blank() {
   const now = Date.now();
-  return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", system: "", sampling: {} };
+  return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", ...settingsOfNew() };
 }
 
 /** `runs`, `thinkingRuns`: who drafted its text; `isStopped`: it can go on. */

@@ -235,8 +235,10 @@ if (hasCode()) {
   whyNoKey = await useCode();
   keyDialog.showButton();
 }
-poll();
+const polled = poll();
 question.focus();
 if (location.hash.length > 1) await open(location.hash.slice(1));
 document.body.classList.remove("opening");
 await list.look();
+await polled;
+if (knowsLead && conversation.wasLeft) run(() => conversation.takeUp(speculation.speculates));
