@@ -121,6 +121,7 @@ def test_a_running_answer_shows_who_drafted_what_and_can_be_stopped(visit, url):
             "title", "drafted by helper"
         )
         expect(page.locator("#legend")).to_contain_text("helper")
+        expect(page.locator(".figures-so-far")).to_have_text(re.compile(r"[\d.]+ tokens/s · \d+ tokens"))
         page.keyboard.press("Escape")
         expect(figures(page, 0)).to_have_text(re.compile(r"stopped · [\d.]+ tokens/s · \d+ tokens"))
 
@@ -144,16 +145,16 @@ def test_a_stopped_answer_is_kept_over_a_reload_and_goes_on_where_it_was(visit):
 
 
 def test_an_answer_goes_on_after_a_reload(visit):
-    with visit() as page:
-        with asking_for(page, ignore_eos=True, max_tokens=2000):
-            ask(page)
-            expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
-            begun = page.locator(".said").text_content()
-            page.reload()
-        with asking_for(page, max_tokens=8) as sent:
-            expect(figures(page, 0)).to_contain_text("tokens")
-        assert page.locator(".said").text_content().startswith(begun)
-        assert [one["role"] for one in sent[0]["messages"]] == ["user", "assistant"]
+    with visit() as page, asking_for(page, ignore_eos=True, max_tokens=2000) as sent:
+        ask(page)
+        expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
+        begun = page.locator(".said").text_content()
+        page.reload()
+        expect(page.locator(".answer[aria-busy=true] .said")).to_have_text(re.compile(rf"{re.escape(begun)}\s*\S"))
+        page.keyboard.press("Escape")
+        expect(figures(page, 0)).to_contain_text("stopped")
+        expect(page.locator(".answer")).not_to_contain_text("of 2")
+        assert [one["role"] for one in sent[1]["messages"]] == ["user", "assistant"]
 
 
 @pytest.mark.usefixtures("speculating")

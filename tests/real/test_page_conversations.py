@@ -223,7 +223,8 @@ def test_an_edited_question_and_another_answer_stand_beside_the_first(page, lead
 
 def test_settings_are_of_one_conversation(page, lead):
     page.get_by_role("button", name="Settings").click()
-    given = {"System prompt": "Be brief.", "Temperature": "0.5", "Maximum tokens": "9", "Seed": "3"}
+    given = {"System prompt": "Be brief.", "Temperature": "0.5", "Min p": "0.1"}
+    given |= {"Maximum tokens": "9", "Seed": "3"}
     for label, value in given.items():
         page.get_by_label(label).fill(value)
     page.get_by_role("button", name="Use these").click()
@@ -235,8 +236,8 @@ def test_settings_are_of_one_conversation(page, lead):
     ask(page, "Other")
     for body in lead.asked[:2]:
         assert body["messages"][0] == {"role": "system", "content": "Be brief."}
-        assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.5, 9, 3)
-    assert not {"temperature", "max_tokens", "seed", "top_p"} & lead.asked[2].keys()
+        assert (body["temperature"], body["min_p"], body["max_tokens"], body["seed"]) == (0.5, 0.1, 9, 3)
+    assert not {"temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"} & lead.asked[2].keys()
     assert [one["role"] for one in lead.asked[2]["messages"]] == ["user"]
 
 

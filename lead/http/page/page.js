@@ -241,4 +241,5 @@ if (location.hash.length > 1) await open(location.hash.slice(1));
 document.body.classList.remove("opening");
 await list.look();
 await polled;
-if (knowsLead && conversation.wasLeft) run(() => conversation.takeUp(speculation.speculates));
+const { left } = conversation;
+if (knowsLead && left) run(() => conversation.takeUp(left, speculation.speculates));

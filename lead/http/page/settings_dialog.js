@@ -3,7 +3,7 @@
 import { byId } from "./dom.js";
 
 const NEW = "llama-duo.settings"; // of new conversations
-const SAMPLING = ["temperature", "top_p", "max_tokens", "seed"];
+const SAMPLING = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
 
 /** The settings of a new conversation, {system, sampling}. */
 export const settingsOfNew = () => JSON.parse(localStorage.getItem(NEW)) ?? { system: "", sampling: {} };
