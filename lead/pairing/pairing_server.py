@@ -116,7 +116,7 @@ class PairingServer:
         log.info("invited machines connect to https://%s", ", https://".join(self.addresses()))
 
     async def start(self) -> None:
-        """Listen for members if it was open when the lead last ended; failures are logged, and tried again."""
+        """Listen for members if it was open when the lead last ended; a failure is logged, and retried."""
         try:
             self.read()  # who has joined that one since this one began to start
             if self.is_meant_to_be_open:

@@ -148,9 +148,9 @@ def test_an_answer_goes_on_after_a_reload(visit):
     with visit() as page, asking_for(page, ignore_eos=True, max_tokens=2000) as sent:
         ask(page)
         expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
-        begun = page.locator(".said").text_content()
+        begun = re.escape(page.locator(".said").text_content())
         page.reload()
-        expect(page.locator(".answer[aria-busy=true] .said")).to_have_text(re.compile(rf"{re.escape(begun)}\s*\S"))
+        expect(page.locator(".answer[aria-busy=true] .said")).to_have_text(re.compile(rf"{begun}\s*\S"))
         page.keyboard.press("Escape")
         expect(figures(page, 0)).to_contain_text("stopped")
         expect(page.locator(".answer")).not_to_contain_text("of 2")

@@ -99,7 +99,8 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
     assert not pairing.is_open
 
 
-async def test_a_port_that_was_taken_at_the_start_is_tried_again(make, pairing):
+@pytest.mark.usefixtures("pairing")
+async def test_a_port_that_was_taken_at_the_start_is_tried_again(make):
     takers = [1, 1]  # one for each address family
 
     def listen(host, port):

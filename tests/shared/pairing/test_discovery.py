@@ -11,7 +11,7 @@ import zeroconf
 from zeroconf import ServiceInfo
 
 from lead.settings.lead_settings import LeadSettings
-from shared.errors import ConfigError, NoLeadError
+from shared.errors import ConfigError
 from shared.pairing import discovery
 from shared.pairing.discovery import (
     JOIN_SERVICE,
