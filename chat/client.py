@@ -6,8 +6,8 @@ Knows requests, statuses and event streams; knows nothing of the screen or the c
 import math
 import re
 import ssl
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from ipaddress import ip_address
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from chat.errors import IncompleteAnswerError, LeadError, NotReadyError, Rejecte
 from chat.wire import BacksReply, Chunk, ErrorReply, ModelsReply
 from shared.answer_stream import AnswerStream
 from shared.diagnostics.lead_probe import BackReport
+from shared.errors import ConfigError
 from shared.tls import trusting_nothing
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust, is_plain
 
@@ -42,23 +43,31 @@ class LeadClient:
         api_key: str | None = None,
         timeout_s: float,
         tls: ssl.SSLContext | None = None,
+        locate: Callable[[], tuple[str, ssl.SSLContext | None]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         """timeout_s: the longest time without data. tls: verifies https://…; None: by the system's
         authorities.
 
-        transport: replaces the network in tests.
+        locate: finds the server when its address has changed: its `url` and `tls`. transport: replaces the
+        network in tests.
         """
-        self.url = url
+        self._api_key = api_key
         self._asks_for_sources = True
         self._model: str | None = None
         self._timeout_s = timeout_s
+        self._locate = locate
+        self._transport = transport
+        self._connect_to(url, tls)
+
+    def _connect_to(self, url: str, tls: ssl.SSLContext | None) -> None:
+        self.url = url
         self._http = httpx.Client(
             base_url=url,
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=httpx.Timeout(timeout_s, connect=min(CONNECT_TIMEOUT_S, timeout_s)),
+            headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
+            timeout=httpx.Timeout(self._timeout_s, connect=min(CONNECT_TIMEOUT_S, self._timeout_s)),
             verify=tls or url.startswith("https:") or trusting_nothing(),
-            transport=transport,
+            transport=self._transport,
             # People take longer to type than servers keep an idle connection.
             limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=_may_use_proxy(httpx.URL(url)),
@@ -69,6 +78,12 @@ class LeadClient:
 
     def __exit__(self, *_: object) -> None:
         self._http.close()
+
+    def locate_again(self) -> None:
+        """Look where the server is now; takes seconds. It stays the same where that cannot be known."""
+        if self._locate:
+            with suppress(ConfigError):
+                self._connect_to(*self._locate())
 
     def stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
         """Request a chat completion; feed `answer` and yield its pieces as they arrive.

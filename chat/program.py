@@ -5,6 +5,7 @@ Status 0: success. 2: an invalid option or setting. Not interactive: 1 if a ques
 
 import io
 import os
+import ssl
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -89,8 +90,16 @@ def run(settings: ChatSettings, stdin: TextIO, stdout: TextIO, stderr: TextIO) -
 
 
 def _client(settings: ChatSettings) -> LeadClient:
+    def locate() -> tuple[str, ssl.SSLContext | None]:
+        found = settings.located_again()
+        return found.lead, found.tls()
+
     return LeadClient(
-        settings.lead, api_key=settings.read_key(), timeout_s=settings.timeout, tls=settings.tls()
+        settings.lead,
+        api_key=settings.read_key(),
+        timeout_s=settings.timeout,
+        tls=settings.tls(),
+        locate=locate if settings.is_joined else None,
     )
 
 

@@ -115,11 +115,22 @@ class ChatSettings(ProgramSettings):
         """
         if self.join is None and "lead" in self.model_fields_set:
             return self
-        lead = JoinedLead.find("client", platform.node(), self.join)
+        return self._with_joined(self.join)
+
+    def located_again(self) -> Self:
+        """Return the settings with the present address of the lead that was joined; raises ConfigError."""
+        return self._with_joined(None)
+
+    def _with_joined(self, code: str | None) -> Self:
+        lead = JoinedLead.find("client", platform.node(), code)
         if lead is None:
             return self
         found = {"lead": lead.url, "api_key": lead.key, "pinned_certificate_file": lead.certificate}
         return self.model_copy(update=found)
+
+    @property
+    def is_joined(self) -> bool:
+        return self.pinned_certificate_file is not None
 
     def read_key(self) -> str | None:
         """Return the key to send to the server; raises ConfigError."""

@@ -67,6 +67,8 @@ class AnswerStreamer:
                     message = "Not yet" if n_before else str(error).rstrip(".")
                     self._screen.note(f"{message}. Trying again in {delay:.0f} s. Press Ctrl-C to give up.")
                     self._sleep(delay)
+                    if isinstance(error, UnreachableError):
+                        self._client.locate_again()
                 else:
                     return
 

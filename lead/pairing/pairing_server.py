@@ -80,8 +80,7 @@ class PairingServer:
         self._own_addresses = own_addresses
         self._announce = announce
         self._announcing = contextlib.ExitStack()
-        self._announced: Sequence[str] = ()  # the addresses that are announced, or could not be
-        self._is_announced = False
+        self._announced: Sequence[str] | None = None  # the addresses that are
         self._announcement = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
         self._hiding: asyncio.Future[None] | None = None
@@ -92,7 +91,7 @@ class PairingServer:
     def read(self) -> None:
         """Read the stored members; raises ConfigError."""
         kept = _read(self._folder / _FILE)
-        self.was_open = kept.is_open
+        self.is_meant_to_be_open = kept.is_open
         self._more_addresses = kept.addresses
         self.members = Members(kept.members, kept.invitations, clock=_running_time, wall_clock=time.time)
 
@@ -116,14 +115,17 @@ class PairingServer:
         except ConfigError:  # this machine has no IPv6, or the port is taken
             listener = self._listen("0.0.0.0", self.port)
         self._listening = self._server.listen_also(listener, tls, {OWN_KEYS: self})
+        self.is_meant_to_be_open = True
         self._save()
         log.info("invited machines connect to https://%s", ", https://".join(self.addresses()))
 
     async def start(self) -> None:
-        """Listen for members if the server was open when the lead last ended; failures are logged."""
+        """Listen for members if the server was open when the lead last ended. A failure is logged, and the
+        server tries again.
+        """
         try:
             self.read()  # who has joined that one since this one began to start
-            if self.was_open:
+            if self.is_meant_to_be_open:
                 self.open()
         except ConfigError as error:
             log.error("invited machines cannot connect: %s", error)  # noqa: TRY400 - a sentence for a person
@@ -137,12 +139,13 @@ class PairingServer:
     async def follow_addresses(self) -> None:
         """Certify and announce the present addresses of this machine, if the server is open.
 
-        Members that do not find the server at its old address look for the announcement, which needs the
-        extra `discover`.
+        If another program had the server's port, opens the server first. Members that do not find the server at
+        its old address look for the announcement, which needs the extra `discover`.
         """
-        if not self.is_open:
+        if not self.is_meant_to_be_open:
             return
         try:
+            self.open()
             self._renewed()
             if self._own_addresses() != self._announced:
                 await self._announce_anew()
@@ -151,21 +154,21 @@ class PairingServer:
 
     async def announce(self) -> None:
         """Announce the server on the local network until it is closed; raises ConfigError."""
-        if not self._is_announced:
+        if self._announced is None:
             await self._announce_anew()
 
     async def _announce_anew(self) -> None:
         async with self._announcement:
             await asyncio.to_thread(self._announcing.close)
-            self._is_announced, self._announced = False, self._own_addresses()
+            self._announced, addresses = None, self._own_addresses()
             announcement = self._announce(self.port, self.fingerprint.hex())
             await asyncio.to_thread(self._announcing.enter_context, announcement)
-            self._is_announced = True
+            self._announced = addresses
 
     async def _hide(self) -> None:
         """End the announcement, which takes a while; one that has begun is completed first."""
         async with self._announcement:
-            self._is_announced, self._announced = False, ()
+            self._announced = None
             await asyncio.to_thread(self._announcing.close)
 
     async def end(self) -> None:
@@ -180,6 +183,7 @@ class PairingServer:
         invalidates all codes.
         """
         self._hiding = asyncio.ensure_future(self._hide())
+        self.is_meant_to_be_open = False
         self.members.withdraw_invitations()
         if self._listening:
             self._listening.close()
@@ -284,7 +288,7 @@ class PairingServer:
 
     def _save(self) -> None:
         invitations = tuple(self.members.invitations)
-        kept = asdict(_Kept(self.is_open, tuple(self.members), invitations, self._more_addresses))
+        kept = asdict(_Kept(self.is_meant_to_be_open, tuple(self.members), invitations, self._more_addresses))
         content = json.dumps(kept, default=lambda role: role.value, indent=1)
         try:
             write_private(self._folder / _FILE, content.encode())

@@ -135,7 +135,10 @@ def _listening() -> Iterator["Zeroconf"]:
     except _NO_MULTICAST as error:
         raise NoLeadError(f"cannot send multicast: {error}") from error
     with contextlib.closing(listener):
-        yield listener
+        try:
+            yield listener
+        except zeroconf.Error as error:  # EventLoopBlocked, on a busy machine
+            raise NoLeadError(f"the search by multicast failed: {error!r}") from error
 
 
 @contextlib.contextmanager

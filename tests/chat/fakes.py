@@ -175,11 +175,11 @@ class Session:
         self._environment = environment or {}
         self._store = SavedConversations(folder or Path("/nowhere"))
 
-    def type(self, *lines: str | type[BaseException], sleep=None) -> str:
-        """The screen from the first prompt on."""
+    def type(self, *lines: str | type[BaseException], sleep=None, **options) -> str:
+        """The screen from the first prompt on; options: of the client."""
         screen = self.new_screen()
         typed = ScriptedLines(self.screen, lines)
-        with self.lead.client() as client:
+        with self.lead.client(**options) as client:
             session = new_session(
                 client, self.conversation, screen, interactive=True, sleep=sleep or self.sleeps.append
             )

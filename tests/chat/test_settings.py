@@ -1,5 +1,6 @@
 """Settings come from the command line and CHAT_* and are checked before anything happens."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,3 +79,5 @@ def test_the_lead_that_was_joined_is_asked_unless_one_is_named(monkeypatch):
     assert (joined.lead, joined.read_key(), joined.pinned_certificate_file) == expected
     named = ChatSettings.from_command_line(["--lead", "gpu:5555"])
     assert named.joined() == named
+    lead = replace(lead, url="https://10.0.0.2:5556")
+    assert joined.located_again().lead == lead.url

@@ -119,6 +119,7 @@ def test_a_running_answer_shows_who_drafted_what_and_can_be_stopped(visit, url):
             "title", "drafted by helper"
         )
         expect(page.locator("#legend")).to_contain_text("helper")
+        expect(page.locator(".figures-so-far")).to_have_text(re.compile(r"[\d.]+ tokens/s · \d+ tokens"))
         page.keyboard.press("Escape")
         expect(figures(page, 0)).to_have_text(re.compile(r"stopped · [\d.]+ tokens/s · \d+ tokens"))
 
@@ -139,6 +140,19 @@ def test_a_stopped_answer_is_kept_over_a_reload_and_goes_on_where_it_was(visit):
             assert sent[0]["messages"][-1]["role"] == "assistant"
             assert len(page.locator(".said").text_content()) > len(begun)
         expect(page.locator(".answer")).to_contain_text("2 of 2")
+
+
+def test_an_answer_goes_on_after_a_reload(visit):
+    with visit() as page, asking_for(page, ignore_eos=True, max_tokens=2000) as sent:
+        ask(page)
+        expect(page.locator(".said")).to_contain_text(re.compile(r"\w+ \w+"))
+        begun = re.escape(page.locator(".said").text_content())
+        page.reload()
+        expect(page.locator(".answer[aria-busy=true] .said")).to_have_text(re.compile(rf"{begun}\s*\S"))
+        page.keyboard.press("Escape")
+        expect(figures(page, 0)).to_contain_text("stopped")
+        expect(page.locator(".answer")).not_to_contain_text("of 2")
+        assert [one["role"] for one in sent[1]["messages"]] == ["user", "assistant"]
 
 
 @pytest.mark.usefixtures("speculating")
@@ -219,6 +233,7 @@ def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
     with visit(key=None) as page:
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("requires a key")
+        expect(dialog).to_contain_text("lead invite --chat")
         page.keyboard.type("not-a-key")  # the field has the focus
         page.keyboard.press("Enter")
         expect(dialog).to_contain_text("Invalid API Key")

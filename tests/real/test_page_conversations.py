@@ -35,6 +35,22 @@ def test_a_conversation_is_listed_while_its_first_answer_runs(page, lead):
         lead.fulfill(route)
 
 
+def test_a_question_without_an_answer_is_asked_again_after_a_reload_but_not_in_another_tab(
+    page, context, lead
+):
+    lead.held = []
+    page.get_by_label("Your question").fill("Slow")
+    page.keyboard.press("Enter")
+    expect(listed(page)).to_have_text(["Slow"])
+    visit(context, f"/{page.evaluate('location.hash')}")
+    lead.held = None
+    page.reload()
+    expect(page.locator(".figures")).to_have_count(1)
+    page.reload()
+    expect(page.locator(".figures")).to_have_count(1)
+    assert [one["messages"] for one in lead.asked] == [[{"role": "user", "content": "Slow"}]] * 2
+
+
 def test_two_tabs_in_one_conversation_lose_nothing(page, context):
     ask(page)
     other = visit(context, f"/{page.evaluate('location.hash')}")
@@ -194,7 +210,8 @@ def test_an_edited_question_and_another_answer_stand_beside_the_first(page, lead
 
 def test_settings_are_of_one_conversation(page, lead):
     page.get_by_role("button", name="Settings").click()
-    given = {"System prompt": "Be brief.", "Temperature": "0.5", "Maximum tokens": "9", "Seed": "3"}
+    given = {"System prompt": "Be brief.", "Temperature": "0.5", "Min p": "0.1"}
+    given |= {"Maximum tokens": "9", "Seed": "3"}
     for label, value in given.items():
         page.get_by_label(label).fill(value)
     page.get_by_role("button", name="Save").click()
@@ -206,9 +223,23 @@ def test_settings_are_of_one_conversation(page, lead):
     ask(page, "Other")
     for body in lead.asked[:2]:
         assert body["messages"][0] == {"role": "system", "content": "Be brief."}
-        assert (body["temperature"], body["max_tokens"], body["seed"]) == (0.5, 9, 3)
-    assert not {"temperature", "max_tokens", "seed", "top_p"} & lead.asked[2].keys()
+        assert (body["temperature"], body["min_p"], body["max_tokens"], body["seed"]) == (0.5, 0.1, 9, 3)
+    assert not {"temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"} & lead.asked[2].keys()
     assert [one["role"] for one in lead.asked[2]["messages"]] == ["user"]
+
+
+def test_settings_can_be_those_of_new_conversations_too(page, lead):
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("System prompt").fill("Be brief.")
+    page.get_by_label("Use these in new chats").check()
+    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="New chat").click()
+    ask(page)
+    page.get_by_role("button", name="New chat").click()
+    page.get_by_role("button", name="Settings").click()
+    expect(page.get_by_label("System prompt")).to_have_value("Be brief.")
+    expect(page.get_by_label("Use these in new chats")).not_to_be_checked()
+    assert lead.asked[0]["messages"][0] == {"role": "system", "content": "Be brief."}
 
 
 @pytest.mark.parametrize(

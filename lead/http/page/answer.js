@@ -14,6 +14,9 @@ export class AnswerView {
   #thinking = null;
   #painting = null;
   #rest = 0;
+  #running = make("p", { className: "figures-so-far" });
+  /** Its figures while it comes. */
+  figures = [];
 
   /** `answer` is the message; `transcript` scrolls and offers what can be done with it. */
   constructor(answer, transcript) {
@@ -32,6 +35,7 @@ export class AnswerView {
 
   begin() {
     for (const one of [this.element, this.transcript.element]) one.setAttribute("aria-busy", "true");
+    this.foot.append(this.#running);
   }
 
   /** `pieces` as `Attribution` gives them. */
@@ -54,6 +58,7 @@ export class AnswerView {
     clearTimeout(this.#painting);
     this.transcript.grow(() => {
       this.#paint();
+      this.#running.remove();
       if (this.answer.figures) this.foot.append(make("p", { className: "figures" }, this.answer.figures));
       this.foot.append(this.transcript.actionsOfAnswer(this.answer, siblings, this.#copy()));
     });
@@ -80,6 +85,7 @@ export class AnswerView {
     tell(this.summary, content || !this.element.ariaBusy ? `Thought${took}` : `Thinking${took}`);
     this.#thinking?.paint();
     this.#said.paint();
+    tell(this.#running, this.figures.join(" · "));
   }
 
   /** Soon, and with rests in between that grow with what painting takes. */

@@ -4,11 +4,13 @@ import { LeadError, chat } from "./api.js";
 import { Attribution, addTo } from "./attribution.js";
 import { count, share, speed } from "./figures.js";
 import { contentOf } from "./images.js";
+import { settingsOfNew } from "./settings_dialog.js";
 import { Thread, newId } from "./thread.js";
 
 const AWAY = "the lead does not answer";
 const BROKEN_OFF = "the connection to the lead broke off";
 const STOPPED = "stopped";
+const LEFT = "llama-duo.left"; // the answer that was coming when this tab was left, or loaded anew
 const SAVE_MS = 1000;
 const TITLE_LENGTH = 60;
 
@@ -25,7 +27,7 @@ export class Conversation {
     this.transcript = transcript;
     this.store = store;
     this.onTrouble = onTrouble;
-    addEventListener("pagehide", () => this.#running && this.#keep(this.#running));
+    addEventListener("pagehide", () => this.#running && this.#leave(this.#running));
   }
 
   get isRunning() {
@@ -115,12 +117,29 @@ export class Conversation {
     return this.#answer(question, seed === null ? {} : { seed }, null, speculates);
   }
 
-  /** Go on with an answer that was stopped; the shorter one stays beside it. */
-  resume(answer, speculates) {
+  /** Go on with an answer that was stopped; the shorter one stays beside it, unless this one has its id. */
+  resume(answer, speculates, id = newId()) {
     const question = this.#thread.parentOf(answer);
     this.#thread.cut(question.id);
     this.#show();
-    return this.#answer(question, {}, answer, speculates);
+    return this.#answer(question, {}, { ...answer, id }, speculates);
+  }
+
+  /** The answer that was coming when this tab was left, if it is still to come; or null. */
+  get left() {
+    const left = JSON.parse(sessionStorage.getItem(LEFT));
+    return [left?.id, left?.parent].includes(this.#thread.leaf) ? left : null;
+  }
+
+  /** Go on with that answer, in its place. One that was still thinking begins anew. */
+  takeUp(answer, speculates) {
+    const begun = answer.content ? answer : { ...answer, thinking: "", thinkingRuns: [] };
+    return this.resume(begun, speculates, answer.id);
+  }
+
+  #leave(answer) {
+    sessionStorage.setItem(LEFT, JSON.stringify(answer)); // at once: the store may be too slow
+    this.#keep(answer);
   }
 
   async #ask(content, images, parent, speculates) {
@@ -141,9 +160,10 @@ export class Conversation {
   }
 
   async #answer(question, fields, begun, speculates) {
+    sessionStorage.removeItem(LEFT);
     const thread = this.#thread;
     const answer = emptyAnswer(question);
-    if (begun) Object.assign(answer, structuredClone({ ...begun, id: answer.id, created: answer.created }));
+    if (begun) Object.assign(answer, structuredClone({ ...begun, created: answer.created }));
     const view = this.transcript.addAnswer(answer);
     const body = {
       messages: [...this.#messagesFor(begun)],
@@ -194,13 +214,15 @@ export class Conversation {
       const tokens = event.speculation?.tokens ?? [];
       attribution.push(tokens);
       pace.add(tokens.length);
-      const { content, reasoning_content: thinking } = event.choices[0]?.delta ?? {};
+      const { delta = {}, finish_reason: reason } = event.choices[0] ?? {};
+      const { content, reasoning_content: thinking } = delta;
       answer.model = event.model ?? answer.model;
-      answer.figures = [STOPPED, ...pace.figures].join(" · "); // until it is complete: what a stop or a reload leaves
+      view.figures = pace.figures;
+      answer.figures = [STOPPED, ...view.figures].join(" · "); // until it is complete: what a stop or a reload leaves
       if (thinking) answer.thinkingMs = pace.ms;
       if (thinking) view.appendThinking(taken(attribution, thinking, answer, "thinking", "thinkingRuns"));
       if (content) view.append(taken(attribution, content, answer, "content", "runs"));
-      answer.isStopped = event.choices[0]?.finish_reason === "length";
+      if (reason) answer.isStopped = reason === "length";
       if (event.timings) {
         ({ timings } = event);
         answer.seed = event.seed;
@@ -257,7 +279,7 @@ class Pace {
 
 function blank() {
   const now = Date.now();
-  return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", system: "", sampling: {} };
+  return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", ...settingsOfNew() };
 }
 
 /** `runs`, `thinkingRuns`: who drafted its text; `isStopped`: it can go on. */

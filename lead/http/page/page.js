@@ -235,8 +235,11 @@ if (hasCode()) {
   whyNoKey = await useCode();
   keyDialog.showButton();
 }
-poll();
+const polled = poll();
 question.focus();
 if (location.hash.length > 1) await open(location.hash.slice(1));
 document.body.classList.remove("opening");
 await list.look();
+await polled;
+const { left } = conversation;
+if (knowsLead && left) run(() => conversation.takeUp(left, speculation.speculates));

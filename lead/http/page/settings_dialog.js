@@ -1,8 +1,12 @@
-// What one conversation asks with: a system prompt, and how tokens are chosen.
+// What one conversation, or each new one, asks with: a system prompt, and how tokens are chosen.
 
 import { byId } from "./dom.js";
 
-const SAMPLING = ["temperature", "top_p", "max_tokens", "seed"];
+const NEW = "llama-duo.settings"; // of new conversations
+const SAMPLING = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"];
+
+/** The settings of a new conversation, {system, sampling}. */
+export const settingsOfNew = () => JSON.parse(localStorage.getItem(NEW)) ?? { system: "", sampling: {} };
 
 export class SettingsDialog {
   /** `conversation()` is the one that is open. */
@@ -12,6 +16,7 @@ export class SettingsDialog {
     byId("settings-form").addEventListener("submit", (event) => {
       event.preventDefault();
       conversation.setSettings(read());
+      if (byId("for-new").checked) localStorage.setItem(NEW, JSON.stringify(read()));
       this.dialog.close();
       byId("question").focus();
     });
@@ -21,6 +26,7 @@ export class SettingsDialog {
   #open({ system, sampling }) {
     byId("system").value = system;
     for (const name of SAMPLING) byId(name).value = sampling[name] ?? "";
+    byId("for-new").checked = false;
     this.dialog.showModal();
   }
 }

@@ -39,7 +39,7 @@ export class Thread {
     return this.#children.get(message.parent) ?? [message];
   }
 
-  /** It becomes the last one shown. */
+  /** It becomes the last one shown; it replaces the one with its id. */
   add(message) {
     this.#put(message);
     this.#leaf = message.id;
@@ -58,8 +58,10 @@ export class Thread {
   }
 
   #put(message) {
+    const siblings = this.#children.get(message.parent) ?? [];
+    const at = siblings.findIndex(({ id }) => id === message.id);
+    siblings[at < 0 ? siblings.length : at] = message;
+    this.#children.set(message.parent, siblings);
     this.#messages.set(message.id, message);
-    if (!this.#children.has(message.parent)) this.#children.set(message.parent, []);
-    this.#children.get(message.parent).push(message);
   }
 }

@@ -212,6 +212,16 @@ def test_a_door_is_found_by_its_fingerprint_whatever_else_is_announced():
     assert discovery.find_pairing("cc", 1.0) == ()
 
 
+@pytest.mark.usefixtures("network")
+def test_a_machine_too_busy_to_search_finds_no_lead(monkeypatch):
+    def fail(*_):
+        raise zeroconf.EventLoopBlocked
+
+    monkeypatch.setattr(Network, "get_service_info", fail)
+    with pytest.raises(NoLeadError, match="EventLoopBlocked"):
+        discovery.find_pairing("aa", 1.0)
+
+
 def pairing_info(fingerprint):
     return ServiceInfo(JOIN_SERVICE, f"{fingerprint}.{JOIN_SERVICE}", port=9, parsed_addresses=["10.0.0.9"])
 
