@@ -139,8 +139,8 @@ class PairingServer:
     async def follow_addresses(self) -> None:
         """Certify and announce the present addresses of this machine, if the server is open.
 
-        If another program had the server's port, opens the server first. Members that do not find the server at
-        its old address look for the announcement, which needs the extra `discover`.
+        If another program had the server's port, open the server first. Members that do not find the server
+        at its old address look for the announcement, which needs the extra `discover`.
         """
         if not self.is_meant_to_be_open:
             return

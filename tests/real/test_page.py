@@ -275,6 +275,18 @@ def test_on_a_phone_nothing_sticks_out_and_text_can_be_read(visit, scheme):
         assert min(contrast(ground, text), contrast(ground, soft)) >= 4.5  # WCAG 2, AA
 
 
+def test_a_chosen_theme_is_kept(visit):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    with visit(color_scheme="light") as page:
+        page.get_by_label("Theme").select_option("Dark")
+        assert luminance(page.evaluate(ground)) < 0.5
+        page.reload()
+        expect(page.get_by_label("Theme")).to_have_value("dark")
+        assert luminance(page.evaluate(ground)) < 0.5
+        page.get_by_label("Theme").select_option("System")
+        assert luminance(page.evaluate(ground)) > 0.5
+
+
 def luminance(color):
     """Relative luminance of a CSS color rgb(r, g, b), as WCAG 2 defines it."""
     parts = [int(part) / 255 for part in re.findall(r"\d+", color)[:3]]

@@ -15,6 +15,7 @@ import { SettingsDialog } from "./settings_dialog.js";
 import { Legend } from "./sources.js";
 import { Store } from "./store.js";
 import { Switch } from "./switch.js";
+import { followTheme } from "./theme.js";
 import { Transcript } from "./transcript.js";
 import { Views } from "./views.js";
 
@@ -51,6 +52,7 @@ const picker = new ModelPicker((model) => {
 });
 const views = new Views();
 new SettingsDialog(conversation);
+followTheme();
 
 // --- asking
 
