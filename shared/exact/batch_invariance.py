@@ -116,7 +116,7 @@ def _with_outputs(together: Pass, sizes: InvariantSizes) -> Pass:
         return together
     needed = max(part.n_padding + part.span.n_logits for part in together)
     n_outputs = _size_of_each(sizes.narrow(together[0].span), needed, len(together))
-    assert n_outputs, f"no number of logits agrees with {sizes}"
+    assert n_outputs, f"no number of logits in {sizes} fits"
     return [part._replace(n_outputs=n_outputs) for part in together]
 
 
