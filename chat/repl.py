@@ -150,7 +150,9 @@ class Repl:
         with suppress(LeadError):
             names = self._client.models() if name else []
         if names and name not in names:
-            self._screen.note("The server does not list this model. It may refuse requests, or use another model.")
+            self._screen.note(
+                "The server does not list this model. It may refuse requests, or use another model."
+            )
 
     def _system(self, argument: str) -> None:
         conversation = self._session.conversation
