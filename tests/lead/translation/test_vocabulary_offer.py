@@ -60,5 +60,5 @@ async def test_old_files_are_removed(offer, monkeypatch, tmp_path):
 
 async def test_a_cache_that_cannot_be_written_is_an_error(offer, tmp_path):
     (tmp_path / "vocabularies").write_text("a file in the way")
-    with pytest.raises(UnavailableError, match="cannot be made"):
+    with pytest.raises(UnavailableError, match="cannot write the vocabulary file"):
         await offer.files()
