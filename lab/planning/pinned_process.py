@@ -16,6 +16,8 @@ from shared.lifeline import end_with
 T = TypeVar("T")
 R = TypeVar("R")
 
+_MAX_PROCESSES = 16
+
 
 @contextlib.contextmanager
 def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor]:
@@ -40,7 +42,8 @@ def pinned_process(cores: frozenset[int] | None) -> Iterator[ProcessPoolExecutor
 
 @contextlib.contextmanager
 def parallel_map(n: int) -> Iterator[Callable[[Callable[[T], R], Sequence[T]], list[R]]]:
-    """Yield a `map` whose calls run in `n` processes, which end as those of `pinned_process` do."""
+    """Yield a `map` whose calls run in `n` processes or fewer, which end as those of `pinned_process` do."""
+    n = min(n, _MAX_PROCESSES)
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(pinned_process(None)) for _ in range(n)]
 

@@ -35,7 +35,6 @@ _WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
 _STEPS_TOGETHER = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
-_MAX_SIMULATORS = 16
 _LOADED = 0.5
 """Busy threads of other programs beyond which measurements are doubtful."""
 _SHARES = (0.0, 0.25, 0.5)
@@ -120,7 +119,7 @@ def _check_devices(settings: PlanSettings) -> None:
 def simulated(settings: PlanSettings) -> HardwareReport:
     """Simulate hardware that is not here."""
     plans, machines = [], settings.machines[0]
-    with parallel_map(min(len(cpus.usable()), _MAX_SIMULATORS)) as spread:
+    with parallel_map(len(cpus.usable())) as spread:
         simulate_cells = partial(spread, rate_of)
         for hardware in settings.hardware:
             say(f"simulating {hardware.title} …")

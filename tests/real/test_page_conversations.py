@@ -232,7 +232,7 @@ def test_settings_can_be_those_of_new_conversations_too(page, lead):
     page.get_by_role("button", name="Settings").click()
     page.get_by_label("System prompt").fill("Be brief.")
     page.get_by_label("Use these in new chats").check()
-    page.get_by_role("button", name="Use these").click()
+    page.get_by_role("button", name="Save").click()
     page.get_by_role("button", name="New chat").click()
     ask(page)
     page.get_by_role("button", name="New chat").click()

@@ -138,8 +138,8 @@ export class Conversation {
   }
 
   #leave(answer) {
-    sessionStorage.setItem(LEFT, JSON.stringify(answer)); // at once: the store may be too slow
     this.#keep(answer);
+    sessionStorage.setItem(LEFT, JSON.stringify(answer)); // at once: the store may be too slow
   }
 
   async #ask(content, images, parent, speculates) {
@@ -190,6 +190,7 @@ export class Conversation {
       thread.add(answer);
       await this.#keep(answer, true); // before it is shown as complete: a reload then finds it
     }
+    sessionStorage.removeItem(LEFT); // the browser may have kept the page that was left
     view.finish(thread.siblings(answer));
     if (this.#isStale) this.refresh();
     return note === STOPPED ? "The answer was stopped" : note;

@@ -34,7 +34,7 @@ KINDS = {
     "a projector": ("clip", "mmproj", "the projector .* Set --model to the model itself"),
     "a projector without a type": ("clip", None, "the projector"),
     "an importance matrix": ("llama", "imatrix", "an importance matrix .* Set --model to the model"),
-    "a control vector": ("controlvector", None, "a control vector of a model. Set --model to"),
+    "a control vector": ("controlvector", None, "an importance matrix or a control vector of a model. Set"),
     "EAGLE-3": ("eagle3", "model", "a drafter that reads hidden states .* use a small text model"),
     "DFlash": ("dflash", "model", "a drafter that reads hidden states"),
     "Gemma's assistant": ("gemma4-assistant", None, "a drafter that reads hidden states"),

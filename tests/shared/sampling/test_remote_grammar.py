@@ -17,7 +17,7 @@ HEADER = '%llguidance {"no_forcing": true}\n'
 NUMBERS = HEADER + 'start: /[0-9]+/ "." /[0-9]+/ "!"\n'
 AMBIGUOUS = HEADER + "start: a\na: " + " | ".join("a " * n for n in range(2, 60)) + " | /[ -~]/\n"
 """One mask takes seconds."""
-ENDLESS = 60.0
+ENDLESS = 240.0
 
 
 @pytest.fixture(scope="module")
