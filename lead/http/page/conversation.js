@@ -177,6 +177,7 @@ export class Conversation {
     let note;
     try {
       const timings = await this.#follow(answer, view, body, hangUp.signal);
+      sessionStorage.removeItem(LEFT); // the browser may have kept the page that was left
       answer.figures = describe(timings);
       note = `The answer is complete: ${answer.figures}`;
     } catch (error) {
@@ -190,7 +191,6 @@ export class Conversation {
       thread.add(answer);
       await this.#keep(answer, true); // before it is shown as complete: a reload then finds it
     }
-    sessionStorage.removeItem(LEFT); // the browser may have kept the page that was left
     view.finish(thread.siblings(answer));
     if (this.#isStale) this.refresh();
     return note === STOPPED ? "The answer was stopped" : note;
