@@ -130,9 +130,7 @@ class Asker:
         outcome.unterminated = not (outcome.answer.done or outcome.answer.error)
 
     def _is_success(self, response: httpx.Response, outcome: Outcome) -> bool:
-        """Return False for a final error; raise _RefusedError for an error after which a retry may
-        succeed.
-        """
+        """Return False for a final error; raise _RefusedError for an error for which a retry may help."""
         if response.is_success:
             return True
         if response.status_code in _RETRIED:

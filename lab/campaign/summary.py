@@ -57,9 +57,7 @@ def show(runs: Mapping[str, Result]) -> None:
 
 
 def failure_lines(tally: Tally, happened: Sequence[Happened], command: str) -> list[str]:
-    """Return, for each failure, the request, the error, the active faults, and the command that
-    repeats it.
-    """
+    """Return, for each failure, the request, error, active faults, and the command that repeats it."""
     lines = []
     for failure in tally.failures[:_MAX_FAILURES]:
         outcome, kinds = failure.outcome, active(failure, happened)

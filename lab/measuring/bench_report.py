@@ -110,9 +110,7 @@ def check_plot(path: Path) -> None:
 
 
 def draw_plot(report: BenchReport, path: Path) -> None:
-    """Plot bars of tokens/s by way of answering, from the slowest repeat to the fastest. Raises
-    ConfigError.
-    """
+    """Plot bars of tokens/s by way of answering, from slowest to fastest repeat. Raises ConfigError."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
 
     rows = list(reversed(report.rows))

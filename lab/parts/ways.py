@@ -77,9 +77,7 @@ def policy_way(http: httpx.Client, sampling: Sampling, policy: Policy, name: str
 
 
 def at_once(way: Way, n_clients: int) -> Way:
-    """Return a way with `n_clients` concurrent clients, each with a different prompt; measures
-    their total.
-    """
+    """Return a way with `n_clients` concurrent clients and as many prompts; measures their total."""
 
     def answer(question: ChatQuestion) -> MeasuredAnswer:
         questions = [replace(question, text=f"{i}. {question.text}") for i in range(n_clients)]
@@ -125,9 +123,7 @@ def lead_ways(
 
 
 def peer_ways(peers: Mapping[int, httpx.Client], sampling: Sampling, where: str = "") -> list[Way]:
-    """Return the ways for llama-server, alone and with drafts of each length. where: appended to
-    their names.
-    """
+    """Return the ways for llama-server, alone and with drafts of each length. where: added to their names."""
 
     def way(depth: int, http: httpx.Client) -> Way:
         name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"

@@ -59,9 +59,7 @@ class PlanReport:
     status = 0
 
     def __str__(self) -> str:
-        """Return paragraphs: the measurements, remarks, the table, the fastest arrangement and its
-        commands.
-        """
+        """Return paragraphs: measurements, remarks, the table, the fastest arrangement and its commands."""
         chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
         parts = [self._measured(), self._prospect().value, *self.remarks, self._table()]
         parts.append(f"Fastest here: {self._verdict(chosen)}")

@@ -26,9 +26,7 @@ class VirtualClock:
         heapq.heappush(self._events, (self.now + seconds, self._n_asked, call))
 
     def run(self, finished: Callable[[], bool]) -> None:
-        """Advance the time until `finished` returns True; raises RuntimeError if no event is left before
-        that.
-        """
+        """Advance the time until `finished` returns True; raises RuntimeError if no event is left."""
         while not finished():
             if not self._events:
                 raise RuntimeError("nothing is left to happen")
