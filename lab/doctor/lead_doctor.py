@@ -52,8 +52,8 @@ def check_address(settings: LeadSettings) -> Iterator[Finding]:
     security = settings.security
     if is_loopback(settings.host):
         yield hint(
-            f"the lead listens on {settings.host}, which other machines cannot reach. For backs on "
-            "other machines, set --host 0.0.0.0 and keys (--api-key-file, --back-key-file)"
+            f"the lead listens on {settings.host}: only this machine and invited machines reach it. To "
+            "invite a machine, run lead invite --open --nearby"
         )
     elif security.has_keys and not (security.back_key or security.back_key_file or security.keys_file):
         yield hint("no key for backs is set. Set --back-key-file")

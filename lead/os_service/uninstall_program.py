@@ -1,6 +1,7 @@
 """`lead uninstall`: lists and removes what lead, back and chat keep on this machine."""
 
 import shutil
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -116,7 +117,10 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
             remove_service(name)
         except (ConfigError, PermissionError) as error:
             failures.append(f"service {name}: {error}")
+    ports = _ports_in_use(kept)
     for each in kept:
+        if each.path.name in {f"lead-{port}" for port in ports}:
+            continue
         if failures and each.path == user_config_path("llama-duo"):
             continue  # of a service that is still there
         try:
@@ -127,9 +131,22 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
             failures.append(f"{error.filename}: {error.strerror}")
     with suppress(OSError):  # there are other files
         user_data_path("llama-duo").rmdir()
+    if ports:
+        failures.append(f"files of a lead that runs, at port {', '.join(ports)}: stop it, and run this again")
     if failures:
         raise ConfigError(f"cannot remove {'; '.join(failures)}")
     return "All of it was removed."
+
+
+def _ports_in_use(kept: Sequence[_StoredPath]) -> list[str]:
+    """Return the ports of leads that run: each would write its CA again."""
+    found = []
+    for each in kept:
+        name, _, port = each.path.name.partition("-")
+        if name == "lead" and port.isdecimal():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), 1.0):
+                found.append(port)
+    return found
 
 
 def _link(path: Path) -> str:

@@ -149,8 +149,8 @@ class NativeFilters:
     def _top_n_sigma(self, ids: NDArray[np.int32], logits: NDArray[np.float32], _position: int) -> Candidates:
         """Keep logits within `top_n_sigma` standard deviations of the largest (arXiv 2411.07641)."""
         deviation = float(logits.std(dtype=np.float64))
-        near = logits >= float(logits.max()) - self._parameters.top_n_sigma * deviation
-        return ids[near], logits[near]
+        far = logits < float(logits.max()) - self._parameters.top_n_sigma * deviation
+        return ids[~far], logits[~far]  # NaNs are not far
 
     def _xtc(self, ids: NDArray[np.int32], logits: NDArray[np.float32], position: int) -> Candidates:
         """Exclude top choices: with `xtc_probability`, all that reach the threshold but the least likely."""

@@ -43,9 +43,9 @@ async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
     assert "is not trusted" in str(report)
 
 
-def test_a_lead_on_loopback_is_told_that_other_machines_cannot_reach_it():
+def test_a_lead_on_loopback_is_told_how_other_machines_reach_it():
     (found,) = check_address(LeadSettings())
-    assert "--host 0.0.0.0" in found.sentence
+    assert "lead invite --open" in found.sentence
 
 
 def test_a_lead_with_keys_for_clients_alone_is_told_that_backs_need_one():

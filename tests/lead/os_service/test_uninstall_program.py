@@ -1,6 +1,7 @@
 """`lead uninstall` lists what programs keep, and removes it once somebody has agreed."""
 
 import io
+import socket
 
 import pytest
 
@@ -9,7 +10,7 @@ from lead.os_service import uninstall_program as module
 from shared.errors import ConfigError
 
 KEPT = {
-    "data": ["lead-5555/key.pem", "joined/back/lead.json", "conversations/talk.json", "odd"],
+    "data": ["lead-9/key.pem", "joined/back/lead.json", "conversations/talk.json", "odd"],
     "config": ["llama-duo-lead.toml"],
     "cache": ["memory/a.json"],
     "state": ["chat-history"],
@@ -60,7 +61,7 @@ def test_it_says_what_there_is(run):
     out = run(answer="n\n")
     for words in (
         "service llama-duo-lead",
-        "of the lead at port 5555",
+        "of the lead at port 9",
         "memberships",
         "conversations",
         "hf cache",
@@ -117,6 +118,15 @@ def test_settings_of_a_service_that_cannot_be_stopped_stay(run, folders, monkeyp
     with pytest.raises(SystemExit, match="service llama-duo-lead: systemctl: Failed to connect"):
         run("--yes")
     assert remaining(folders) == ["llama-duo-lead.toml"]
+
+
+def test_files_of_a_lead_that_runs_stay(run, folders):
+    with socket.create_server(("127.0.0.1", 0)) as lead:
+        port = lead.getsockname()[1]
+        (folders / "data/llama-duo/lead-9").rename(folders / f"data/llama-duo/lead-{port}")
+        with pytest.raises(SystemExit, match=f"a lead that runs, at port {port}: stop it"):
+            run("--yes")
+    assert remaining(folders) == ["key.pem"]
 
 
 def test_a_service_of_the_system_is_only_named(run, services):
