@@ -235,8 +235,8 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
     gain, n = best_gain(planner.step_ms)
     words = (
         f"a step with one token takes {planner.step_ms[1]:.1f} ms, a step with {n} tokens "
-        f"{planner.step_ms[n]:.1f} ms. Drafts in time with an acceptance of "
-        f"{TYPICAL_ACCEPTANCE:.0%} give a speed-up of {gain:.1f}. {found.value}"
+        f"{planner.step_ms[n]:.1f} ms. If drafts with an acceptance of "
+        f"{TYPICAL_ACCEPTANCE:.0%} arrive in time, the speed-up is {gain:.1f}. {found.value}"
     )
     if found is Prospect.STEEP:
         yield problem(f"{words} Use a smaller draft model, or a GPU for it")

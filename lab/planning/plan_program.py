@@ -239,8 +239,8 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
         found.append("This machine has only one core for the lead, so a back needs another machine.")
     if busy is not None and busy > _LOADED:
         found.append(
-            f"These figures may be far off, because other programs kept {busy:.1f} cores busy at "
-            "the start. Measure again without these programs."
+            f"These figures may be far off, because other programs wanted {busy:.1f} cores at the "
+            "start. Measure again without these programs."
         )
     found.append(
         "The plan assumes one client, and the same acceptance as on the measured texts. Try your "

@@ -137,7 +137,7 @@ class PlanReport:
         name = pair.draft_model if source == DRAFT_MODEL else ""
         begin = (
             f"{name or f'The {_DRAFTERS[source]}'} takes {_ms(drafter.token_s)} for a token, "
-            f"{cost:.3f} of that; "
+            f"{cost:.3f} of a step; "
         )
         if self.acceptance is not None:
             return f"{begin}--acceptance says that {self.acceptance:.0%} of its tokens are accepted."

@@ -141,7 +141,7 @@ def test_a_machine_with_one_core_is_told_that_a_back_needs_another(tmp_path):
 
 def test_other_programs_that_compute_are_mentioned(tmp_path):
     load = Load(model=tmp_path, options=ModelOptions())
-    assert any("kept 3.0 cores busy" in each for each in remarks(EngineTimes({1: 1.0}), load, [0], 3.0))
+    assert any("wanted 3.0 cores" in each for each in remarks(EngineTimes({1: 1.0}), load, [0], 3.0))
 
 
 @pytest.mark.parametrize(
