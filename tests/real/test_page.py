@@ -9,6 +9,7 @@ from lab.parts.processes import free_port, start_back, start_lead
 from shared.llama.vocabulary import Vocabulary
 from shared.model_files.builtin import builtin_target
 from shared.pairing.joined_lead import JoinedLead
+from shared.protocol import PROTOCOL_VERSION
 from tests.real.processes import BACK, LEAD, back_of, kill
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -249,7 +250,7 @@ def test_a_key_is_asked_for_and_stays_in_its_tab(visit):
 def test_markup_from_a_model_or_a_back_stays_text(visit, url):
     identity = Vocabulary.load(builtin_target()).identify()
     vocabulary = identity.model_dump() | {"model": MARKUP}
-    hello = {"type": "hello", "protocol": 2, "name": "x", "vocabulary": vocabulary}
+    hello = {"type": "hello", "protocol": PROTOCOL_VERSION, "name": "x", "vocabulary": vocabulary}
     post = {"messages": [hello | {"n_ctx": 64, "n_sequences": 1}]}
     assert httpx.post(f"{url}/v1/speculation", json=post, headers=bearer(BACKS)).status_code == 200
     with visit() as page, asking_for(page, grammar=f"root ::= {json.dumps(MARKUP)}"):

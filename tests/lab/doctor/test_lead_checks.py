@@ -12,6 +12,7 @@ from lab.doctor.lead_checks import (
 )
 from shared.diagnostics.findings import DoctorReport, Severity
 from shared.diagnostics.lead_probe import LeadReport
+from shared.protocol import PROTOCOL_VERSION
 
 STEPS = {"1": 20.0, "2": 22.0, "5": 30.0}
 PLANNER = {
@@ -26,7 +27,7 @@ PLANNER = {
 }
 DESK = {"name": "desk", "model": "small", "n_drafts": 100}
 LATE = [DESK | {"n_stale_drafts": 80}]
-LEAD = {"version": "1.0", "protocol": 2, "speculates": True, "cores": [0, 1], "n_threads": 1}
+LEAD = {"version": "1.0", "protocol": PROTOCOL_VERSION, "speculates": True, "cores": [0, 1], "n_threads": 1}
 
 
 def report(lead=LEAD, backs=(DESK,), planner=PLANNER, **changes):
@@ -124,7 +125,7 @@ def test_a_back_that_has_just_connected_is_fine():
     [
         ({}, Severity.GOOD),
         ({"version": "0.9"}, Severity.HINT),
-        ({"protocol": 3}, Severity.PROBLEM),
+        ({"protocol": PROTOCOL_VERSION + 1}, Severity.PROBLEM),
         ({"version": None, "protocol": None}, Severity.GOOD),
     ],
 )

@@ -5,7 +5,7 @@ from lead.engine.commands import Submit
 from lead.engine.events import Committed, Started
 from lead.engine_client.sequences import Sequences
 from lead.settings.limits import RequestLimits
-from shared.protocol import Hello, VocabularyId
+from shared.protocol import PROTOCOL_VERSION, Hello, VocabularyId
 from shared.sampling.parameters import SamplingParameters
 
 OURS = VocabularyId(fingerprint="same", n_tokens=100, model="big")
@@ -13,7 +13,7 @@ SAMPLING = SamplingParameters(seed=5, temperature=0.3)
 
 
 def hello(**changes):
-    fields = {"protocol": 2, "name": "b", "vocabulary": OURS, "n_ctx": 64, "n_sequences": 2}
+    fields = {"protocol": PROTOCOL_VERSION, "name": "b", "vocabulary": OURS, "n_ctx": 64, "n_sequences": 2}
     return Hello(**fields | changes)
 
 

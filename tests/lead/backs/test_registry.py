@@ -5,7 +5,7 @@ import pytest
 
 from lead.backs.registry import HTTP_SILENCE_SECONDS
 from shared.errors import ProtocolError, UnavailableError
-from shared.protocol import Draft, VocabularyId, parse_back_message
+from shared.protocol import PROTOCOL_VERSION, Draft, VocabularyId, parse_back_message
 from tests.lead.backs.harness import RegistryHarness
 
 
@@ -79,8 +79,8 @@ def test_padding_of_the_vocabulary_does_not_matter(harness):
 
 
 def test_another_protocol_is_refused_naming_both(harness):
-    with pytest.raises(ProtocolError, match=r"protocol 2 and this back uses 3"):
-        harness.join(protocol=3)
+    with pytest.raises(ProtocolError, match=f"protocol {PROTOCOL_VERSION} and this back uses 99"):
+        harness.join(protocol=99)
 
 
 def test_the_number_of_backs_is_limited():
