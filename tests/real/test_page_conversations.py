@@ -189,7 +189,7 @@ def test_colors_are_hidden_for_good(page):
 
 def test_an_edited_question_and_another_answer_stand_beside_the_first(page, lead):
     ask(page, "One")
-    page.get_by_role("button", name="Edit").click()
+    page.locator(".question").get_by_role("button", name="Edit").click()
     page.get_by_label("Edit your question").fill("Other")
     lead.answer = "Else."
     page.keyboard.press("Enter")
@@ -206,6 +206,26 @@ def test_an_edited_question_and_another_answer_stand_beside_the_first(page, lead
     expect(page.locator(".said")).to_have_text("Some answer.")
     expected = [["One"], ["Other"], ["Other"]]
     assert [[one["content"] for one in body["messages"]] for body in lead.asked] == expected
+
+
+def test_an_edited_answer_stands_beside_the_first_and_is_what_the_model_continues(page, lead):
+    ask(page, "One")
+    page.locator(".answer").get_by_role("button", name="Edit").click()
+    page.get_by_label("Edit the answer").fill("First line\n")
+    page.keyboard.press("Enter")  # a line of the text, unlike in a question
+    page.keyboard.type("second")
+    page.get_by_role("button", name="Save").click()
+    expect(page.locator(".answer")).to_contain_text("2 of 2")
+    expect(page.locator(".answer .token")).to_have_count(0)
+    page.reload()
+    expect(page.locator(".said")).to_contain_text("second")
+    page.get_by_role("button", name="Continue").click()
+    expect(page.locator(".answer")).to_contain_text("3 of 3")
+    assert lead.asked[-1]["messages"][-1] == {"role": "assistant", "content": "First line\n\nsecond"}
+    page.get_by_label("Your question").fill("Two")
+    page.keyboard.press("Enter")
+    expect(page.locator(".said")).to_have_count(2)
+    assert lead.asked[-1]["messages"][1]["content"].startswith("First line\n\nsecond")
 
 
 def test_settings_are_of_one_conversation(page, lead):

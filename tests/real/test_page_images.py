@@ -125,7 +125,7 @@ def test_an_edited_question_keeps_its_images(page, lead):
     drop(page)
     expect(attached(page)).to_have_count(1)
     ask(page)
-    page.get_by_role("button", name="Edit").click()
+    page.locator(".question").get_by_role("button", name="Edit").click()
     page.get_by_label("Edit your question").fill("Other")
     page.keyboard.press("Enter")
     expect(page.locator(".question")).to_contain_text("2 of 2")

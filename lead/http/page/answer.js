@@ -60,7 +60,7 @@ export class AnswerView {
       this.#paint();
       this.#running.remove();
       if (this.answer.figures) this.foot.append(make("p", { className: "figures" }, this.answer.figures));
-      this.foot.append(this.transcript.actionsOfAnswer(this.answer, siblings, this.#copy()));
+      this.foot.append(this.transcript.actionsOfAnswer(this.answer, siblings, this.#copy(), this.#said.element));
     });
     for (const one of [this.element, this.transcript.element]) one.removeAttribute("aria-busy");
   }

@@ -125,6 +125,14 @@ export class Conversation {
     return this.#answer(question, {}, { ...answer, id }, speculates);
   }
 
+  /** Put another text in the place of an answer, which stays beside it. The model can continue the text. */
+  rewrite(answer, content) {
+    const own = { id: newId(), content, runs: [], figures: "edited", seed: null, isStopped: true, created: after(answer) };
+    this.#thread.add({ ...answer, ...own });
+    this.#keep(this.#thread.get(own.id), true);
+    this.#show();
+  }
+
   /** The answer that was coming when this tab was left, if it is still to come; or null. */
   get left() {
     const left = JSON.parse(sessionStorage.getItem(LEFT));

@@ -32,6 +32,7 @@ const question = byId("question");
 const store = new Store();
 const transcript = new Transcript(byId("transcript"), new Legend(byId("legend")), {
   edit: (message, text) => run(() => conversation.edit(message, text, speculation.speculates)),
+  rewrite: (answer, text) => conversation.rewrite(answer, text),
   again: (id, seed) => run(() => conversation.again(id, seed, speculation.speculates)),
   resume: (answer) => run(() => conversation.resume(answer, speculation.speculates)),
   choose: (message) => conversation.choose(message),

@@ -11,7 +11,10 @@ export class Transcript {
   #welcome;
   #shown = null; // the messages given to `show`
 
-  /** `on`: what to do on edit(question, text), again(id of the question, seed), resume(answer), choose(message). */
+  /**
+   * `on`: what to do on edit(question, text), rewrite(answer, text), again(id of the question, seed), resume(answer),
+   * choose(message).
+   */
   constructor(element, legend, on) {
     this.element = element;
     this.legend = legend;
@@ -63,11 +66,14 @@ export class Transcript {
     return edit !== undefined;
   }
 
-  actionsOfAnswer(answer, siblings, copy) {
+  /** `text`: the element that shows the answer. */
+  actionsOfAnswer(answer, siblings, copy, text) {
+    const edit = button("Edit", () => this.#edit(answer, text, edit), { title: "change this answer" });
     return make(
       "div",
       { className: "row actions" },
       copy,
+      edit,
       button("Regenerate", () => this.on.again(answer.parent, null), { title: "another answer to the same question" }),
       answer.seed !== null &&
         button("Repeat", () => this.on.again(answer.parent, answer.seed), {
@@ -114,13 +120,15 @@ export class Transcript {
     return make("article", { className: "question" }, make("h2", {}, "You"), pictures, text, actions);
   }
 
-  #edit(question, text, opener) {
-    const field = make("textarea", { value: question.content, rows: 3, ariaLabel: "Edit your question" });
+  #edit(message, text, opener) {
+    const isQuestion = message.role === "user";
+    const [label, doIt, rows] = isQuestion ? ["Edit your question", "Ask this", 3] : ["Edit the answer", "Save", 12];
+    const field = make("textarea", { value: message.content, rows, ariaLabel: label });
     const form = make(
       "form",
       {},
       field,
-      make("div", { className: "row" }, make("button", {}, "Ask this"), button("Cancel", () => close(), { title: "discard the change" })),
+      make("div", { className: "row" }, make("button", {}, doIt), button("Cancel", () => close(), { title: "discard the change" })),
     );
     const close = () => {
       form.replaceWith(text);
@@ -132,11 +140,12 @@ export class Transcript {
       const content = field.value.trim();
       if (this.element.getAttribute("aria-busy")) return; // an answer runs: the text stays here
       close();
-      if (content || question.images?.length) this.on.edit(question, content);
+      if (!isQuestion && content) this.on.rewrite(message, content);
+      if (isQuestion && (content || message.images?.length)) this.on.edit(message, content);
     });
     field.addEventListener("keydown", (event) => {
       if (event.key === "Escape") close();
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+      if (!isQuestion || event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
       form.requestSubmit();
     });
