@@ -99,7 +99,7 @@ class Slot:
     def n_required(self) -> int:
         """The number of tokens that the slot needs in the next step, or all rows of its next image."""
         n = self.n_to_decode
-        if n == 1:
+        if n <= 1:  # fewer while a draft is verified: the cache also holds the draft
             return 1
         if image := self.image:
             return image.n_rows

@@ -44,6 +44,14 @@ def test_a_slot_generates_that_has_a_token_to_decode_or_a_few_to_replay(
     assert slot_of(n_cached, 5, n_generated, traits).is_generating == generates
 
 
+@pytest.mark.parametrize("traits", [PLAIN, REPLAYING], ids=["plain", "replaying"])
+@pytest.mark.parametrize("n_draft", [0, 6])
+def test_a_slot_whose_draft_is_in_the_cache_needs_a_token_like_any_other(traits, n_draft):
+    slot = slot_of(4, 5, 3, traits)
+    slot.cache.add(range(n_draft + slot.n_to_decode - 1))
+    assert slot.n_required == 1
+
+
 @pytest.mark.parametrize(("n_cached", "n"), [(0, 3), (2, 1), (3, 4), (6, 1), (7, 3), (9, 1)])
 def test_a_prompt_is_read_up_to_its_next_checkpoint(n_cached, n):
     assert slot_of(n_cached, 10, 0, checkpoints=(3, 7)).n_to_next_checkpoint == n
