@@ -13,13 +13,11 @@ from back.dial import OtherVocabularyError, RefusedError, greet, refusal
 from back.settings import BackSettings
 from back.translation.vocabulary_download import lead_vocabulary
 from lab.doctor.lead_checks import (
-    check_contention,
-    check_draft_speed,
+    check_drafting,
     check_lead,
     check_round_trip,
     check_shared_cores,
     check_version,
-    token_ms_at_work,
 )
 from shared import cpus
 from shared.diagnostics.findings import DoctorReport, Finding, good, hint, problem
@@ -161,16 +159,9 @@ def _draft(settings: BackSettings, model: Model, probe: LeadProbe) -> Iterator[F
     except DuoError as error:
         yield problem(f"the draft model failed: {error}")
         return
-    report = probe.report
-    planner = report.planner if report else None
-    at_work = token_ms_at_work(report, settings.own_name) if report else None
-    if at_work is None:
-        yield from check_draft_speed(1000 * seconds, planner, f" with --threads {settings.n_threads}")
-    else:
-        yield from check_draft_speed(at_work, planner, " (measured by the lead during requests)")
-    if report:
-        is_local = is_own_address(settings.url)
-        yield from check_contention(report, settings.own_name, 1000 * seconds, is_local=is_local)
+    is_local = is_own_address(settings.url)
+    where = f" with --threads {settings.n_threads}"
+    yield from check_drafting(probe.report, settings.own_name, 1000 * seconds, where, is_local=is_local)
 
 
 def measure_step(model: Model, clock: Callable[[], float] = time.perf_counter) -> float:

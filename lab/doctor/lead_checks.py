@@ -136,6 +136,24 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str
         yield good(f"{words} (ratio {share:.2f})")
 
 
+def check_drafting(
+    report: LeadReport | None, own: str, draft_ms: float, where: str, *, is_local: bool
+) -> Iterator[Finding]:
+    """Judge the time per token of the back called `own`: alone it is `draft_ms`, measured as `where` says.
+
+    The time that the lead has measured counts, unless other work makes it longer: then the draft model is not
+    to blame.
+    """
+    at_work = token_ms_at_work(report, own) if report else None
+    planner = report.planner if report else None
+    contention = list(check_contention(report, own, draft_ms, is_local=is_local)) if report else []
+    if at_work is None or contention:
+        yield from check_draft_speed(draft_ms, planner, where)
+    else:
+        yield from check_draft_speed(at_work, planner, " (measured by the lead during requests)")
+    yield from contention
+
+
 def check_contention(report: LeadReport, own: str, draft_ms: float, *, is_local: bool) -> Iterator[Finding]:
     """Compare a back's time per token alone, `draft_ms`, with its time while the lead computes.
 

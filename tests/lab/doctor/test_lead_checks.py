@@ -4,6 +4,7 @@ from pydantic import ValidationError
 from lab.doctor.lead_checks import (
     check_contention,
     check_draft_speed,
+    check_drafting,
     check_lead,
     check_round_trip,
     check_shared_cores,
@@ -163,6 +164,11 @@ def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, wor
 def test_contention_is_reported_only_with_evidence(own, draft_ms, n_steps):
     seen = report(sources=SLOW, n_steps=n_steps)
     assert list(check_contention(seen, own, draft_ms, is_local=True)) == []
+
+
+def test_a_model_that_is_fast_alone_is_not_called_too_slow():
+    found = list(check_drafting(report(sources=SLOW), "desk", 2.0, " alone", is_local=True))
+    assert [each.severity for each in found] == [Severity.GOOD, Severity.HINT]
 
 
 def test_without_a_step_to_compare_with_drafting_is_a_hint():
