@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -39,6 +40,9 @@ _FILE = "members.json"
 _MAX_ADDRESSES, _MAX_MORE_ADDRESSES = 4, 8
 _LOOK_SECONDS = 10.0
 """Between two looks at the addresses of this machine."""
+_listen = partial(
+    listen, advice="It is the lead's port + 1. End the other program, or start the lead with another --port"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ class PairingServer:
         port: int,
         server: DrainingServer,
         *,
-        listen: Callable[[str, int], socket.socket] = listen,
+        listen: Callable[[str, int], socket.socket] = _listen,
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:

@@ -8,6 +8,7 @@ last answer. Both have the same socket, so every client that connects is in its 
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -36,19 +37,19 @@ _FIRST_DESCRIPTOR = 3
 _VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, advice: str = "Try another --port") -> socket.socket:
     """Return a listening socket; on `::` it accepts IPv4, too, if the system supports that.
 
-    Raises ConfigError.
+    Raises ConfigError, with `advice`.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
     try:
         return socket.create_server((host, port), family=family, backlog=256, dualstack_ipv6=both)
     except OSError as error:
-        raise ConfigError(
-            f"cannot listen on {host} port {port}: {error.strerror}. Try another --port"
-        ) from error
+        is_taken = error.errno == errno.EADDRINUSE
+        reason = "another program, perhaps a lead, uses it" if is_taken else error.strerror
+        raise ConfigError(f"cannot listen on {host} port {port}: {reason}. {advice}") from error
 
 
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:

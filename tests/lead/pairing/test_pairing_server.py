@@ -10,6 +10,7 @@ from lead.http.middleware.auth import OWN_KEYS
 from lead.pairing import pairing_server as module
 from lead.pairing.members import NotInvitedError
 from lead.pairing.pairing_server import PairingServer
+from lead.server.listening import listen
 from shared.errors import ConfigError
 from shared.pairing.invitation import fingerprint
 from tests.lead.router.fakes import until
@@ -95,6 +96,13 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
     with pytest.raises(ConfigError, match="cannot listen"):
         pairing.open()
     assert not pairing.is_open
+
+
+async def test_the_port_that_is_taken_is_said_to_follow_from_the_leads(tmp_path, server):
+    with listen("0.0.0.0", 0) as taken:
+        pairing = PairingServer(tmp_path, taken.getsockname()[1], server)
+        with pytest.raises(ConfigError, match=r"another program.*It is the lead's port \+ 1"):
+            pairing.open()
 
 
 @pytest.mark.usefixtures("pairing")
