@@ -122,7 +122,8 @@ class Backs:
             draft_limits=DraftLimits(self._limits, self._n_vocab, now),
         )
         self._assignment.join(back, now)
-        log.info("back %s joined", back)
+        n_ctx = hello.n_ctx
+        log.info("back %s joined%s", back, f", for texts of up to {n_ctx} tokens" if n_ctx else "")
         self._report_change()
         return back
 

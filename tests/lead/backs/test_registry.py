@@ -121,5 +121,5 @@ def test_joining_and_leaving_are_logged(harness, caplog):
     harness.backs.leave(back)
     harness.backs.leave(back)
     joined, left = (record.getMessage() for record in caplog.records)
-    assert joined == "back desk (big, websocket) joined"
+    assert joined == "back desk (big, websocket) joined, for texts of up to 64 tokens"
     assert left.startswith("back desk (big, websocket) left after 60 s: 0 drafts")
