@@ -98,7 +98,7 @@ class BackSettings(FileSettings):
         "n_ahead": "maximum tokens to draft ahead",
         "parallel": "parallel texts to draft for",
         "cpus": "CPU cores, such as 0-7,16",
-        "threads": "CPU threads; default: the fastest number",
+        "threads": "CPU threads; default: 1 beside the lead, else all cores",
         "n_gpu_layers": "layers in VRAM; default: as many as fit",
         "device": "GPUs to use (--list-devices)",
         "ctx_size": "context of all texts together, in tokens",
