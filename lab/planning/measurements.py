@@ -127,10 +127,8 @@ def busy_warnings(busy: float | None) -> list[str]:
     """
     if busy is None or busy <= _BUSY:
         return []
-    return [
-        f"These figures may be far off, because other programs wanted {busy:.1f} cores at the start. Measure "
-        "again without these programs."
-    ]
+    found = f"other programs wanted {busy:.1f} cores at the start"
+    return [f"These figures may be far off, because {found}. Measure again without these programs."]
 
 
 def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:
