@@ -48,8 +48,10 @@ _ACTIVATIONS = 250_000
 """The activations to compare of each size (tokens times layers times width of a layer); 0 of size 1."""
 _MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
-_MIN_PRICE = 0.9
-"""A step of several tokens that seems cheaper than a step of one token was measured on a busy machine."""
+_MIN_PRICE, _MAX_PRICE = 0.9, 2.0
+"""If a step of n tokens takes less than the first times a step of one token, or more than the second times n
+such steps, the machine was busy.
+"""
 
 _N_PROMPT = 45
 _REHEARSED_ACTIVATIONS = 300_000
@@ -125,8 +127,9 @@ class SizeReport:
         """Return the time of the smallest step under `batch_sizes` over the time of a step of one token, at
         least 1; None: the times are too noisy.
         """
-        ratio = self.seconds[batch_sizes.answer[0]] / self.seconds[1]
-        return max(1.0, ratio) if ratio >= _MIN_PRICE else None
+        size = batch_sizes.answer[0]
+        ratio = self.seconds[size] / self.seconds[1]
+        return max(1.0, ratio) if _MIN_PRICE <= ratio <= _MAX_PRICE * size else None
 
 
 def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport | None:
