@@ -10,6 +10,7 @@ from lead.http.middleware.auth import OWN_KEYS
 from lead.pairing import pairing_server as module
 from lead.pairing.members import NotInvitedError
 from lead.pairing.pairing_server import PairingServer
+from shared.cached_files import is_held
 from shared.errors import ConfigError
 from shared.pairing.invitation import fingerprint
 from tests.lead.router.fakes import until
@@ -68,6 +69,17 @@ def join(pairing, role="back"):
 async def test_it_is_closed_and_writes_nothing_before_it_is_opened(make, tmp_path):
     assert not make().is_open
     assert not (tmp_path / "lead").exists()
+
+
+async def test_its_folder_is_held_from_the_first_entry_or_a_later_start_on_until_it_ends(make, tmp_path):
+    first = make()
+    first.invite("back")
+    assert is_held(tmp_path / "lead")
+    second = make()
+    await first.end()
+    assert is_held(tmp_path / "lead")
+    await second.end()
+    assert not is_held(tmp_path / "lead")
 
 
 async def test_it_opens_once_on_all_addresses(pairing, server):
