@@ -66,15 +66,18 @@ class PairingServer:
         port: int,
         server: DrainingServer,
         *,
+        back_command: str,
         listen: Callable[[str, int], socket.socket] = listen,
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
-        """folder: keeps certificates, keys and members. server: serves the connections.
+        """folder: keeps certificates, keys and members. server: serves the connections. back_command: as
+        `LeadSettings.back_command`.
 
         Raises ConfigError if members cannot be read.
         """
         self.port = port
+        self.back_command = back_command
         self._folder = folder
         self._hold = hold_folder(folder)  # for `lead uninstall`
         self._server = server

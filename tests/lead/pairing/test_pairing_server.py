@@ -46,6 +46,7 @@ def make(tmp_path, server):
 
     def make(**options):
         options = {
+            "back_command": "back",
             "listen": lambda host, port: f"{host}:{port}",
             "own_addresses": lambda: ["10.0.0.1"],
         } | options
