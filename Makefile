@@ -147,12 +147,12 @@ RUN_TESTS := env -u PYTHONDONTWRITEBYTECODE OPENBLAS_NUM_THREADS=1 $(BIN)/python
 test: $(DEV_READY)
 	$(RUN_TESTS) $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# Who may import whom; what a change of a route, a setting or a name forgets; engine, planner and drafter.
+# Who may import whom; what a change of a route, a setting or a name forgets; engine, planner, backs and drafter.
 QUICK := $(wildcard tests/test_wall.py) $(addprefix tests/,test_imports.py test_mirror.py test_names.py test_said.py \
 	test_ways_in.py docs lead/test_doors.py lead/http/middleware/test_auth.py lead/http/routes/test_monitoring.py \
 	lead/http/test_description.py lead/http/test_schema.py lead/http/test_generation_request.py \
 	lead/chat_format/test_sampling_fields.py lead/chat_format/test_unused_fields.py shared/sampling shared/llama/test_start_key.py \
-	test_proof_tokens.py test_proof_distribution.py lead/engine shared/drafting)
+	test_proof_tokens.py test_proof_distribution.py lead/engine lead/backs shared/drafting)
 # In these a minute goes into real models.
 SLOW := $(addprefix --ignore-glob=*/,test_right_logits.py test_exact_model.py test_draft_loading.py test_command_lines.py)
 

@@ -83,7 +83,9 @@ class LeadClient:
         """Look where the server is now; takes seconds. It stays the same where that cannot be known."""
         if self._locate:
             with suppress(ConfigError):
+                former = self._http
                 self._connect_to(*self._locate())
+                former.close()
 
     def stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
         """Request a chat completion; feed `answer` and yield its pieces as they arrive.
@@ -120,8 +122,11 @@ class LeadClient:
 
     def _get(self, path: str) -> httpx.Response:
         """Send a GET request that a server answers at once, with a short timeout."""
-        with self._translated():
-            return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
+        try:
+            with self._translated():
+                return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
+        except RuntimeError as error:  # another thread has closed this httpx.Client
+            raise UnreachableError(f"The connection to {self.url} was closed.") from error
 
     def _stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}

@@ -53,6 +53,41 @@ def write_private(path: Path, content: bytes) -> None:
             os.fsync(descriptor)
 
 
+def hold_folder(folder: Path) -> int | None:
+    """Mark a folder as used until the returned descriptor is closed.
+
+    None: there is no such folder, or the system cannot mark it.
+    """
+    try:
+        return _locked(folder, exclusive=False)
+    except (ImportError, OSError):
+        return None
+
+
+def is_held(folder: Path) -> bool:
+    """Return whether a running program has marked the folder (`hold_folder`)."""
+    try:
+        os.close(_locked(folder, exclusive=True))
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError):
+        pass
+    return False
+
+
+def _locked(folder: Path, *, exclusive: bool) -> int:
+    """Return the descriptor of a lock; raises BlockingIOError if another lock prevents it."""
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def make_cache_folder(folder: Path) -> None:
     """Create a folder inside the cache folder; raises ConfigError."""
     try:

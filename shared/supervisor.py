@@ -18,7 +18,7 @@ take 1 min.
 _FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 
 _STABLE_SECONDS = 60.0
-"""A process that has lived for this long did not die from its start."""
+"""A process that was ready and has lived for this long did not die from its start."""
 _START_SECONDS = 60.0
 """The minimum of `max_silence` before the first sign of life, while a process imports its modules."""
 _TICKS = 10
@@ -134,8 +134,9 @@ class Supervisor:
         self._process = _Process.LOST
         if self.state in _FINAL:
             return False
+        was_ready = self.state is ChildState.READY
         self.state = ChildState.RESTARTING if self.has_been_ready else ChildState.STARTING
-        if self._has_worked or now - self._started_at >= _STABLE_SECONDS:
+        if self._has_worked or (was_ready and now - self._started_at >= _STABLE_SECONDS):
             self._n_idle_deaths = 0
             self.delays.reset()
         return True

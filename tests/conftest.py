@@ -95,6 +95,14 @@ def pytest_configure(config):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_report_teststatus(report):
+    """A failed test is named at once: a run that is interrupted may not come to its summary."""
+    if report.failed:
+        kind = "failed" if report.when == "call" else "error"
+        return kind, f"\n{kind.upper()} {report.nodeid}\n", kind.upper()
+    return None
+
+
 def pytest_addoption(parser):
     parser.addoption("--short-proofs", action="store_true", help="only some cases of each proof")
 

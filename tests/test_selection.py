@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests import conftest
 from tests.selection import LEFT_OUT, N_SHORT, selection, shortened
 
 
@@ -59,3 +60,12 @@ def test_every_value_of_a_parameter_occurs_in_a_short_proof(n):
     kept, _ = shortened(cases("test_proof_a.py", "proof", product(range(12), range(n))))
     expected = [set(range(12)), set(range(n))]
     assert [set(values) for values in zip(*(case.values for case in kept), strict=True)] == expected
+
+
+@pytest.mark.parametrize(
+    ("when", "failed", "shown"),
+    [("call", True, "\nFAILED a::b\n"), ("setup", True, "\nERROR a::b\n"), ("call", False, None)],
+)
+def test_a_failed_test_is_named_at_once(when, failed, shown):
+    status = conftest.pytest_report_teststatus(SimpleNamespace(when=when, failed=failed, nodeid="a::b"))
+    assert (status and status[1]) == shown

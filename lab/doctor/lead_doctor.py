@@ -34,7 +34,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
         report.add(probe.run())
         if probe.report:
             report.add(check_version(probe.report, VERSION))
-            report.add(check_lead(probe.report))
+            report.add(check_lead(probe.report, back_command=settings.back_command))
             if not probe.report.backs:
                 report.add(check_address(settings))
     report.add([good(f"CPU kernel: {library.describe_kernel()}")])

@@ -12,8 +12,9 @@ from typing import Any
 
 from lab.measuring.bench_settings import BenchSettings
 from lab.measuring.summary import Row
-from lab.planning.measurements import wider_steps
+from lab.planning.measurements import busy_warnings, wider_steps
 from lead import text_table
+from shared import cpus
 from shared.errors import ConfigError
 
 _PACKAGES = ("llama-duo", "llama-cpp-python", "numpy", "fastapi", "uvicorn", "websockets")
@@ -38,7 +39,8 @@ class BenchReport:
     """Results, filled while the arrangements answer.
 
     `step_ms`: T(n) in milliseconds without a draft model, if known. `commands`: the command that starts each
-    arrangement. `failures`: a sentence for each arrangement that could not answer.
+    arrangement. `failures`: a sentence for each arrangement that could not answer. `busy`: the load average
+    before the first request.
     """
 
     settings: BenchSettings
@@ -47,6 +49,7 @@ class BenchReport:
     step_ms: Mapping[int, float] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    busy: float | None = field(default_factory=cpus.load_average)
 
     def __str__(self) -> str:
         """Return paragraphs: the request, the tables, T(n), the fastest way and its command."""
@@ -57,6 +60,7 @@ class BenchReport:
         if 1 in self.step_ms:
             parts.append(self._steps())
         parts += [f"Not measured: {failure}" for failure in self.failures]
+        parts += busy_warnings(self.busy)
         return "\n\n".join([*parts, self._verdict()])
 
     def to_json(self) -> str:
@@ -72,6 +76,7 @@ class BenchReport:
             "step_ms": dict(self.step_ms),
             "rows": list(map(asdict, self.rows)),
             "failures": list(self.failures),
+            "remarks": busy_warnings(self.busy),
             "commands": {way: list(lines) for way, lines in self.commands.items()},
         }
         return json.dumps(rounded(result))
@@ -151,7 +156,7 @@ def environment() -> dict[str, Any]:
         "n_cores": os.cpu_count(),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "load": cpus.load_average(),
         "versions": {name: _version(name) for name in _PACKAGES},
     }
 

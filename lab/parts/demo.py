@@ -20,6 +20,7 @@ from chat.render import Screen
 from chat.report import figures
 from lab.parts.models import grown_smollm2
 from lab.parts.processes import ProgramError, run_in_foreground, split_cores, start_back, start_lead
+from lab.planning.measurements import busy_warnings
 from shared import cpus
 from shared.logs import configure_logging
 from shared.model_files.builtin import builtin_draft, grown_target, named_model
@@ -76,6 +77,7 @@ def main(arguments: Sequence[str]) -> None:
     configure_logging("warning")
     screen = Screen(sys.stdout, sys.stderr, os.environ)
     lead_cpus, back_cpus = split_cores(sorted(cpus.usable()))
+    warnings = busy_warnings(cpus.load_average())
     print("llama-duo: a lead answers alone, then with a back that drafts for it on another core.\n")
     print(pair.introduction)
     draft = str(pair.draft())
@@ -83,13 +85,15 @@ def main(arguments: Sequence[str]) -> None:
         model = str(pair.target(progress))
     lead, url = start_lead("--model", model, "--cpus", lead_cpus, *_FORGETFUL)
     with lead, LeadClient(url, timeout_s=_TIMEOUT_S) as client:
-        print(f"--- the lead alone (cores {lead_cpus}) ---\n")
+        print(f"--- the lead alone (cores {lead_cpus}), with drafts from the text itself (ngram) ---\n")
         alone = _ask_all(client, screen, pair.questions)
         with start_back(url, "--model", draft, "--cpus", back_cpus):
             print(f"\n--- the same with a back (core {back_cpus}); on a terminal its tokens are green ---\n")
             together = _ask_all(client, screen, pair.questions)
             print("--- the texts once more with --exact, alone and with a back ---\n", flush=True)
             summary = _summarize(alone, together, *_compare_texts(pair, model, lead_cpus, back_cpus))
+            for warning in warnings:
+                print(warning, flush=True)
             if sys.stdin.isatty() and sys.stdout.isatty():
                 print("\nNow ask it yourself (:help for commands, :quit to end).\n")
                 run_in_foreground(child_command("chat", "--lead", url))
@@ -118,8 +122,14 @@ def _ask_all(client: LeadClient, screen: Screen, questions: Sequence[str]) -> li
         print(f"> {question}", flush=True)
         answers.append(_answer(client, question, screen))
         screen.end_answer()
-        print(f"  [{', '.join(figures(answers[-1].stats))}]\n", flush=True)
+        print(f"  [{_figures(answers[-1])}]\n", flush=True)
     return answers
+
+
+def _figures(answer: ChatAnswer) -> str:
+    """Return the statistics, with the numbers of accepted tokens by source."""
+    sources = [f"{n} from {source}" for source, n in answer.n_accepted_by_source.items()]
+    return ", ".join(figures(answer.stats)) + (f": {', '.join(sources)}" if sources else "")
 
 
 def _answer(client: LeadClient, question: str, screen: Screen | None = None) -> ChatAnswer:

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+_BUSY = 0.5
+"""Busy threads of other programs beyond which measurements are doubtful."""
 _Z = 1.96
 """Quantile of the normal distribution for a confidence of 95 %."""
 
@@ -117,6 +119,16 @@ def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
     known.
     """
     return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
+
+
+def busy_warnings(busy: float | None) -> list[str]:
+    """Return a sentence if other programs have probably slowed the measurements down. busy: see
+    `cpus.load_average`, from before them.
+    """
+    if busy is None or busy <= _BUSY:
+        return []
+    found = f"other programs wanted {busy:.1f} cores at the start"
+    return [f"These figures may be far off, because {found}. Measure again without these programs."]
 
 
 def _mean(measured: Sequence[Mapping[int, float]]) -> dict[int, float]:

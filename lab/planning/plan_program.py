@@ -6,7 +6,14 @@ from pathlib import Path
 
 from lab.planning.arrangements import KINDS, arrangements, faster_model, forecast, n_machines
 from lab.planning.hardware_plan import HardwareReport, rate_of, simulate_plan
-from lab.planning.measurements import CoreSplit, EngineTimes, PairTimes, SplitTimes, with_common_steps
+from lab.planning.measurements import (
+    CoreSplit,
+    EngineTimes,
+    PairTimes,
+    SplitTimes,
+    busy_warnings,
+    with_common_steps,
+)
 from lab.planning.pinned_process import parallel_map, pinned_process
 from lab.planning.plan_report import PlanReport, commands
 from lab.planning.plan_settings import PlanSettings
@@ -35,8 +42,6 @@ _WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
 _STEPS_TOGETHER = 10
 """Steps for which lead and back are timed at the same time, within these limits."""
-_LOADED = 0.5
-"""Busy threads of other programs beyond which measurements are doubtful."""
 _SHARES = (0.0, 0.25, 0.5)
 """Shares of the cores for the back. A draft model is small: more than half of the cores would only slow the
 lead down."""
@@ -237,11 +242,7 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float |
         found.append("No draft model was found. Set --draft-model.")
     elif load.draft and len(cores) == 1:
         found.append("This machine has only one core for the lead, so a back needs another machine.")
-    if busy is not None and busy > _LOADED:
-        found.append(
-            f"These figures may be far off, because other programs wanted {busy:.1f} cores at the "
-            "start. Measure again without these programs."
-        )
+    found += busy_warnings(busy)
     found.append(
         "The plan assumes one client, and the same acceptance as on the measured texts. Try your "
         "own text with --prompt. Drafts from n-grams and earlier texts cost nothing and come in "

@@ -35,6 +35,7 @@ _ARRANGEMENTS = {
 }
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
+_RANGE = "low, high: tokens/s if the acceptance is at the lower or upper end of its confidence interval"
 _LEAD_ADDRESS = "http://LEAD:5555"
 _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
@@ -152,11 +153,12 @@ class PlanReport:
 
     def _table(self) -> str:
         plain = self.forecasts[0].tokens_per_second
-        rows: list[tuple[str, ...]] = [("arrangement", "tokens/s", "from", "to", "speed-up")]
+        rows: list[tuple[str, ...]] = [("arrangement", "tokens/s", "low", "high", "speed-up")]
         for each in self.forecasts:
             rates = (f"{rate:.1f}" for rate in (each.tokens_per_second, each.low, each.high))
             rows.append((describe(each.arrangement), *rates, f"{each.tokens_per_second / plain:.2f}"))
-        return aligned(rows, 10, gap=2)
+        table = aligned(rows, 10, gap=2)
+        return table if self.acceptance is not None else f"{table}\n{_RANGE}"
 
     def _verdict(self, chosen: SpeedForecast) -> str:
         speedup = chosen.tokens_per_second / self.forecasts[0].tokens_per_second

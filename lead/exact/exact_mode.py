@@ -41,7 +41,11 @@ class ExactMode(BaseModel, frozen=True):
 
     @property
     def _price(self) -> str:
-        words = f"a step with one token takes {self.cost or 1.0:.2f} times as long"
+        words = (
+            f"its cost was not measured: {self.reason}"
+            if self.cost is None
+            else f"a step with one token takes {self.cost:.2f} times as long"
+        )
         if self.batch_sizes and self.batch_sizes.max_draft < _ENOUGH_DRAFT:
             return f"{words}; drafts have at most {self.batch_sizes.max_draft} tokens"
         return words

@@ -14,8 +14,14 @@ from lead.engine.target_loading import OpenTarget
 from lead.exact.exact_mode import ExactMode
 from shared.cached_files import CacheFolder
 from shared.errors import ModelLoadError
-from shared.exact.batch_invariance import RESERVE
-from shared.exact.invariance_probe import NEEDED_CONTEXT, estimate_sizes, measure_sizes, rehearse
+from shared.exact.batch_invariance import RESERVE, InvariantSizes
+from shared.exact.invariance_probe import (
+    NEEDED_CONTEXT,
+    SizeReport,
+    estimate_sizes,
+    measure_sizes,
+    rehearse,
+)
 from shared.llama.model import Model
 from shared.llama.remembered import Remembered
 from shared.llama.start_key import StoredKind, changed_meanwhile, start_key, state_of_files
@@ -29,8 +35,8 @@ _SPARE_SECONDS = 2.0
 """The time with --exact for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
 """The maximum cost of a step of one token with --exact auto, as a ratio."""
-_VERSION = 3
-"""Raise this when other sizes would be found, or sizes must meet more conditions."""
+_VERSION = 4
+"""Raise this when other sizes or costs would be found, or sizes must meet more conditions."""
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
@@ -68,7 +74,8 @@ def _load_target(
             stored.keep(mode)
         return model, mode
     model, mode = _measured(load.model, options, open_target)
-    stored.keep(mode)
+    if options.exact == "on" or mode.reason != _NOISY:
+        stored.keep(mode)
     return model, mode
 
 
@@ -96,7 +103,7 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
     mode = enable_exact_mode(model)
     if options.exact == "on" and not mode.is_on:
         raise ModelLoadError(f"{path}: --exact is not possible here: {mode.reason}")
-    if options.exact == "on" or (mode.is_on and (mode.cost or 0.0) <= _MAX_AUTO_COST):
+    if options.exact == "on" or (mode.is_on and mode.cost is not None and mode.cost <= _MAX_AUTO_COST):
         return model, mode
     model.close()
     return open_target(options), mode.model_copy(update={"batch_sizes": None})
@@ -121,7 +128,7 @@ def enable_exact_mode(model: Model) -> ExactMode:
     log.info("batch sizes with equal logits: %s; tested with whole texts: %s", report.describe(), kept)
     if kept is None:
         return ExactMode(reason=_NOT_KEPT)
-    return ExactMode(batch_sizes=kept, cost=report.price(kept))
+    return _priced(report, kept).model_copy(update={"batch_sizes": kept})
 
 
 def _price(model: Model) -> ExactMode:
@@ -132,12 +139,19 @@ def _price(model: Model) -> ExactMode:
     if report is None:
         return ExactMode(reason=f"the model is too large to measure batch sizes within {_MAX_SECONDS:g} s")
     batch_sizes = report.batch_sizes()
-    return ExactMode(cost=report.price(batch_sizes)) if batch_sizes else ExactMode(reason=_NO_SIZES)
+    return _priced(report, batch_sizes) if batch_sizes else ExactMode(reason=_NO_SIZES)
+
+
+def _priced(report: SizeReport, batch_sizes: InvariantSizes) -> ExactMode:
+    """Return the cost of these sizes for a mode that is off."""
+    cost = report.price(batch_sizes)
+    return ExactMode(cost=cost, reason=_NOISY if cost is None else "")
 
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two batch sizes give the same bits; {_HINT}"
 _NOT_TIMED = "its cost was not measured (--no-calibrate)"
+_NOISY = "other programs used the CPU"
 _NOT_KEPT = f"the logits of a test text changed when other sequences ran beside it; {_HINT}"
 
 

@@ -55,6 +55,7 @@ _MAX_WAITING_BYTES = 128 << 20
 """The bytes of all images that wait to be encoded."""
 _MAX_KILLERS = 1024
 _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
+_AWAY = "images cannot be read at the moment: try again in a moment"
 _UNREADABLE = "messages: an image cannot be read"
 
 
@@ -132,7 +133,7 @@ class ImageEncoder:
         self._secret = secrets.token_bytes(16)  # makes markers unguessable
         self._state = _state_of(options)  # of the files and limits: part of the cache's keys
         self._first: asyncio.Future[ProjectorReady] | None = None  # of the first process that is ready
-        self._failure = ""  # why the last process could not load the files that others have loaded
+        self._failure = ""  # why the last process did not become ready, although another one did before
         self._kept: OrderedDict[str, _KeptImage] = OrderedDict()  # by key, least recently used first
         self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}  # by key
         self._n_waiting_bytes = 0  # of image files
@@ -213,6 +214,8 @@ class ImageEncoder:
         try:
             reply, _ = await process.reply(_START_SECONDS * 10)
         except (OSError, EOFError, TimeoutError, ValueError):
+            if self._ready.done():
+                self._failure = _AWAY
             return False
         if isinstance(reply, ProjectorReady):
             if not self._ready.done():
@@ -263,7 +266,7 @@ class ImageEncoder:
                         raise UnavailableError(self._failure)
                     await self._keeper.wait()
         except TimeoutError:
-            raise UnavailableError("images cannot be read at the moment: try again in a moment") from None
+            raise UnavailableError(_AWAY) from None
         return self._keeper.child
 
     async def _answer(

@@ -1,7 +1,6 @@
 """`lead uninstall`: lists and removes what lead, back and chat keep on this machine."""
 
 import shutil
-import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from platformdirs import user_cache_path, user_config_path, user_data_path, user
 from pydantic import Field
 from pydantic_settings import CliToggleFlag
 
+from shared.cached_files import is_held
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text, say
 from shared.os_service.service_program import installed_services, remove_service
@@ -117,12 +117,12 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
             remove_service(name)
         except (ConfigError, PermissionError) as error:
             failures.append(f"service {name}: {error}")
-    ports = _ports_in_use(kept)
+    if failures:  # a service is still there, and with it its settings
+        kept = [each for each in kept if each.path != user_config_path("llama-duo")]
     for each in kept:
-        if each.path.name in {f"lead-{port}" for port in ports}:
+        if is_held(each.path):  # a running lead would write its CA again
+            failures.append(f"{each.path}: a running lead uses it. Stop this lead, and run this again")
             continue
-        if failures and each.path == user_config_path("llama-duo"):
-            continue  # of a service that is still there
         try:
             shutil.rmtree(each.path) if _is_own_folder(each.path) else each.path.unlink()
         except FileNotFoundError:  # a service has taken it along
@@ -131,22 +131,9 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
             failures.append(f"{error.filename}: {error.strerror}")
     with suppress(OSError):  # there are other files
         user_data_path("llama-duo").rmdir()
-    if ports:
-        failures.append(f"files of a lead that runs, at port {', '.join(ports)}: stop it, and run this again")
     if failures:
         raise ConfigError(f"cannot remove {'; '.join(failures)}")
     return "All of it was removed."
-
-
-def _ports_in_use(kept: Sequence[_StoredPath]) -> list[str]:
-    """Return the ports of leads that run: each would write its CA again."""
-    found = []
-    for each in kept:
-        name, _, port = each.path.name.partition("-")
-        if name == "lead" and port.isdecimal():
-            with suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), 1.0):
-                found.append(port)
-    return found
 
 
 def _link(path: Path) -> str:

@@ -32,7 +32,12 @@ def _pairing_server(site: Site) -> PairingServer | None:
     port = site.address.port
     folder = user_data_path("llama-duo") / f"lead-{port}"
     try:
-        pairing = PairingServer(folder, port + 1 if port < _LAST_PORT else port - 1, site.server)
+        pairing = PairingServer(
+            folder,
+            port + 1 if port < _LAST_PORT else port - 1,
+            site.server,
+            back_command=site.settings.back_command,
+        )
     except ConfigError as error:
         log.error("invitations are off: %s", error)  # noqa: TRY400 - a sentence for a person
         return None

@@ -37,9 +37,11 @@ _CHANGED = (
 
 @dataclass(frozen=True, slots=True)
 class _NewCode:
-    """A lead's reply to a request for a code. For a client also `page`, and the `certificate` of its CA."""
+    """A lead's reply to a request for a code. command: uses the code. For a client also `page`, and the
+    `certificate` of its CA.
+    """
 
-    code: str
+    command: str
     role: MemberRole
     seconds: float
     addresses: tuple[str, ...]
@@ -224,12 +226,11 @@ def _invitation(made: _NewCode) -> str:
     addresses = " or ".join(made.addresses)
     where = f"a machine that reaches {addresses}" if addresses else "a machine on the same network"
     if made.role == "back":
-        use, command = "Run this back. It can read the texts that it drafts for.", "back --model MODEL"
+        use = "Run this back. It can read the texts that it drafts for."
     else:
-        use, command = "Run chat, for one person.", "chat"
+        use = "Run chat, for one person."
     shown = (
-        f"{use} Use this code once, within {made.seconds / 60:.0f} minutes, on {where}:\n\n"
-        f"    {command} --join {made.code}"
+        f"{use} Use this code once, within {made.seconds / 60:.0f} minutes, on {where}:\n\n    {made.command}"
     )
     if not made.page:
         return shown

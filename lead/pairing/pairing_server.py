@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +27,7 @@ from lead.server.accepting import Acceptor
 from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
-from shared.cached_files import write_private
+from shared.cached_files import hold_folder, write_private
 from shared.errors import ConfigError
 from shared.pairing.discovery import announce_pairing, own_addresses, with_port
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
@@ -69,16 +70,20 @@ class PairingServer:
         port: int,
         server: DrainingServer,
         *,
+        back_command: str,
         listen: Callable[[str, int], socket.socket] = _listen,
         own_addresses: Callable[[], Sequence[str]] = own_addresses,
         announce: Callable[[int, str], AbstractContextManager[None]] = announce_pairing,
     ) -> None:
-        """folder: keeps certificates, keys and members. server: serves the connections.
+        """folder: keeps certificates, keys and members. server: serves the connections. back_command: as
+        `LeadSettings.back_command`.
 
         Raises ConfigError if members cannot be read.
         """
         self.port = port
+        self.back_command = back_command
         self._folder = folder
+        self._hold = hold_folder(folder)  # for `lead uninstall`
         self._server = server
         self._listen = listen
         self._own_addresses = own_addresses
@@ -181,6 +186,9 @@ class PairingServer:
             self._following.cancel()
         # whatever ails it, the rest is to end, too
         await asyncio.gather(self._hide(), return_exceptions=True)
+        if self._hold is not None:
+            os.close(self._hold)
+            self._hold = None
 
     def close(self) -> None:
         """Stop listening, now and after each start. Closes the connections of members, who stay members, and
@@ -298,6 +306,8 @@ class PairingServer:
             write_private(self._folder / _FILE, content.encode())
         except OSError as error:
             raise ConfigError(f"cannot save the list of members: {error}") from error
+        if self._hold is None:  # the folder is new
+            self._hold = hold_folder(self._folder)
 
 
 def _read(path: Path) -> _Kept:

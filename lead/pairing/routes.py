@@ -76,7 +76,7 @@ async def invite(
     body: InvitationRequest,
     pairing: Annotated[PairingServer, Depends(get_pairing_server)],
 ) -> dict[str, Any]:
-    """Return a code for one machine.
+    """Return a code for one machine, and the command that uses it.
 
     For a client, also return `page`, the URL that opens the web UI with the code, and its QR code, if the
     lead serves the web UI.
@@ -88,8 +88,10 @@ async def invite(
         except ConfigError as error:
             raise RequestError(str(error), "nearby") from error
     invitation = _saved(lambda: pairing.invite(body.role, body.addresses, nearby=body.nearby))
+    code = invitation.code()
     found = opened | {
-        "code": invitation.code(),
+        "code": code,
+        "command": f"{pairing.back_command if body.role == 'back' else 'chat'} --join {code}",
         "role": body.role,
         "seconds": INVITATION_SECONDS,
         "addresses": invitation.addresses,

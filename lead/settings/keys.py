@@ -45,7 +45,7 @@ class Principal:
         return f"{self.role.value} {self.name}"
 
 
-ANYONE = Principal(Role.ADMIN, "anyone")
+ANYONE = Principal(Role.ADMIN, "(no keys are set)")
 """The sender of every request to a lead without keys."""
 
 

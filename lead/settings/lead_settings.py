@@ -305,6 +305,14 @@ class LeadSettings(FileSettings):
         # not resolved: the parts of a model from the hub are symbolic links with the right names
         return self.source.model.absolute() if self.source.model else builtin_target()
 
+    @property
+    def back_command(self) -> str:
+        """The command of a back for this lead, without the address. The demo model has a draft model that
+        `back` finds.
+        """
+        is_demo = not (self.source.model or self.source.hf_repo or self.served.models_dir)
+        return "back" if is_demo else "back --model MODEL"
+
     def with_model(self) -> Self:
         """Return the settings with a model that exists, and its projector. Raises ConfigError."""
         source = self.source.located(with_projector=self.finds_projector)

@@ -48,6 +48,10 @@ _ACTIVATIONS = 250_000
 """The activations to compare of each size (tokens times layers times width of a layer); 0 of size 1."""
 _MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
+_MIN_PRICE, _MAX_PRICE = 0.9, 2.0
+"""If a step of n tokens takes less than the first times a step of one token, or more than the second times n
+such steps, the machine was busy.
+"""
 
 _N_PROMPT = 45
 _REHEARSED_ACTIVATIONS = 300_000
@@ -119,9 +123,13 @@ class SizeReport:
         classes = dict.fromkeys(self.class_of(size) for size in sorted(self.prints))
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
-    def price(self, batch_sizes: InvariantSizes) -> float:
-        """Return the time of the smallest step under `batch_sizes` over the time of a step of one token."""
-        return self.seconds[batch_sizes.answer[0]] / self.seconds[1]
+    def price(self, batch_sizes: InvariantSizes) -> float | None:
+        """Return the time of the smallest step under `batch_sizes` over the time of a step of one token, at
+        least 1; None: the times are too noisy.
+        """
+        size = batch_sizes.answer[0]
+        ratio = self.seconds[size] / self.seconds[1]
+        return max(1.0, ratio) if _MIN_PRICE <= ratio <= _MAX_PRICE * size else None
 
 
 def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport | None:

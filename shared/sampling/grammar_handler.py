@@ -1,15 +1,11 @@
 """The kind of sandbox task that follows grammars; it imports what it needs with the first grammar."""
 
-import os
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from shared.llama.vocabulary import Vocabulary
 from shared.sandbox import FOLLOW, WorkerLimits
-
-_NICENESS = 10
-"""Behind the threads that decode: their tokens do not wait for this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +33,6 @@ class GrammarHandler:
 
     def warm_up(self) -> None:
         """Touch the memory that a typical grammar needs."""
-        os.nice(_NICENESS)
         self.prepare()
 
     def do(self, connection: Connection, limits: WorkerLimits) -> None:

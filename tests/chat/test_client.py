@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from chat.answer import ChatAnswer
+from chat.client import LeadClient
 from chat.errors import IncompleteAnswerError, NotReadyError, RejectedError, UnreachableError
 from tests.chat.fakes import URL, FakeLead, Stream, answers, end_events, event, refuses, streams, text_event
 
@@ -227,3 +228,24 @@ def is_not_trusted(request):
 def test_what_is_wrong_with_tls_is_distinguished_from_an_unreachable_server(reply, words):
     with pytest.raises(UnreachableError, match=words):
         ask(FakeLead(reply))
+
+
+def test_the_connection_to_a_former_address_is_closed():
+    closed = []
+
+    class Transport(httpx.MockTransport):
+        def close(self):
+            closed.append(self)
+
+    transport = Transport(FakeLead(answers("Hi")))
+    found = lambda: ("https://10.0.0.2:5556", None)  # noqa: E731 - short
+    with LeadClient(URL, timeout_s=5, transport=transport, locate=found) as client:
+        client.locate_again()
+        assert (client.url, closed) == ("https://10.0.0.2:5556", [transport])
+
+
+def test_a_thread_that_asks_while_the_connection_is_closed_gets_an_error_of_its_own():
+    with FakeLead(answers("Hi")).client() as client:
+        pass
+    with pytest.raises(UnreachableError, match="was closed"):
+        client.backs()

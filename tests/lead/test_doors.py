@@ -165,6 +165,7 @@ def pairing_server_of(folder):
         folder / "door",
         5556,
         Server(),
+        back_command="back",
         listen=lambda host, port: f"{host}:{port}",
         own_addresses=lambda: ["10.0.0.1"],
     )

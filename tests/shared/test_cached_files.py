@@ -5,6 +5,8 @@ import pytest
 
 from shared.cached_files import (
     ABANDONED_SECONDS,
+    hold_folder,
+    is_held,
     make_cache_folder,
     remove_abandoned,
     remove_oldest,
@@ -61,3 +63,17 @@ def test_what_a_killed_process_left_is_removed_and_what_runs_stays(tmp_path):
     age(tmp_path / "a.new.part", 0)
     remove_abandoned(tmp_path, "a*")
     assert {path.name for path in tmp_path.iterdir()} == {"b.old.part", "a.new.part"}
+
+
+def test_a_folder_is_held_until_the_last_that_holds_it_lets_go(tmp_path):
+    assert not is_held(tmp_path)
+    first, second = hold_folder(tmp_path), hold_folder(tmp_path)
+    os.close(first)
+    assert is_held(tmp_path)
+    os.close(second)
+    assert not is_held(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_not_held(tmp_path):
+    assert hold_folder(tmp_path / "missing") is None
+    assert not is_held(tmp_path / "missing")

@@ -93,6 +93,16 @@ def test_processes_that_die_with_nothing_to_do_are_given_up(life, ready, n):
     assert (life.state, life.next()) == (ChildState.FAILED, LEAVE)
 
 
+@pytest.mark.parametrize(("was_ready", "n"), [(False, 5), (True, 10)])
+def test_processes_that_die_while_they_load_are_given_up_however_long_that_takes(life, was_ready, n):
+    if was_ready:
+        life.live()
+    for _ in range(n):
+        assert life.state is not ChildState.FAILED
+        life.live(seconds=600.0, ready=False, idle=True)
+    assert life.state is ChildState.FAILED
+
+
 @pytest.mark.parametrize("how", [{}, {"idle": True, "worked": True}])
 def test_processes_that_die_of_their_work_or_have_worked_are_not(life, how):
     for _ in range(100):

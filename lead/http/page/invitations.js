@@ -97,18 +97,18 @@ export class Invitations {
 // What to copy, the QR code, and what to do with them.
 const MAKE = {
   back: async () => {
-    const { code, seconds, addresses } = await invite("back");
+    const { command, seconds, addresses } = await invite("back");
     return {
-      lines: [["Command", `back --model MODEL --join ${code}`]],
+      lines: [["Command", command]],
       note: `Run this command on one machine that reaches ${or(addresses)}, ${within(seconds)}. It can read the texts that it drafts for.`,
     };
   },
   client: async () => {
-    const { code, page, qr, seconds, ...its } = await invite("client");
+    const { command, page, qr, seconds, ...its } = await invite("client");
     return {
       lines: [
         ["Address", page],
-        ["Or a command", `chat --join ${code}`],
+        ["Or a command", command],
       ],
       qr,
       authority: { url: new URL("/ca.crt", page).href, ...its },

@@ -18,13 +18,15 @@ def run(way, question, seconds, text="same"):
     return Run(way, 0, question, MeasuredAnswer(text, 11, seconds, 8, 6, first_seconds=0.25))
 
 
-def report(last_text="same", failures=()):
+def report(last_text="same", failures=(), busy=0.0):
     runs = [run("no drafts", STORY, 1.0), run("no drafts", CODE, 1.0)]
     runs += [run("back", STORY, 0.5), run("back", CODE, 0.25, last_text)]
     rows = summarize("m.gguf", runs, baseline="no drafts")
     settings = BenchSettings.from_command_line([])
     step_ms = {1: 50.0, 2: 60.0, 8: 100.0}
-    return BenchReport(settings, "m.gguf, 2 cores", rows, step_ms, {"back": ["lead --back x"]}, failures)
+    return BenchReport(
+        settings, "m.gguf, 2 cores", rows, step_ms, {"back": ["lead --back x"]}, failures, busy
+    )
 
 
 def line(text, *beginning):
@@ -54,6 +56,14 @@ def test_texts_that_differ_are_explained():
 
 def test_what_could_not_be_measured_is_said():
     assert "Not measured: MTP: no memory" in str(report(failures=["MTP: no memory"]))
+
+
+def test_other_programs_that_compute_are_mentioned_before_the_command():
+    busy, quiet = report(busy=3.0), report()
+    assert "wanted 3.0 cores at the start. Measure again" in str(busy).split("Fastest:")[0]
+    assert len(json.loads(busy.to_json())["remarks"]) == 1
+    assert "cores at the start" not in str(quiet)
+    assert json.loads(quiet.to_json())["remarks"] == []
 
 
 def test_json_has_the_same():

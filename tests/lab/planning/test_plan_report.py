@@ -91,6 +91,15 @@ def test_what_was_measured_is_said(report):
     assert "While both compute, they take 1.10 and 1.50 times as long" in text
 
 
+def test_what_its_columns_mean_is_said(report):
+    lines = str(report).splitlines()
+    header = next(n for n, line in enumerate(lines) if line.startswith("arrangement"))
+    assert lines[header].split() == ["arrangement", "tokens/s", "low", "high", "speed-up"]
+    assert lines[header + 2].split()[-4:] == ["40.0", "35.0", "44.0", "2.00"]
+    assert lines[header + 5].startswith("low, high: tokens/s if the acceptance is at")
+    assert "low, high" not in str(replace(report, acceptance=0.5))
+
+
 def test_json_has_the_same(report):
     found = json.loads(report.to_json())
     assert found["fastest"] == "draft model in the engine"

@@ -478,8 +478,8 @@ def test_what_writes_does_not_give_way_to_other_programs(tmp_path):
     assert machine.files.priority == os.getpriority(os.PRIO_PROCESS, 0)
 
 
-def test_no_thread_of_any_program_does():
-    """Only whole processes, which share no lock with others."""
+def test_only_the_process_of_embeddings_does():
+    """It shares no lock with others. A sequence under a grammar waits for the grammar at each token."""
     root = Path(__file__).parents[3]
     found = {
         path.relative_to(root).as_posix()
@@ -487,7 +487,7 @@ def test_no_thread_of_any_program_does():
         for path in (root / folder).rglob("*.py")
         if any(call in path.read_text() for call in ("setpriority(", "os.nice(", "sched_setscheduler("))
     }
-    assert found == {"lead/embeddings/encoder_program.py", "shared/sampling/grammar_handler.py"}
+    assert found == {"lead/embeddings/encoder_program.py"}
 
 
 def test_how_many_texts_were_found_is_said(caplog):

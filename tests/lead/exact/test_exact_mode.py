@@ -16,6 +16,11 @@ from shared.exact.batch_invariance import InvariantSizes
         (ExactMode(batch_sizes=InvariantSizes((2, 3), (8, 16)), cost=1.5), "at most 2 tokens", "add --exact"),
         (ExactMode(cost=1.234), f"For {EXACT}, add --exact", "--exact gives"),
         (ExactMode(cost=1.234), "then takes 1.23 times as long", "not measured"),
+        (
+            ExactMode(batch_sizes=InvariantSizes((2, 9), (2, 9)), reason="noise"),
+            f"--exact gives {EXACT} (its cost was not measured: noise)",
+            "as long",
+        ),
         (ExactMode(reason="too large"), "add --exact (not measured: too large)", "as long"),
     ],
 )

@@ -9,6 +9,7 @@ from lead.exact import target_loader
 from lead.exact.exact_mode import ExactMode
 from shared.errors import ModelLoadError
 from shared.exact.batch_invariance import InvariantSizes
+from shared.exact.invariance_probe import SizeReport
 from shared.llama import remembered
 from shared.llama.model import Model
 from shared.llama.start_key import state_of_files
@@ -16,6 +17,9 @@ from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
 
 FOUND = ExactMode(batch_sizes=InvariantSizes((2, 4), (8, 16), (64,), joins=False), cost=1.25)
+
+
+NOISY = FOUND.model_copy(update={"cost": None, "reason": target_loader._NOISY})
 
 
 def load(exact, path=None, **more):
@@ -27,6 +31,7 @@ def load(exact, path=None, **more):
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch, tmp_path):
+    monkeypatch.setattr(SizeReport, "price", lambda *_: 1.25)  # of this machine, which may be busy
     monkeypatch.setattr(target_loader, "_SPARE_SECONDS", 0.1)
     monkeypatch.setattr(remembered, "user_cache_path", lambda _name: tmp_path)
 
@@ -34,7 +39,25 @@ def _brief(monkeypatch, tmp_path):
 def test_usually_slots_share_their_cells_and_sizes_are_free():
     model, exactness = load("off")
     assert (model.plan.context.kv_unified, model.batch_sizes, exactness.is_on) == (True, None, False)
-    assert exactness.cost > 0
+    assert exactness.cost == 1.25
+
+
+@pytest.mark.parametrize("exact", ["off", "auto"])
+def test_what_a_busy_machine_did_not_let_it_measure_is_measured_at_the_next_start(monkeypatch, exact):
+    with monkeypatch.context() as busy:
+        busy.setattr(SizeReport, "price", lambda *_: None)
+        _, exactness = load(exact)
+    assert (exactness.is_on, exactness.cost) == (False, None)
+    assert "not measured: other programs used the CPU" in exactness.guarantee
+    assert load(exact)[1].cost == 1.25
+
+
+def test_sizes_found_on_a_busy_machine_are_kept_without_a_cost(measured, monkeypatch):
+    measured(NOISY)
+    _, exactness = load("on")
+    monkeypatch.delattr(target_loader, "enable_exact_mode")
+    assert load("on")[1] == exactness
+    assert "its cost was not measured: other programs used the CPU" in exactness.guarantee
 
 
 def test_what_exact_mode_would_cost_is_measured_at_the_first_start_only(monkeypatch):

@@ -11,6 +11,7 @@ from lead.images.image_encoder import _state_of
 from lead.images.messages import EncoderOptions
 from shared.errors import ModelLoadError, RequestError, UnavailableError, UnsupportedError
 from shared.image_span import row_identities
+from shared.supervisor import ChildState
 from tests.image_files import bmp, gif, hostile, png
 
 PICTURE = png(60, 40)
@@ -163,6 +164,26 @@ async def test_processes_that_die_before_one_is_ready_are_given_up(see, tmp_path
     async with asyncio.timeout(LIMIT):
         with pytest.raises(ModelLoadError, match="before it was ready"):
             await sees.encoder.memory()
+
+
+async def test_nobody_waits_for_processes_that_crash_while_they_load(see, tmp_path, monkeypatch):
+    script = (
+        "import socket, sys\n"
+        "from lead.images.messages import ProjectorReady, framed\n"
+        "front = socket.socket(fileno=int(sys.argv[1]))\n"
+        "front.sendall(framed(ProjectorReady(n_embd=8, n_vocab=10)))"
+    )
+    monkeypatch.setattr(
+        "lead.images.image_encoder.child_command", lambda _, *given: [sys.executable, "-c", script, *given]
+    )
+    sees = await see(EncoderOptions(model=tmp_path / "a.gguf", projector=tmp_path / "mmproj.gguf"))
+    await sees.encoder.memory()
+    monkeypatch.setattr("lead.images.image_encoder.child_command", lambda *_: ["false"])
+    async with asyncio.timeout(LIMIT):
+        while sees.encoder._keeper.state is not ChildState.RESTARTING:
+            await sees.encoder._keeper.wait()
+        with pytest.raises(UnavailableError, match="try again"):
+            await sees.read(PICTURE)
 
 
 async def test_whoever_waits_is_told_that_the_files_cannot_be_loaded_any_more(

@@ -1,12 +1,14 @@
 """`lead uninstall` lists what programs keep, and removes it once somebody has agreed."""
 
 import io
+import os
 import socket
 
 import pytest
 
 from lead.cli import main
 from lead.os_service import uninstall_program as module
+from shared.cached_files import hold_folder
 from shared.errors import ConfigError
 
 KEPT = {
@@ -121,12 +123,19 @@ def test_settings_of_a_service_that_cannot_be_stopped_stay(run, folders, monkeyp
 
 
 def test_files_of_a_lead_that_runs_stay(run, folders):
-    with socket.create_server(("127.0.0.1", 0)) as lead:
-        port = lead.getsockname()[1]
-        (folders / "data/llama-duo/lead-9").rename(folders / f"data/llama-duo/lead-{port}")
-        with pytest.raises(SystemExit, match=f"a lead that runs, at port {port}: stop it"):
-            run("--yes")
+    """At whatever address it listens."""
+    lead = hold_folder(folders / "data/llama-duo/lead-9")
+    with pytest.raises(SystemExit, match="lead-9: a running lead uses it"):
+        run("--yes")
+    os.close(lead)
     assert remaining(folders) == ["key.pem"]
+
+
+def test_another_program_at_the_port_of_a_lead_keeps_no_files(run, folders):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        (folders / "data/llama-duo/lead-9").rename(folders / f"data/llama-duo/lead-{port}")
+        assert "All of it was removed." in run("--yes")
 
 
 def test_a_service_of_the_system_is_only_named(run, services):

@@ -14,7 +14,7 @@ CODE = Invitation("back", b"s" * 12, b"f" * 16, ("10.0.0.1:5556",)).code()
 PAGE = "https://10.0.0.1:5556/#join=AAAA"
 PEM = ssl.DER_cert_to_PEM_cert(b"a certificate")
 FOR_CHAT = {
-    "code": CODE,
+    "command": f"chat --join {CODE}",
     "seconds": 600,
     "addresses": ["10.0.0.1:5556"],
     "role": "client",
@@ -56,9 +56,10 @@ def run(lead, monkeypatch, capsys):
 
 
 def test_a_code_is_shown_with_the_command_that_uses_it(lead, run):
-    lead.answers = 200, {"code": CODE, "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
+    made = {"command": f"back --join {CODE}", "seconds": 600, "addresses": ["10.0.0.1:5556"], "role": "back"}
+    lead.answers = 200, made
     out = run("--open", "--address", "desk.lan")
-    assert f"back --model MODEL --join {CODE}" in out
+    assert f"    back --join {CODE}" in out
     assert "chat --join" not in out
     assert "Run this back" in out
     assert "within 10 minutes" in out
@@ -159,7 +160,7 @@ def test_a_refusal_is_a_sentence(lead, run, status, content, said):
 
 
 def test_what_a_lead_says_cannot_act_on_the_terminal(lead, run):
-    code = {"code": f"{CODE}\x1b]0;x\x07", "seconds": 600, "addresses": ["\x1b[2Jhere"], "role": "back"}
+    code = {"command": f"{CODE}\x1b]0;x\x07", "seconds": 600, "addresses": ["\x1b[2Jhere"], "role": "back"}
     lead.answers = 200, code
     assert "\x1b" not in run()
     member = {"name": "desk\x9b1m\u202e", "role": "back", "joined_at": 1}

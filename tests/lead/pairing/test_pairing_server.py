@@ -11,6 +11,7 @@ from lead.pairing import pairing_server as module
 from lead.pairing.members import NotInvitedError
 from lead.pairing.pairing_server import PairingServer
 from lead.server.listening import listen
+from shared.cached_files import is_held
 from shared.errors import ConfigError
 from shared.pairing.invitation import fingerprint
 from tests.lead.router.fakes import until
@@ -46,6 +47,7 @@ def make(tmp_path, server):
 
     def make(**options):
         options = {
+            "back_command": "back",
             "listen": lambda host, port: f"{host}:{port}",
             "own_addresses": lambda: ["10.0.0.1"],
         } | options
@@ -69,6 +71,17 @@ def join(pairing, role="back"):
 async def test_it_is_closed_and_writes_nothing_before_it_is_opened(make, tmp_path):
     assert not make().is_open
     assert not (tmp_path / "lead").exists()
+
+
+async def test_its_folder_is_held_from_the_first_entry_or_a_later_start_on_until_it_ends(make, tmp_path):
+    first = make()
+    first.invite("back")
+    assert is_held(tmp_path / "lead")
+    second = make()
+    await first.end()
+    assert is_held(tmp_path / "lead")
+    await second.end()
+    assert not is_held(tmp_path / "lead")
 
 
 async def test_it_opens_once_on_all_addresses(pairing, server):
@@ -100,7 +113,7 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
 
 async def test_the_port_that_is_taken_is_said_to_follow_from_the_leads(tmp_path, server):
     with listen("0.0.0.0", 0) as taken:
-        pairing = PairingServer(tmp_path, taken.getsockname()[1], server)
+        pairing = PairingServer(tmp_path, taken.getsockname()[1], server, back_command="back")
         with pytest.raises(ConfigError, match=r"another program.*It is the lead's port \+ 1"):
             pairing.open()
 

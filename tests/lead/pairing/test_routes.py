@@ -32,6 +32,7 @@ async def pairing(lead, serve, tmp_path):
         tmp_path / "lead",
         port,
         served.server,
+        back_command="back --model MODEL",
         listen=lambda _, port: listen("::", port),
         own_addresses=lambda: ["127.0.0.1"],
     )
@@ -179,6 +180,12 @@ async def test_a_lead_may_have_many_addresses(admin, pairing, monkeypatch):
     monkeypatch.setattr(pairing, "_own_addresses", lambda: ["127.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"])
     assert len(pairing.all_addresses()) == 13
     assert (await join(code)).url == f"https://127.0.0.1:{pairing.port}"
+
+
+@pytest.mark.parametrize(("role", "command"), [("back", "back --model MODEL"), ("client", "chat")])
+async def test_a_code_comes_with_its_command(admin, role, command):
+    made = (await admin.post("/v1/invitations", json={"open": True, "role": role})).json()
+    assert made["command"] == f"{command} --join {made['code']}"
 
 
 async def test_it_is_remembered(admin):

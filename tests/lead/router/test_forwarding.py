@@ -5,6 +5,7 @@ from urllib.parse import unquote
 import httpx
 import pytest
 
+from lead.settings.keys import ANYONE
 from shared.errors import NotServingError
 from tests.lead.router.conftest import echo
 from tests.lead.router.fakes import FakeProcess, until
@@ -44,7 +45,7 @@ async def test_the_model_is_told_who_asks(routed):
     house = await routed()
     claims = {"authorization": "Bearer me", "x-api-key": "me", "x-forwarded-for": "me", "x-request-id": "me"}
     told = (await house.client.get("/x?model=a", headers=claims)).json()
-    assert told["headers"]["authorization"] == "Bearer of admin anyone"
+    assert told["headers"]["authorization"] == f"Bearer of {ANYONE}"
     assert "me" not in told["headers"].values()
 
 

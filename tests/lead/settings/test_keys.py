@@ -32,6 +32,10 @@ def test_a_key_has_the_same_id_in_any_order_and_tells_nothing_of_itself():
     assert "one" not in repr(first.identify("one"))
 
 
+def test_without_keys_the_log_says_why_a_request_may_do_everything():
+    assert str(Keyring().identify(None)) == "admin (no keys are set)"
+
+
 def test_without_keys_every_request_is_anyones():
     assert Keyring().identify(None) == Keyring().identify("x") == ANYONE
 

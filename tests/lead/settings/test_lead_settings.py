@@ -140,3 +140,16 @@ def test_without_rpc_in_llama_cpp_the_lead_says_how_to_build_it(monkeypatch):
 def test_aliases_and_tags_are_in_alphabetical_order():
     settings = LeadSettings(alias="tiny, fim,code,", tags="small")
     assert (settings.aliases("llama 70B"), settings.tag_names) == (("code", "fim", "tiny"), ("small",))
+
+
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ((), "back"),
+        (("--model", "70B.gguf"), "back --model MODEL"),
+        (("--hf-repo", "some/repository"), "back --model MODEL"),
+        (("--models-dir", "."), "back --model MODEL"),
+    ],
+)
+def test_a_back_of_the_demo_model_needs_no_model_of_its_own(source, command):
+    assert settings(*source).back_command == command
