@@ -154,7 +154,8 @@ QUICK := $(wildcard tests/test_wall.py) $(addprefix tests/,test_imports.py test_
 	lead/chat_format/test_sampling_fields.py lead/chat_format/test_unused_fields.py shared/sampling shared/llama/test_start_key.py \
 	test_proof_tokens.py test_proof_distribution.py lead/engine lead/backs shared/drafting)
 # In these a minute goes into real models.
-SLOW := $(addprefix --ignore-glob=*/,test_right_logits.py test_exact_model.py test_draft_loading.py test_command_lines.py)
+SLOW := $(addprefix --ignore-glob=*/,test_right_logits.py test_exact_model.py test_draft_loading.py test_command_lines.py\
+	test_running_commands.py)
 
 quick: check
 	RANDOM_COMMANDS=36 $(RUN_TESTS) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder --short-proofs \

@@ -83,7 +83,7 @@ def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
     """Return the cached measurement of such a start; None if none can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
-        log.info("--exact: as measured at an earlier start (%s)", stored.path)
+        log.info("--exact: using the measurement of an earlier start (%s)", stored.path)
     return mode
 
 

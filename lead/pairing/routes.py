@@ -41,7 +41,7 @@ def get_pairing_server(request: Request) -> PairingServer:
     """Return the lead's pairing server; raises RequestError if there is none."""
     pairing: PairingServer | None = getattr(request.app.state, "pairing", None)
     if pairing is None:
-        raise RequestError("this lead cannot invite other machines")
+        raise RequestError("invitations are off. Read the lead's log")
     return pairing
 
 

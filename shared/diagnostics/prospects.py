@@ -1,8 +1,8 @@
 """Predicts from the time of the target's steps whether drafts from other machines pay, with sentences for
 people.
 
-Gains are simulated with published T(n) for draft models of which half to four fifths of the tokens are right
-(`lead plan --device`, `bench simulate`); real pairs and networks differ.
+Gains are simulated with published T(n), for an acceptance of .6 or .7 (docs/generate/figures.toml); real pairs
+and networks differ.
 """
 
 import enum
@@ -22,16 +22,16 @@ class Prospect(enum.Enum):
 
     SHORT = (
         "Steps are shorter than 10 ms. Drafts from another machine give a speed-up of only 1.0 to "
-        "1.4 here. Draft in the engine (--draft-model, --mtp), or not at all."
+        "1.3 here. Draft in the engine (--draft-model, --mtp), or not at all."
     )
     MEDIUM = (
         "Steps take 10 to 100 ms. A fast back needs less than a fifth of a step per token. It "
-        "gives a speed-up of 1.4 to 2 for steps of at least 25 ms, and up to 1.5 for shorter "
-        "steps. A slow back gives at most 1.3."
+        "gives a speed-up of 1.6 to 1.7 for steps of at least 25 ms, and up to 1.4 for shorter "
+        "steps. A slower back gives at most 1.5."
     )
     LONG = (
         "Steps take 100 ms or more, as with layers in RAM or on a CPU. Backs help most here: they "
-        "give a speed-up of 1.4 to 2.8 if they draft faster than the lead generates."
+        "give a speed-up of 1.5 to 2.4 if they draft faster than the lead generates."
     )
     STEEP = (
         "Verifying several tokens takes nearly as long as generating them. This is usual for "
@@ -40,8 +40,7 @@ class Prospect(enum.Enum):
     )
     UNKNOWN = (
         "The speed-up depends on the time of a step. A back on another machine gives little "
-        "for steps below 10 ms, and 1.4 to 2 from 25 ms on. It gives most with layers in RAM. `lead plan` "
-        "measures the speed-up."
+        "for steps below 10 ms, and most with layers in RAM. `lead plan` measures the speed-up."
     )
 
 

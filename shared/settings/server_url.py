@@ -29,5 +29,5 @@ def split_address(address: str) -> tuple[str, int]:
     """Split host:port; raises ValueError. llama.cpp supports only IPv4."""
     host, _, port = address.rpartition(":")
     if not host or ":" in host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{address!r} is not host:port (a name or an IPv4 address)")
+        raise ValueError(f"{address!r} is not host:port. Write a name or an IPv4 address, and a port")
     return host, int(port)

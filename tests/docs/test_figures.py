@@ -1,10 +1,13 @@
 """Pictures of figures are valid SVG, in two themes, with every row and nothing outside."""
 
+import re
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from docs.generate.figures import THEMES, figures_table, picture, read_figures
+from docs.generate.pages import ROOT
+from shared.diagnostics.prospects import Prospect
 
 FIGURES = read_figures()
 
@@ -37,3 +40,39 @@ def test_a_simulated_figure_says_so():
 def test_a_missing_value_is_an_empty_cell():
     row = next(line for line in figures_table("speed-up").splitlines() if "2.9 ms" in line)
     assert row.split(" | ")[3] == ""
+
+
+STEEP = "32B Q4_K on an M2 Ultra, 39 ms"
+BACKS = {1: 4, 2: 12, 3: 3, 4: 10}
+"""The columns of backs, and the milliseconds of a draft token."""
+
+
+def gains(low, high, least=0.0, most=1.0):
+    """The least and the highest speed-up by backs for steps of `low` to `high` ms.
+
+    least, most: bounds of the time of a draft token, over the time of a step.
+    """
+    found = [
+        values[column]
+        for row, values in FIGURES["speed-up"].rows.items()
+        if row != STEEP and low <= (step := float(re.search(r"([\d.]+) ms$", row)[1])) < high
+        for column, milliseconds in BACKS.items()
+        if least <= milliseconds / step < most
+    ]
+    return f"{min(found):.1f}", f"{max(found):.1f}"
+
+
+def test_the_gains_that_readme_and_programs_name_are_the_simulated_ones():
+    short, shorter = gains(0, 10, most=9), gains(10, 25)
+    medium, long = gains(25, 100, most=0.2), gains(100, 1e9)
+    table = re.findall(
+        r"^\| .* ms.*: .* \| ([\d.]+) to ([\d.]+) \|", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert table == [short, shorter, medium, long]
+    fast = f"{' to '.join(medium)} for steps of at least 25 ms, and up to {gains(10, 25, most=0.2)[1]}"
+    slow = f"slower back gives at most {gains(25, 100, least=0.2)[1]}"
+    for prospect, said in (
+        *((Prospect.SHORT, "only " + " to ".join(short)), (Prospect.LONG, "of " + " to ".join(long))),
+        *((Prospect.MEDIUM, fast), (Prospect.MEDIUM, slow)),
+    ):
+        assert said in prospect.value
