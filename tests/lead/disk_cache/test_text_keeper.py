@@ -181,12 +181,6 @@ def test_a_text_serves_only_whom_it_was_written_for():
     assert {text.owner for text in machine.files.texts.values()} == {"me", "another"}
 
 
-def test_a_private_text_is_never_written():
-    machine = Machine()
-    machine.keep(keep_for=None)
-    assert not machine.files.parts
-
-
 def test_a_private_request_leaves_the_text_that_it_goes_on_from_as_it_was():
     machine = Machine()
     machine.keep()
@@ -437,16 +431,6 @@ def test_what_it_has_written_itself_is_no_reason_to_look_when_somebody_asks(tmp_
     machine = FullDisk(tmp_path)
     monkeypatch.delattr(TextFiles, "_manifests")
     assert machine.ask(prompt(0)) == len(PROMPT)
-
-
-def test_two_keys_with_the_same_text_have_it_both(tmp_path):
-    machine = FullDisk(tmp_path)
-    for key in ("one", "two"):
-        machine.keep(OTHER, keep_for=key)
-    machine.restart()
-    for key in ("one", "two"):
-        assert machine.ask(OTHER, keep_for=key) == len(OTHER) - 1
-        machine.restart()
 
 
 def test_who_goes_on_from_the_text_of_another_key_leaves_it_as_it_was(tmp_path):
