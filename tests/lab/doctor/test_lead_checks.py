@@ -190,6 +190,14 @@ def test_programs_that_share_cores_need_enough_of_them(lead, cores, n_threads, s
     assert found.severity is severity
 
 
+@pytest.mark.parametrize(
+    ("backs", "status", "words"), [([DESK], 0, "No problems found."), ([], 1, "1 problem found.")]
+)
+def test_a_problem_makes_the_exit_status_1(backs, status, words):
+    found = DoctorReport(list(check_lead(report(backs=backs))))
+    assert (found.status, str(found).splitlines()[-1]) == (status, words)
+
+
 def test_reports_with_fewer_or_more_fields_are_read():
     assert LeadReport.model_validate({"new": 1, "backs": [{"name": "b", "new": 2}]}).backs[0].name == "b"
 
