@@ -28,8 +28,24 @@ def test_equal_leads_are_always_served_together():
         shares.charge({0: 1, 1: 1, 2: 1}, STEP)
 
 
-def test_a_lead_with_many_sequences_gets_no_more_time_than_one_with_one():
-    assert serve(LeadShares(2), [8, 1]) == pytest.approx([0.5, 0.5], abs=0.02)
+@pytest.mark.parametrize(
+    ("outcomes", "claims", "n_sequences", "share"),
+    [
+        pytest.param([], [], [8, 1], 0.5, id="as much, however many sequences the other has"),
+        pytest.param([(80, 20), (4, 96)], [], [1, 1], 0.2, id="less with wrong drafts, but never nothing"),
+        pytest.param([(80, 20), (70, 30)], [], [1, 1], 0.5, id="as much, if drafts are nearly as good"),
+        pytest.param([(60, 40)] * 2, [0.6, 1.0], [1, 8], 0.5, id="no more than its texts show"),
+        pytest.param([(60, 40)] * 2, [0.6, None], [1, 8], 0.5, id="no more for a claim of nothing"),
+        pytest.param([(80, 20)] * 2, [1.0, 0.2], [1, 1], 0.2, id="less, if it leaves its time to others"),
+    ],
+)
+def test_the_second_lead_gets(outcomes, claims, n_sequences, share):
+    shares = LeadShares(2)
+    for lead, (n_right, n_wrong) in enumerate(outcomes):
+        shares.learn(lead, n_right, n_wrong)
+    for lead, value in enumerate(claims):
+        shares.claim(lead, value)
+    assert serve(shares, n_sequences)[1] == pytest.approx(share, abs=0.02)
 
 
 @pytest.mark.parametrize("away", [None, 90])
@@ -49,38 +65,6 @@ def test_a_lead_that_was_away_has_no_claim_to_the_time_since():
     shares = LeadShares(2)
     serve(shares, [1, 0])
     assert serve(shares, [1, 1]) == pytest.approx([0.5, 0.5], abs=0.02)
-
-
-def test_a_lead_whose_drafts_are_mostly_wrong_gets_less_but_never_nothing():
-    shares = LeadShares(2)
-    shares.learn(0, 80, 20)
-    shares.learn(1, 4, 96)
-    assert serve(shares, [1, 1])[1] == pytest.approx(0.2, abs=0.02)
-
-
-def test_small_differences_do_not_count():
-    shares = LeadShares(2)
-    shares.learn(0, 80, 20)
-    shares.learn(1, 70, 30)
-    assert serve(shares, [1, 1]) == pytest.approx([0.5, 0.5], abs=0.02)
-
-
-@pytest.mark.parametrize("claim", [1.0, None])
-def test_a_lead_that_claims_more_than_its_texts_show_gets_no_more(claim):
-    shares = LeadShares(2)
-    shares.learn(0, 60, 40)
-    shares.learn(1, 60, 40)
-    shares.claim(0, 0.6)
-    shares.claim(1, claim)
-    assert serve(shares, [1, 8]) == pytest.approx([0.5, 0.5], abs=0.02)
-
-
-def test_a_lead_may_leave_its_time_to_others():
-    shares = LeadShares(2)
-    for lead in (0, 1):
-        shares.learn(lead, 80, 20)
-    shares.claim(1, 0.2)
-    assert serve(shares, [1, 1])[1] == pytest.approx(0.2, abs=0.02)
 
 
 def test_without_work_nobody_is_served():

@@ -116,11 +116,14 @@ def test_an_error_in_its_thread_is_handed_over():
     assert working.lengths() == [1]
 
 
-def test_drafts_go_to_the_lead_whose_sequence_it_is():
+@pytest.mark.parametrize(("lost", "served"), [([], [(0, "s"), (1, "u")]), ([0], [(1, "u")])])
+def test_drafts_go_to_the_leads_that_are_left_and_whose_sequences_they_are(lost, served):
     working = Working(opened="s", n_leads=2)
     working.tell(open_of("u"), lead=1)
+    for lead in lost:
+        working.worker.on_message(lead, None)
     working.step()
-    assert [(lead, draft.sequence) for lead, draft in working.sent()] == [(0, "s"), (1, "u")]
+    assert [(lead, draft.sequence) for lead, draft in working.sent()] == served
 
 
 def test_a_lead_cannot_open_more_than_its_share():
@@ -128,14 +131,6 @@ def test_a_lead_cannot_open_more_than_its_share():
     working.tell(open_of("e"), lead=1)
     working.step()
     assert list(working.drafter.sequences) == ["a", "b", "e"]
-
-
-def test_when_one_lead_is_lost_the_others_are_served():
-    working = Working(opened="s", n_leads=2)
-    working.tell(open_of("u"), lead=1)
-    working.worker.on_message(0, None)
-    working.step()
-    assert [(lead, draft.sequence) for lead, draft in working.sent()] == [(1, "u")]
 
 
 def test_each_lead_tunes_its_own_sequences():

@@ -36,6 +36,11 @@ def hello(lead, **changes):
     return Hello(**fields | changes)
 
 
+async def hang_up(writer):
+    writer.close()
+    await writer.wait_closed()
+
+
 class PromptServer(uvicorn.Server):
     """Ends in milliseconds, as nobody is waited for; uvicorn takes up to two tenths of a second."""
 

@@ -1,15 +1,12 @@
 """Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
 
 import re
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from lab.parts.processes import Program, start_back, start_lead
-from tests.lead.server.test_listening import LEAD as LEAD_ALONE
-from tests.lead.server.test_listening import with_socket
 from tests.network.conftest import BACK_KEY, CLIENT_KEY, PORT
 from tests.real import client
 from tests.real.client import TIMEOUT_S, repeat_until
@@ -159,20 +156,6 @@ def test_the_doctor_says_why_a_back_cannot_join(network):
     result = run_doctor(network, "desk2", "--lead", f"http://10.77.0.1:{PORT}", "--key", CLIENT_KEY)
     assert result.returncode == 1
     assert "this key has the role client" in result.stdout
-
-
-def test_a_socket_of_systemd_that_others_reach_is_not_served_without_keys(network):
-    with network.at("desk1"), socket.create_server(("0.0.0.0", 0)) as listener:
-        done = subprocess.run(
-            with_socket(listener.fileno(), *LEAD_ALONE),
-            pass_fds=[listener.fileno()],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-        )
-    assert done.returncode == 1, done.stderr
-    assert "anyone who can reach this address" in done.stderr
 
 
 def test_a_machine_joins_with_one_code_and_drafts(network, target, tmp_path, monkeypatch):

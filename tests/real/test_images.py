@@ -12,7 +12,7 @@ from lab.parts.processes import Program, start_lead
 from shared.llama.native import FOLDER
 from tests.image_files import hostile, png
 from tests.real.client import CHAT, PROMPT, TIMEOUT_S, ask, chat, stream
-from tests.real.processes import LEAD, back_of, encoder_of, engine_of
+from tests.real.processes import LEAD, back_of, engine_of
 from tests.tiny_projectors import write_tiny_projector
 
 pytestmark = [
@@ -150,15 +150,6 @@ def test_hostile_files_get_a_sentence_and_other_answers_go_on(sees):
     log = "\n".join(lead.lines(since))
     assert "Traceback" not in log
     assert "the engine" not in log
-
-
-def test_a_killed_encoder_is_started_again(sees):
-    lead, url = sees
-    os.kill(encoder_of(lead), signal.SIGKILL)
-    for seed in range(20):
-        if (reply := post(url, asked(png(30, 30, 100 + seed)))).status_code == 200:
-            break
-    assert reply.status_code == 200
 
 
 def test_a_projector_of_another_model_is_refused_at_the_start(tiny_model, tmp_path):

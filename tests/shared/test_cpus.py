@@ -91,12 +91,7 @@ def pair_threads(folder, pairs):
 
 def test_the_second_thread_of_a_core_does_not_count(machine):
     pair_threads(machine(4), [(0, 2), (1, 3)])
-    assert cpus.n_physical() == 2
-
-
-def test_one_thread_of_each_core_is_named(machine):
-    pair_threads(machine(4), [(0, 2), (1, 3)])
-    assert cpus.one_of_each_core() == [0, 1]
+    assert (cpus.n_physical(), cpus.one_of_each_core()) == (2, [0, 1])
 
 
 def test_without_topology_every_core_counts(machine):

@@ -76,20 +76,15 @@ def start(tmp_path):
 
 @linux
 @pytest.mark.parametrize(
-    ("body", "n"),
-    [(COMPUTE, 2), (IN_NATIVE_CODE, 1), (STOPPED, 1), (ORPHAN, 2)],
-    ids=["loops", "native", "stopped", "orphan"],
+    ("body", "n", "program"),
+    [
+        *((COMPUTE, 2, ()), (IN_NATIVE_CODE, 1, ()), (STOPPED, 1, ()), (ORPHAN, 2, ())),
+        ("", 1, ("sh", "-c", "echo $$; kill -STOP $$")),
+    ],
+    ids=["loops", "native", "stopped", "orphan", "another program"],
 )
-def test_who_was_started_and_forked_ends_with_its_parent(start, body, n):
-    parent, pids = start(body, n)
-    parent.kill()
-    parent.communicate()
-    assert all(wait_for_end(pid) for pid in pids)
-
-
-@linux
-def test_so_does_any_other_program(start):
-    parent, pids = start("", 1, "sh", "-c", "echo $$; kill -STOP $$")
+def test_who_was_started_and_forked_ends_with_its_parent(start, body, n, program):
+    parent, pids = start(body, n, *program)
     parent.kill()
     parent.communicate()
     assert all(wait_for_end(pid) for pid in pids)

@@ -55,17 +55,13 @@ def nobody(monkeypatch):
 
 
 @pytest.mark.usefixtures("nobody")
-def test_without_any_home_it_is_the_root(monkeypatch):
+@pytest.mark.parametrize(("variables", "home"), [({}, "/"), ({"HOME": "/home/me"}, "/home/me")])
+def test_the_home_is_that_of_the_environment_or_the_root(monkeypatch, variables, home):
     monkeypatch.delenv("HOME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     ensure_home()
-    assert Path.home() == Path("/")
-
-
-@pytest.mark.usefixtures("nobody")
-def test_a_home_in_the_environment_is_kept(monkeypatch):
-    monkeypatch.setenv("HOME", "/home/me")
-    ensure_home()
-    assert Path.home() == Path("/home/me")
+    assert Path.home() == Path(home)
 
 
 def test_a_home_in_the_passwd_file_is_kept(monkeypatch):

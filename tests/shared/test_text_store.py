@@ -484,16 +484,10 @@ class TestOnDisk:
 MOVED = [1] * 40
 
 
-def table(n_slots=2, n_part=15):
-    """Slot 0 holds a text."""
-    table = TextStore(n_slots, PLAIN, PromptCacheSize(500, 1, n_part=n_part))
-    table.caches[0].add(MOVED)
-    return table
-
-
 def stored(n_slots=2, n_part=15):
     """The text is stored, all slots are empty."""
-    made = table(n_slots, n_part)
+    made = TextStore(n_slots, PLAIN, PromptCacheSize(500, 1, n_part=n_part))
+    made.caches[0].add(MOVED)
     made.begin_step(alone=True)
     assert made.store(made.caches[0]) == 0
     made.empty(made.caches[0])

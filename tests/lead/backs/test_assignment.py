@@ -171,40 +171,25 @@ def parts(text, sequence="s0"):
     return {name: (part.index, part.of) if part else None for name, part in found.items()}
 
 
-def test_equal_backs_divide_the_side_branches_beside_the_first_which_has_all():
+@pytest.mark.parametrize(
+    ("skills", "leaves", "expected"),
+    [
+        pytest.param(
+            [0.7] * 3, None, [None, (1, 3), (2, 3)], id="equal ones beside the first, which has all"
+        ),
+        pytest.param([0.7, 0.9], None, [(1, 2), None], id="one that is clearly better has all"),
+        pytest.param([0.7], None, [None], id="one alone has all"),
+        pytest.param([0.7] * 3, 1, [None, (1, 2)], id="the part of one that leaves is taken over"),
+        pytest.param([0.9, 0.9, 0.2], None, [None, (1, 2), None], id="a much worse one has no part"),
+    ],
+)
+def test_side_branches_are_divided(skills, leaves, expected):
     text = Text()
-    first, second, third = text.join(0.7, n=3)
-    text.run(200)
-    assert parts(text) == {first: None, second: (1, 3), third: (2, 3)}
-
-
-def test_a_back_that_is_clearly_better_has_all_side_branches_whenever_it_joined():
-    text = Text()
-    (worse,), (better,) = text.join(0.7), text.join(0.9)
+    names = [name for skill in skills for name in text.join(skill)]
     text.run(400)
-    assert parts(text) == {worse: (1, 2), better: None}
-
-
-def test_one_alone_has_all_side_branches():
-    text = Text()
-    (name,) = text.join(0.7)
-    text.run(200)
-    assert parts(text) == {name: None}
-
-
-def test_the_part_of_a_back_that_leaves_is_taken_over():
-    text = Text()
-    first, second, third = text.join(0.7, n=3)
-    text.run(200)
-    text.leave(second)
-    assert parts(text) == {first: None, third: (1, 2)}
-
-
-def test_a_much_worse_back_has_no_part():
-    text = Text()
-    first, second, bad = *text.join(0.9, n=2), *text.join(0.2)
-    text.run(200)
-    assert parts(text) == {first: None, second: (1, 2), bad: None}
+    if leaves is not None:
+        text.leave(names.pop(leaves))
+    assert parts(text) == dict(zip(names, expected, strict=True))
 
 
 def test_a_sequence_without_backs_has_no_parts():

@@ -48,16 +48,24 @@ def test_the_welcome_has_the_limits_and_longer_drafts_are_invalid():
     assert back.stats.n_invalid_drafts == 1
 
 
-def test_drafts_above_the_rate_limit_are_dropped():
-    harness = RegistryHarness(max_drafts_per_second=3)
+@pytest.mark.parametrize(
+    ("limits", "size", "n", "n_posted", "seconds"),
+    [
+        ({"max_drafts_per_second": 3}, {}, 5, 3, 1.0),
+        ({"max_draft_bytes_per_second": 100_000}, {"n_bytes": 60_000}, 3, 1, 0.5),
+    ],
+    ids=["drafts", "bytes"],
+)
+def test_what_is_above_a_rate_limit_is_dropped(limits, size, n, n_posted, seconds):
+    harness = RegistryHarness(**limits)
     sequence, back = harness.followed()
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
-    for _ in range(5):
-        send(harness, back, draft)
-    assert (len(harness.posted), back.stats.n_excess_drafts) == (3, 2)
-    harness.now = 1.0
-    send(harness, back, draft)
-    assert len(harness.posted) == 4
+    for _ in range(n):
+        send(harness, back, draft, **size)
+    assert (len(harness.posted), back.stats.n_excess_drafts) == (n_posted, n - n_posted)
+    harness.now = seconds
+    send(harness, back, draft, **size)
+    assert len(harness.posted) == n_posted + 1
 
 
 def send(harness, back, draft, n_bytes=100):
@@ -108,18 +116,6 @@ def test_bursts_with_pauses_are_tolerated():
     for _ in range(20):
         send_for(harness, back, seconds=1, per_second=80)
         harness.now += 60
-
-
-def test_messages_above_the_rate_in_bytes_are_dropped():
-    harness = RegistryHarness(max_draft_bytes_per_second=100_000)
-    sequence, back = harness.followed()
-    draft = Draft(sequence=sequence.id, base=3, tokens=[8])
-    for _ in range(3):
-        send(harness, back, draft, n_bytes=60_000)
-    assert (len(harness.posted), back.stats.n_excess_drafts) == (1, 2)
-    harness.now = 0.5
-    send(harness, back, draft, n_bytes=60_000)
-    assert len(harness.posted) == 2
 
 
 def test_a_message_of_the_largest_size_is_read_whatever_the_limit():

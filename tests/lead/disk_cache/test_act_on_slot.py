@@ -12,7 +12,6 @@ from lead.engine.loop import Loop
 from lead.engine.side_jobs import SideJobs
 from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
-from tests.fake_disk import LateExecutor
 from tests.lead.disk_cache.test_text_keeper import (
     MAX_STEPS,
     MEMORIES,
@@ -22,8 +21,7 @@ from tests.lead.disk_cache.test_text_keeper import (
     Machine,
     text_after,
 )
-from tests.toy_engine import make_engine, make_limits, submit
-from tests.toy_model import FakeTarget
+from tests.toy_engine import submit
 
 KEY = "0123456789abcdef01234567"
 
@@ -35,12 +33,7 @@ class SlotMachine(Machine):
         self._key, self._path = key, folder / "a"
         super().__init__(**memory)
 
-    def start(self):
-        n_checkpoints = 0 if self._traits.can_trim else 3
-        limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
-        self.engine = make_engine(limits)
-        self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
-        late = LateExecutor(self._n_late)
+    def serve(self, late):
         memory = self.target if self._size.n_bytes else None
         jobs = SideJobs(self.send)
         jobs.register(ActOnSlot, SlotActions(self.engine, memory, self._key, executor=lambda *_: late).act)
@@ -72,10 +65,6 @@ class SlotMachine(Machine):
         fields = question.model_dump(mode="json")
         self.commands.append(Ask(number=number, question="ActOnSlot", fields=fields))
 
-    def forget_all(self):
-        """As another start."""
-        self.start()
-
 
 @pytest.fixture
 def saved(tmp_path):
@@ -94,7 +83,7 @@ def test_a_saved_text_goes_on_in_another_process(tmp_path, memory, n_late):
     text = text_after()
     saved = machine.act("save")
     assert saved.n_tokens == len(text) - 1
-    machine.forget_all()
+    machine.start()
     restored = machine.act("restore", slot=1)
     assert (restored.n_tokens, restored.n_bytes) == (saved.n_tokens, saved.n_bytes)
     assert machine.ask((*text, 5, 6)) == len(text) - 1
@@ -113,7 +102,7 @@ def test_what_had_moved_to_host_memory_is_saved_too(tmp_path):
 
 
 def test_a_restored_text_can_be_saved_again(tmp_path, saved):
-    saved.forget_all()
+    saved.start()
     saved.act("restore", slot=1)
     assert saved.act("save", slot=1, path=tmp_path / "b").n_tokens == len(text_after()) - 1
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -200,7 +189,7 @@ def test_a_text_too_long_for_the_context_is_refused(tmp_path):
     machine = SlotMachine(tmp_path, size=SIZE, traits=PLAIN)
     machine.ask()
     machine.act("save")
-    machine.forget_all()
+    machine.start()
     machine.engine.slots.n_ctx = 10
     assert "the context has 10" in machine.refuse("restore").reason
 

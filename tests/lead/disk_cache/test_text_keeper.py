@@ -60,12 +60,15 @@ class Machine:
         self.start()
 
     def start(self):
-        """With what is on disk, and nothing else."""
+        """As a process that has read nothing yet."""
         n_checkpoints = 0 if self._traits.can_trim else 3
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)
         self.target = FakeTarget(2, limits.n_ctx, limits.n_batch, traits=self._traits)
-        late = self._executor or LateExecutor(self._n_late)
+        self.serve(self._executor or LateExecutor(self._n_late))
+
+    def serve(self, late):
+        """With what is on disk, and nothing else."""
         if isinstance(self.files, FakeTextFiles):
             self.files.open_again()
         self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_: late)
@@ -181,19 +184,15 @@ def test_a_text_serves_only_whom_it_was_written_for():
     assert {text.owner for text in machine.files.texts.values()} == {"me", "another"}
 
 
-def test_a_private_text_is_never_written():
-    machine = Machine()
-    machine.keep(keep_for=None)
-    assert not machine.files.parts
-
-
-def test_a_private_request_leaves_the_text_that_it_goes_on_from_as_it_was():
+@pytest.mark.parametrize("other", [None, "another"], ids=["a private request", "another key"])
+def test_what_goes_on_from_a_text_for_somebody_else_leaves_it_as_it_was(other):
     machine = Machine()
     machine.keep()
-    machine.ask((*text_after(), 5, 6), keep_for=None)
+    machine.ask((*text_after(), 5, 6), keep_for=other)
     machine.restart()
-    (text,) = machine.files.texts.values()
+    (text,) = (text for text in machine.files.texts.values() if text.owner == "me")
     assert len(text.tokens) < len(text_after())
+    assert machine.ask() == len(PROMPT) - 1
 
 
 @MEMORIES
@@ -437,24 +436,6 @@ def test_what_it_has_written_itself_is_no_reason_to_look_when_somebody_asks(tmp_
     machine = FullDisk(tmp_path)
     monkeypatch.delattr(TextFiles, "_manifests")
     assert machine.ask(prompt(0)) == len(PROMPT)
-
-
-def test_two_keys_with_the_same_text_have_it_both(tmp_path):
-    machine = FullDisk(tmp_path)
-    for key in ("one", "two"):
-        machine.keep(OTHER, keep_for=key)
-    machine.restart()
-    for key in ("one", "two"):
-        assert machine.ask(OTHER, keep_for=key) == len(OTHER) - 1
-        machine.restart()
-
-
-def test_who_goes_on_from_the_text_of_another_key_leaves_it_as_it_was(tmp_path):
-    machine = FullDisk(tmp_path)
-    machine.keep(keep_for="one")
-    machine.ask((*text_after(), 5, 6), keep_for="two")
-    machine.restart()
-    assert machine.ask(keep_for="one") == len(PROMPT) - 1
 
 
 # Threads and the interpreter's lock

@@ -1,4 +1,3 @@
-import asyncio
 from array import array
 
 import pytest
@@ -7,7 +6,7 @@ from lead.embeddings.embedding_requests import RankedPair
 from lead.embeddings.vector_model import VectorModels, VectorOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.tokenizer.fair_queue import Client
-from shared.errors import ModelLoadError, NotServingError, RequestError
+from shared.errors import NotServingError, RequestError
 
 CLIENT = Client("a")
 
@@ -33,12 +32,3 @@ async def test_texts_have_vectors_and_pairs_have_ranks(bert, ranker):
         assert [model.name for model in models] == ["tiny BERT", "tiny BERT"]
     finally:
         await models.end()
-
-
-async def test_a_file_that_cannot_be_loaded_ends_the_start(tmp_path):
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF")
-    models = VectorModels.beside(LeadSettings.from_options(embedding_model=path, log_level="error"))
-    with pytest.raises(ModelLoadError):
-        await asyncio.wait_for(models.start(), 60)
-    await models.end()

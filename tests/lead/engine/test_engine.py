@@ -971,25 +971,20 @@ class Session:
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_the_next_turn_of_a_session_reads_what_is_new(memory):
-    session = Session(memory)
-    n_known = len(session.text)
-    assert session.ask([*session.text, *session.some(60)]) == n_known - 1
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-@pytest.mark.parametrize("n_new", [0, 30], ids=["a prompt that is sent again", "an answer that is changed"])
-def test_what_was_read_of_a_prompt_is_not_read_again(memory, n_new):
-    session = Session(memory)
-    n_known = len(session.prompt)
-    assert session.ask([*session.prompt, *session.some(n_new)]) >= n_known - 1
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_a_session_goes_on_from_its_last_question_where_all_thoughts_since_are_dropped(memory):
+@pytest.mark.parametrize(
+    ("n_turns", "kept", "n_new"),
+    [
+        pytest.param(1, "text", 60, id="the next turn reads what is new"),
+        pytest.param(1, "prompt", 0, id="a prompt that is sent again"),
+        pytest.param(1, "prompt", 30, id="an answer that is changed"),
+        pytest.param(12, "question", 300, id="all thoughts since the last question are dropped"),
+    ],
+)
+def test_what_a_session_goes_on_from_is_not_read_again(memory, n_turns, kept, n_new):
     """However many turns there were, each with a checkpoint of its own."""
-    session = Session(memory, n_turns=12)
-    assert session.ask([*session.question, *session.some(300)]) >= len(session.question) - 1
+    session = Session(memory, n_turns)
+    known = getattr(session, kept)
+    assert session.ask([*known, *session.some(n_new)]) >= len(known) - 1
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -362,12 +362,6 @@ def test_the_policy_is_changed_in_the_step_its_command_arrives_in():
     assert Tune(n_ahead=0, min_confidence=0.0) in pipe.sent
 
 
-def test_the_connected_sources_are_known():
-    engine = make_engine(LIMITS)
-    run([SetBacks(names=["a", "b"])], [SetBacks(names=["b"])], engine=engine)
-    assert list(engine.explain()["sources"]) == ["b"]
-
-
 def test_stale_drafts_are_reported():
     drafts = [Draft(sequence=name, source="a", base=77, tokens=[1]) for name in ("s", "ended")]
     pipe, _ = run([submit(tokens=LONG, max_tokens=9)], drafts)

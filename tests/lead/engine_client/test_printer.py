@@ -96,13 +96,32 @@ def new_stage(vocabulary, screen):
     return lambda mode: Stage(vocabulary, screen, mode)
 
 
-def test_accepted_tokens_are_green(new_stage, screen):
+def drafted(n_sources, n_accepted):
+    return {"sources": ["desk"] * n_sources, "n_accepted": n_accepted}
+
+
+@pytest.mark.parametrize(
+    ("said", "is_terminal", "lines"),
+    [
+        pytest.param(
+            [("Once", {}), (" upon", drafted(2, 1))], True, ["Once\x1b[32m upon\x1b[0m"], id="green"
+        ),
+        pytest.param([("Once", drafted(1, 1))], False, ["Once"], id="without color where no terminal is"),
+        pytest.param([("\x1b[2J\x07", {})], True, ["\u241b[2J\u2407"], id="without control characters"),
+        pytest.param(
+            *([(" upon\n a", drafted(9, 9))], True, ["\x1b[32m upon\x1b[0m", "\x1b[32m a\x1b[0m"]),
+            id="with a color for each line",
+        ),
+    ],
+)
+def test_accepted_tokens_are_shown(new_stage, screen, said, is_terminal, lines):
+    screen.terminal = is_terminal
     stage = new_stage("accepted")
     sequence = stage.start()
-    stage.say(sequence, "Once")
-    stage.say(sequence, " upon", sources=["desk"] * 2, n_accepted=1, rejected=[7])
+    for text, figures in said:
+        stage.say(sequence, text, **figures)
     stage.end(sequence)
-    assert screen.line() == "Once\x1b[32m upon\x1b[0m\n"
+    assert [screen.line() for _ in lines] == [f"{line}\n" for line in lines]
 
 
 def test_rejected_tokens_are_red_before_the_one_that_replaced_them(new_stage, screen):
@@ -112,31 +131,6 @@ def test_rejected_tokens_are_red_before_the_one_that_replaced_them(new_stage, sc
     stage.say(sequence, "Once", sources=["desk"] * len(rejected), rejected=rejected)
     stage.end(sequence)
     assert screen.line() == "\x1b[31m never\x1b[0mOnce\n"
-
-
-def test_without_a_terminal_there_is_no_color(vocabulary, screen):
-    screen.terminal = False
-    stage = Stage(vocabulary, screen, "accepted")
-    sequence = stage.start()
-    stage.say(sequence, "Once", sources=["desk"], n_accepted=1)
-    stage.end(sequence)
-    assert screen.line() == "Once\n"
-
-
-def test_control_characters_do_not_reach_the_terminal(new_stage, screen):
-    stage = new_stage("accepted")
-    sequence = stage.start()
-    stage.say(sequence, "\x1b[2J\x07")
-    stage.end(sequence)
-    assert screen.line() == "\u241b[2J\u2407\n"
-
-
-def test_each_line_of_a_text_has_its_own_colour(new_stage, screen):
-    stage = new_stage("accepted")
-    sequence = stage.start()
-    stage.say(sequence, " upon\n a", sources=["desk"] * 9, n_accepted=9)
-    stage.end(sequence)
-    assert [screen.line(), screen.line()] == ["\x1b[32m upon\x1b[0m\n", "\x1b[32m a\x1b[0m\n"]
 
 
 def test_of_two_answers_at_once_each_is_shown_as_a_whole(new_stage, screen):

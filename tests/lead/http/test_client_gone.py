@@ -73,12 +73,27 @@ async def test_work_that_fails_raises_its_error(connection):
     assert await outcome(start(connection, work.run())) is ValueError
 
 
-async def test_work_is_cancelled_when_the_client_leaves(connection):
+def end_the_loop(*_):
+    """It cancels all tasks, also the one that waits for the client to leave."""
+    for each in asyncio.all_tasks() - {asyncio.current_task()}:
+        each.cancel()
+
+
+@pytest.mark.parametrize(
+    ("end", "raised"),
+    [
+        (lambda connection, _: connection.gone.set(), ClientGoneError),
+        (lambda _, task: task.cancel(), asyncio.CancelledError),
+        (end_the_loop, asyncio.CancelledError),
+    ],
+    ids=["the client leaves", "the server ends", "the event loop ends"],
+)
+async def test_work_is_cancelled_and_cleans_up_when(connection, end, raised):
     work = Work()
     task = start(connection, work.run())
     await work.begun.wait()
-    connection.gone.set()
-    assert await outcome(task) is ClientGoneError
+    end(connection, task)
+    assert await outcome(task) is raised
     assert work.is_clean
 
 
@@ -155,51 +170,24 @@ async def test_a_timeout_of_the_work_at_the_same_time_hides_no_client_that_leave
     assert await outcome(start(connection, work())) is ClientGoneError
 
 
-async def test_a_server_that_ends_cancels_the_work(connection):
-    work = Work()
-    task = start(connection, work.run())
-    await work.begun.wait()
-    task.cancel()
-    assert await outcome(task) is asyncio.CancelledError
-    assert work.is_clean
-
-
 @pytest.mark.parametrize("n_steps", range(4))
-async def test_a_server_that_ends_when_the_client_leaves_is_not_ignored(connection, n_steps):
+@pytest.mark.parametrize("is_server_first", [False, True])
+async def test_a_server_that_ends_about_when_the_client_leaves_is_not_ignored(
+    connection, n_steps, is_server_first
+):
     """The request ends as cancelled. Otherwise its server would take it for one that goes on."""
     work = Work()
     task = start(connection, work.run())
     await work.begun.wait()
-    connection.gone.set()
+    first, then = connection.gone.set, task.cancel
+    if is_server_first:
+        first, then = then, first
+    first()
     for _ in range(n_steps):
         await asyncio.sleep(0)
-    task.cancel()
+    then()
     assert await outcome(task) is asyncio.CancelledError
     assert task.cancelled()
-
-
-@pytest.mark.parametrize("n_steps", range(4))
-async def test_a_client_that_leaves_when_the_server_ends_does_not_hide_that(connection, n_steps):
-    work = Work()
-    task = start(connection, work.run())
-    await work.begun.wait()
-    task.cancel()
-    for _ in range(n_steps):
-        await asyncio.sleep(0)
-    connection.gone.set()
-    assert await outcome(task) is asyncio.CancelledError
-    assert task.cancelled()
-
-
-async def test_the_end_of_the_event_loop_lets_the_work_clean_up(connection):
-    """It cancels all tasks, also the one that waits for the client to leave."""
-    work = Work()
-    task = start(connection, work.run())
-    await work.begun.wait()
-    for each in asyncio.all_tasks() - {asyncio.current_task()}:
-        each.cancel()
-    assert await outcome(task) is asyncio.CancelledError
-    assert work.is_clean
 
 
 async def test_nothing_waits_for_the_client_any_more(connection):

@@ -116,6 +116,7 @@ async def test_a_request_overrides_the_default_for_privacy(lead, by_default, ask
     lead.use(security=SecurityOptions(private_by_default=by_default))
     request = request_of(lead, private=asked)
     assert (request.private, request.first.owner) == (private, None if private else 7)
+    assert (request.first.keep_for is None) == private
 
 
 @pytest.mark.parametrize(("n_bytes", "private"), [(900_000, False), (1 << 20, True)])
@@ -152,19 +153,19 @@ async def test_without_context_shifts_nothing_is_kept(lead):
     assert request_of(lead, [1, 5], BeginsTexts(), n_keep=2).first.n_keep is None
 
 
-@pytest.mark.parametrize("context_shift", [True, False])
-async def test_a_prompt_that_fills_the_context_is_refused(lead, context_shift):
-    lead.use(context_shift=context_shift)
-    with pytest.raises(ContextExceededError, match=r"\(128 tokens\) exceeds the available context size"):
-        request_of(lead, [5] * 128)
-
-
-async def test_a_bound_on_prompts_is_a_smaller_context_to_clients(lead):
-    lead.use(limits=RequestLimits(max_prompt_tokens=7))
-    with pytest.raises(
-        ContextExceededError, match=r"context size \(8 tokens, because of --max-prompt-tokens\)"
-    ):
-        request_of(lead, [5] * 8)
+@pytest.mark.parametrize(
+    ("options", "n_tokens", "reason"),
+    [
+        ({"context_shift": True}, 128, r"\(128 tokens\) exceeds the available context size"),
+        ({"context_shift": False}, 128, r"\(128 tokens\) exceeds the available context size"),
+        ({"limits": RequestLimits(max_prompt_tokens=7)}, 8, r"\(8 tokens, because of --max-prompt-tokens\)"),
+    ],
+    ids=["it may shift", "it does not shift", "there is a bound on prompts"],
+)
+async def test_a_prompt_that_fills_the_context_is_refused(lead, options, n_tokens, reason):
+    lead.use(**options)
+    with pytest.raises(ContextExceededError, match=reason):
+        request_of(lead, [5] * n_tokens)
 
 
 @pytest.mark.parametrize(
@@ -196,10 +197,6 @@ async def test_each_key_is_an_owner_of_texts_whatever_its_name(lead):
     assert first == third
     assert first[0] != second[0]
     assert first[1] != second[1]
-
-
-async def test_a_private_request_reaches_no_disk(lead, client):
-    assert [request.keep_for for request in await submitted(lead, client, private=True)] == [None]
 
 
 async def test_without_keys_all_texts_have_one_owner(lead, client):

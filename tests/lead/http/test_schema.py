@@ -128,25 +128,27 @@ def given(lead):
     return given
 
 
-@pytest.mark.parametrize(("typed", "expected"), OPTIONS.items())
-async def test_an_option_is_the_default_of_a_request(lead, client, given, typed, expected):
+SET = "--temp 0.1 --seed 11 --repeat-last-n 7"
+
+
+@pytest.mark.parametrize(
+    ("typed", "asked", "expected"),
+    [
+        *((typed, {}, expected) for typed, expected in OPTIONS.items()),
+        *(
+            (SET, {name: value}, (name, value))
+            for name, value in {"temperature": 0.7, "seed": 5, "repeat_last_n": 9}.items()
+        ),
+        pytest.param("--dry-base 2", {"dry_base": 0.5}, ("dry_base", 2), id="a dry base below one"),
+    ],
+)
+async def test_an_option_is_the_default_of_a_request_that_goes_over_it(  # noqa: PLR0917 - a table's columns
+    lead, client, given, typed, asked, expected
+):
     given(typed)
-    await client.post(URL, json={"prompt": "Once"})
+    await client.post(URL, json={"prompt": "Once"} | asked)
     name, value = expected
     assert getattr(lead.engine.submitted[0].sampling, name) == value
-
-
-@pytest.mark.parametrize(("name", "value"), [("temperature", 0.7), ("seed", 5), ("repeat_last_n", 9)])
-async def test_a_request_overrides_an_option(lead, client, given, name, value):
-    given("--temp 0.1 --seed 11 --repeat-last-n 7")
-    await client.post(URL, json={"prompt": "Once", name: value})
-    assert getattr(lead.engine.submitted[0].sampling, name) == value
-
-
-async def test_a_dry_base_below_one_is_replaced_by_the_default(lead, client, given):
-    given("--dry-base 2")
-    await client.post(URL, json={"prompt": "Once", "dry_base": 0.5})
-    assert lead.engine.submitted[0].sampling.dry_base == 2
 
 
 def test_defaults_can_be_set_in_a_file(tmp_path):

@@ -46,19 +46,17 @@ def test_the_tokens_are_read(load, repo_model):
     assert load().fim == FimTokens(None, None, None, None, None)
 
 
-def test_prefix_and_suffix_come_before_the_middle(plain_model):
-    text = shown(GAP.tokens(plain_model), plain_model)
-    assert text.endswith(f"[PRE]{GAP.prefix}[SUF]{GAP.suffix}[MID]")
-
-
-def test_what_the_middle_begins_with_follows_the_prefix(plain_model):
-    text = shown(replace(GAP, prompt="a +").tokens(plain_model), plain_model)
-    assert text.endswith(f"[PRE]{GAP.prefix}a +[SUF]{GAP.suffix}[MID]")
-
-
-def test_some_models_read_the_suffix_first(plain_model):
-    text = shown(replace(GAP, spm=True).tokens(plain_model), plain_model)
-    assert text.endswith(f"[SUF]{GAP.suffix}[PRE]{GAP.prefix}[MID]")
+@pytest.mark.parametrize(
+    ("changes", "end"),
+    [
+        ({}, f"[PRE]{GAP.prefix}[SUF]{GAP.suffix}[MID]"),
+        ({"prompt": "a +"}, f"[PRE]{GAP.prefix}a +[SUF]{GAP.suffix}[MID]"),
+        ({"spm": True}, f"[SUF]{GAP.suffix}[PRE]{GAP.prefix}[MID]"),
+    ],
+    ids=["prefix and suffix", "with what the middle begins with", "the suffix first, as some models read it"],
+)
+def test_before_the_middle_come(plain_model, changes, end):
+    assert shown(replace(GAP, **changes).tokens(plain_model), plain_model).endswith(end)
 
 
 def test_other_files_come_first(plain_model, repo_model):

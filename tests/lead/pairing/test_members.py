@@ -66,13 +66,6 @@ def test_a_key_does_not_look_like_an_option(members, monkeypatch):
     assert members.add(Role.CLIENT, "laptop")[1][0] != "-"
 
 
-def test_withdrawn_codes_do_not_work(members):
-    secret = members.invite(Role.BACK)
-    members.withdraw_invitations()
-    with pytest.raises(NotInvitedError):
-        join(members, secret)
-
-
 def test_nobody_joins_as_the_owner_of_a_key(members, tmp_path):
     (tmp_path / "keys").write_text("client alice the-key\n")
     (owner,) = [key.principal for key in named_keys(tmp_path / "keys")]

@@ -199,12 +199,6 @@ async def test_a_code_made_before_the_door_was_closed_is_void(make, pairing):
             each.join(secret, "desk", "10.0.0.2")
 
 
-async def test_a_program_gets_a_key_without_a_code(make, pairing):
-    member, key = pairing.add("open webui")
-    assert (member.name, member.role.value) == ("open-webui", "client")
-    assert make().members.identify(key) == member.principal
-
-
 async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, pairing, server):
     member, key = join(pairing)
     assert pairing.revoke("desk")
@@ -289,16 +283,6 @@ async def test_closed_while_it_is_being_announced_it_is_not_afterwards(make):
     may_go_on.set()
     await following
     await until(lambda: said == ["here", "gone"])
-
-
-async def test_whatever_its_announcement_raises_it_goes_on_to_be_certified(make):
-    def cannot(*_):
-        raise RuntimeError("the network is gone")
-
-    pairing = make(announce=cannot)
-    pairing.open()
-    await pairing.follow_addresses()
-    assert pairing.is_open
 
 
 async def test_with_another_address_it_is_certified_and_announced_anew(announced, tmp_path):

@@ -244,14 +244,6 @@ async def test_only_a_small_body_of_who_has_no_key_is_read(admin, pairing):
     assert (await post_join(pairing, invitation))["role"] == "client"
 
 
-async def test_who_guesses_codes_keeps_nobody_out(admin, pairing):
-    invitation = Invitation.parse(await invited(admin))
-    guess = dataclasses.replace(invitation, secret=b"guess")
-    for _ in range(3):
-        assert "the code is wrong" in (await post_join(pairing, guess))["error"]["message"]
-    assert (await post_join(pairing, invitation))["role"] == "client"
-
-
 async def test_the_secret_is_not_sent_to_another_certificate(admin, pairing, monkeypatch):
     invitation = Invitation.parse(await invited(admin))
     posted = []

@@ -8,7 +8,7 @@ import pytest
 
 from lead.router.model_pool import ModelState
 from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
-from tests.lead.router.fakes import FakeProcess, House, failing, running_house, served, until
+from tests.lead.router.fakes import House, running_house, served, until
 
 LOADING = ModelState.LOADING
 
@@ -22,12 +22,6 @@ async def house():
 async def use(house, name, **options):
     async with house.host.use(name, **options) as process:
         return process
-
-
-async def test_a_model_is_started_once_for_all_who_use_it(house):
-    first, second = await asyncio.gather(use(house, "a"), use(house, "a"))
-    assert first is second is house["a"]
-    assert house.measured == ["/a.gguf"]
 
 
 async def test_whether_a_model_fits_is_known_by_its_file_until_it_is_measured():
@@ -62,13 +56,6 @@ async def test_who_is_admitted_and_cancelled_at_the_same_time_gives_the_model_ba
     with pytest.raises(asyncio.CancelledError):
         await waiting
     assert house.host.state("a").n_running == 0
-
-
-async def test_a_model_that_cannot_be_loaded_says_why():
-    async with running_house(make=lambda: FakeProcess(failure=failing("a: no such file"))) as house:
-        with pytest.raises(UnavailableError, match="no such file"):
-            await use(house, "a")
-        assert house.host.state("a").state is ModelState.UNLOADED
 
 
 async def test_a_model_whose_memory_is_unknown_says_why(house):

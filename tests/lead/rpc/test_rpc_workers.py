@@ -54,17 +54,11 @@ def test_one_that_comes_in_time_is_waited_for():
     assert 20 <= workers.now < 21
 
 
-def test_the_wait_has_an_end():
-    workers = Workers(a=0, b=1000)
-    with pytest.raises(WorkerAwayError, match="worker b"):
-        workers.wait(60)
-    assert 60 <= workers.now < 61
-
-
-def test_the_time_is_for_all_of_them_together():
+def test_the_wait_has_an_end_for_all_of_them_together():
     workers = Workers(a=40, b=80)
     with pytest.raises(WorkerAwayError, match="worker b"):
         workers.wait(60)
+    assert 60 <= workers.now < 61
 
 
 def test_what_will_never_be_a_worker_is_not_waited_for():

@@ -14,17 +14,12 @@ from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.lead_settings import LeadSettings
 from tests.certificates import make_certificate
-from tests.lead.serving import HANDSHAKE, hello
+from tests.lead.serving import HANDSHAKE, hang_up, hello
 
 pytestmark = pytest.mark.both_loops
 
 LONG = 3600.0
 """A drain time that no test waits for."""
-
-
-async def hang_up(writer):
-    writer.close()
-    await writer.wait_closed()
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from lead.settings.limits import RequestLimits
 from shared.errors import ConfigError
 from shared.tls import pinning, trusting
 from tests.certificates import make_certificate
-from tests.lead.serving import hello
+from tests.lead.serving import hang_up, hello
 
 pytestmark = pytest.mark.both_loops
 
@@ -45,11 +45,6 @@ async def join(lead, url, tls=None):
         await joined.wait()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-
-
-async def hang_up(writer):
-    writer.close()
-    await writer.wait_closed()
 
 
 @pytest.mark.parametrize("stream", [True, False])

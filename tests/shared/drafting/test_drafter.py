@@ -51,20 +51,17 @@ def test_the_rest_of_a_partly_accepted_draft_is_kept():
     assert harness.step() == [Draft(sequence="s", base=4, tokens=TEXT[4:7])]
 
 
-def test_accepted_tokens_are_not_decoded_again():
+@pytest.mark.parametrize(
+    ("tokens", "n_decoded"),
+    [(TEXT[2:7], 2), ([TEXT[2], (TEXT[3] + 1) % N_VOCAB], 1)],
+    ids=["all four were accepted, and the bonus", "the second was rejected"],
+)
+def test_accepted_tokens_are_not_decoded_again(tokens, n_decoded):
     harness = drafting()
     n_steps = len(harness.model.steps)
-    harness.extend(2, TEXT[2:7])  # all four, and the bonus
+    harness.extend(2, tokens)
     harness.step()
-    assert harness.model.steps[n_steps:] == [[2]]
-
-
-def test_only_new_tokens_are_decoded_after_a_rejection():
-    harness = drafting()
-    n_steps = len(harness.model.steps)
-    harness.extend(2, [TEXT[2], (TEXT[3] + 1) % N_VOCAB])
-    harness.step()
-    assert harness.model.steps[n_steps:] == [[1]]
+    assert harness.model.steps[n_steps:] == [[n_decoded]]
 
 
 def test_a_lead_cannot_touch_the_sequences_of_another():

@@ -59,15 +59,14 @@ def silent_build(monkeypatch):
     monkeypatch.setattr(devices, "function", missing)
 
 
-@pytest.mark.parametrize("kind", [GPU, INTEGRATED])
-def test_a_gpu_is_found(machine, kind):
-    machine(("CPU", CPU, "CPU"), ("CUDA0", kind, "CUDA"))
-    assert devices.has_gpu()
-
-
-def test_a_gpu_behind_rpc_is_not_this_machines(machine):
-    machine(("CPU", CPU, "CPU"), ("RPC0", GPU, "RPC"))
-    assert not devices.has_gpu()
+@pytest.mark.parametrize(
+    ("gpu", "is_found"),
+    [(("CUDA0", GPU, "CUDA"), True), (("CUDA0", INTEGRATED, "CUDA"), True), (("RPC0", GPU, "RPC"), False)],
+    ids=["of its own", "integrated", "behind RPC, of another machine"],
+)
+def test_a_gpu_of_this_machine_is_found(machine, gpu, is_found):
+    machine(("CPU", CPU, "CPU"), gpu)
+    assert devices.has_gpu() == is_found
 
 
 @pytest.mark.usefixtures("silent_build")

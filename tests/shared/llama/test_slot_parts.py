@@ -175,23 +175,15 @@ recurrent = pytest.mark.parametrize("three_slots", ["jamba", "mamba2", "qwen3nex
 
 
 @recurrent
-def test_a_state_can_be_saved_again_further_on(three_slots):
+@pytest.mark.parametrize("slot", [0, 1], ids=["it", "another"])
+def test_a_slot_goes_on_from_the_state_that_was_saved_last(three_slots, slot):
     read(three_slots, 0, 0, TEXT[:20])
     three_slots.store(0, Snapshot("device", 0, 20))
     read(three_slots, 0, 20, TEXT[20:50])
     three_slots.store(0, KEPT)
     expected = read(three_slots, 0, 50, TEXT[50:60])
-    three_slots.restore(0, KEPT, KEPT.end)
-    assert np.abs(read(three_slots, 0, 50, TEXT[50:60]) - expected).max() < 1e-4
-
-
-@recurrent
-def test_another_slot_goes_on_from_a_saved_state(three_slots):
-    read(three_slots, 0, 0, TEXT[:50])
-    three_slots.store(0, KEPT)
-    expected = read(three_slots, 0, 50, TEXT[50:60])
-    three_slots.restore(1, KEPT, KEPT.end)
-    assert np.abs(read(three_slots, 1, 50, TEXT[50:60]) - expected).max() < 1e-4
+    three_slots.restore(slot, KEPT, KEPT.end)
+    assert np.abs(read(three_slots, slot, 50, TEXT[50:60]) - expected).max() < 1e-4
 
 
 @recurrent

@@ -143,21 +143,10 @@ def test_another_part_is_answered_with_the_first(files):
         parts_of(path)
 
 
-def test_a_part_that_is_missing_is_named(files):
-    path = files("big-00001-of-00003.gguf", "big-00003-of-00003.gguf")
-    with pytest.raises(ModelLoadError, match=r"1 are missing in its folder: big-00002-of-00003\.gguf"):
-        parts_of(path)
-
-
 @pytest.mark.parametrize("name", ["big.gguf", "big-00001-of-00003.gguf"])
 def test_a_model_of_which_nothing_is_there_is_not_there(tmp_path, name):
     with pytest.raises(ModelLoadError, match="does not exist"):
         parts_of(tmp_path / name)
-
-
-def test_a_folder_is_told_from_a_path_to_nothing(tmp_path):
-    with pytest.raises(ModelLoadError, match="Choose a GGUF file in it"):
-        parts_of(tmp_path)
 
 
 @pytest.fixture(scope="module")

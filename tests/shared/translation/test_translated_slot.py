@@ -1,6 +1,7 @@
 """What is decoded of a text, and when."""
 
 import numpy as np
+import pytest
 
 from shared.llama.memory_traits import PLAIN
 from shared.translation.byte_vocabulary import ByteVocabulary
@@ -87,18 +88,21 @@ def test_an_unexpected_text_is_cut_anew_from_the_last_word():
     assert text.decoded.data == b"a theater"
 
 
-def test_a_look_ahead_goes_on_where_a_longer_token_begins_so():
+@pytest.mark.parametrize(
+    ("chances", "chosen", "room", "found"),
+    [
+        ({"_the": 0.9, "_of": 0.1}, b" the", ROOM, [(token(DRAFT, b" the"), b" the")]),
+        ({"_of": 1.0}, b" o", ROOM, None),
+        ({"_the": 0.9, "_of": 0.1}, b" the", 1, None),
+    ],
+    ids=["goes on where a longer token begins so", "ends where none does", "ends with the context"],
+)
+def test_a_look_ahead(chances, chosen, room, found):
     text = slot()
     append(text, b"a")
-    decode(text, logits(_the=0.9, _of=0.1))
-    assert text.look_ahead(token(TARGET, b" the"), ROOM).tokens == [(token(DRAFT, b" the"), b" the")]
-
-
-def test_a_look_ahead_ends_where_no_longer_token_begins_so():
-    text = slot()
-    append(text, b"a")
-    decode(text, logits(_of=1.0))
-    assert text.look_ahead(token(TARGET, b" o"), ROOM) == NOTHING
+    decode(text, logits(**chances))
+    ahead = text.look_ahead(token(TARGET, chosen), room)
+    assert ahead == NOTHING if found is None else ahead.tokens == found
 
 
 def test_no_look_ahead_where_the_draft_model_would_have_chosen_the_longer_token():
@@ -115,13 +119,6 @@ def test_a_chosen_token_is_not_the_beginning_of_a_draft_token_that_is_a_token_of
     decode(text, logits(_the=0.5, _theater=0.5))
     append(text, b" the")
     assert decode(text) == [b" the"]
-
-
-def test_a_look_ahead_ends_with_the_context():
-    text = slot()
-    append(text, b"a")
-    decode(text, logits(_the=0.9, _of=0.1))
-    assert text.look_ahead(token(TARGET, b" the"), 1) == NOTHING
 
 
 def test_a_text_cut_back_to_what_was_decoded_repeats_the_last_token():

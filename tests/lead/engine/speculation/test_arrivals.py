@@ -94,11 +94,18 @@ def test_without_jitter_an_overdue_token_comes_soon_or_not_at_all():
     assert watching.expected(0.403) is None
 
 
-def test_several_tokens_at_once_share_their_time():
+@pytest.mark.parametrize(
+    ("posts", "per_token"),
+    [
+        pytest.param([(10 + 2 * i, i) for i in range(1, 6)], 0.005, id="two tokens at once share their time"),
+        pytest.param([(11, 1), (12, 1), *[(11 + i, i) for i in range(2, 10)]], 0.01, id="two read together"),
+    ],
+)
+def test_the_pace_is_that_of_the_last_tokens(posts, per_token):
     watching = Watching()
-    for i in range(1, 6):
-        watching.post(10, 10 + 2 * i, i / 100)
-    assert watching.expected(0.05).per_token == pytest.approx(0.005)
+    for end, hundredths in posts:
+        watching.post(10, end, hundredths / 100)
+    assert watching.expected(posts[-1][1] / 100).per_token == pytest.approx(per_token)
 
 
 def test_a_pause_is_not_taken_for_the_time_of_a_token(drafting):
@@ -124,15 +131,6 @@ def test_a_pause_after_every_few_tokens_is_still_one(drafting):
             end, now = end + 1, now + gap
             drafting.post(10, end, now)
     assert drafting.expected(now).per_token == pytest.approx(0.01, rel=0.01)
-
-
-def test_drafts_that_were_read_together_do_not_set_the_pace_for_ever():
-    watching = Watching()
-    watching.post(10, 11, 0.01)
-    watching.post(10, 12, 0.01)
-    for i in range(2, 10):
-        watching.post(10, 11 + i, i / 100)
-    assert watching.expected(0.09).per_token == pytest.approx(0.01)
 
 
 def test_a_source_that_became_slower_is_believed(drafting):
