@@ -1,8 +1,8 @@
 """Predicts from the time of the target's steps whether drafts from other machines pay, with sentences for
 people.
 
-Gains are simulated with published T(n), for an acceptance of .6 or .7 (docs/generate/figures.toml); real pairs
-and networks differ.
+Gains are simulated with published T(n), for an acceptance of .6 or .7 (docs/generate/figures.toml). Real
+pairs and networks differ.
 """
 
 import enum
