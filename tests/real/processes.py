@@ -30,11 +30,6 @@ def engine_of(lead: Program) -> int:
     return _child_of(lead, b"lead.engine")
 
 
-def encoder_of(lead: Program) -> int:
-    """The process id of a lead's process that encodes images."""
-    return _child_of(lead, b"lead.images.image_encoder_process")
-
-
 def tokenizer_of(lead: Program) -> int:
     """The process id of a lead's process that forks tokenizers."""
     return _child_of(lead, b"shared.fork_server")
