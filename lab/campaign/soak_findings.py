@@ -36,9 +36,7 @@ _MAX_SHOWN = 20
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Memory, descriptors and T(n) at one time, `seconds` after the start. step_ms: T(n) in milliseconds by
-    n.
-    """
+    """Memory, descriptors and T(n), `seconds` after the start. step_ms: T(n) in milliseconds by n."""
 
     seconds: float
     usage: Mapping[str, Usage]

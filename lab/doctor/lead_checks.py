@@ -137,39 +137,27 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str
 
 
 def check_drafting(
-    report: LeadReport | None, own: str, draft_ms: float, where: str, *, is_local: bool
+    report: LeadReport | None, own: str, alone_ms: float, where: str, *, is_local: bool
 ) -> Iterator[Finding]:
-    """Judge the time per token of the back called `own`: alone it is `draft_ms`, measured as `where` says.
+    """Judge the time per token of the back called `own`: as the lead has measured it, if that is known.
 
-    The time that the lead has measured counts, unless other work makes it longer: then the draft model is not
-    to blame.
+    The time without other work, `alone_ms`, was measured as `where` says. If it is much shorter, the draft
+    model is not to blame. `is_local`: the back is on the lead's machine.
     """
     at_work = token_ms_at_work(report, own) if report else None
     planner = report.planner if report else None
-    contention = list(check_contention(report, own, draft_ms, is_local=is_local)) if report else []
-    if at_work is None or contention:
-        yield from check_draft_speed(draft_ms, planner, where)
-    else:
+    if at_work is not None and at_work <= _CONTENDED * alone_ms:
         yield from check_draft_speed(at_work, planner, " (measured by the lead during requests)")
-    yield from contention
-
-
-def check_contention(report: LeadReport, own: str, draft_ms: float, *, is_local: bool) -> Iterator[Finding]:
-    """Compare a back's time per token alone, `draft_ms`, with its time while the lead computes.
-
-    `own` is the back's name; `is_local`: it is on the lead's machine.
-    """
-    token_ms = token_ms_at_work(report, own)
-    if token_ms and token_ms > _CONTENDED * draft_ms:
-        words = f"{draft_ms:.1f} ms alone and {token_ms:.1f} ms while the lead computes"
-        yield hint(
-            f"drafting a token takes {words}: "
-            + (
-                "they share cores or memory bandwidth. Give each its own cores with --cpus"
-                if is_local
-                else "other programs use its cores or memory, or it drafts for several requests"
-            )
+        return
+    yield from check_draft_speed(alone_ms, planner, where)
+    if at_work is not None:
+        reason = (
+            "they share cores or memory bandwidth. Give each its own cores with --cpus"
+            if is_local
+            else "other programs use its cores or memory, or it drafts for several requests"
         )
+        words = f"{alone_ms:.1f} ms alone and {at_work:.1f} ms while the lead computes"
+        yield hint(f"drafting a token takes {words}: {reason}")
 
 
 def check_round_trip(round_trip_ms: float, planner: PlannerReport | None) -> Iterator[Finding]:

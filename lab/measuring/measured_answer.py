@@ -81,9 +81,7 @@ class MeasuredAnswer:
 
 
 def client(url: str, key: str | None = None, tls: ssl.SSLContext | None = None) -> httpx.Client:
-    """Return an HTTP client that ignores proxies from the environment; `tls`: None for the system's CA
-    certificates.
-    """
+    """Return an HTTP client without proxies of the environment. tls None: the system's CA certificates."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return httpx.Client(
         base_url=url, timeout=_TIMEOUT_S, trust_env=False, headers=headers, verify=tls or True

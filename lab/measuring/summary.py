@@ -45,9 +45,7 @@ def summarize(
 
 
 def tokens_per_second(measurements: Iterable[MeasuredAnswer]) -> float:
-    """Return tokens after the first step of each answer, divided by the time they took; 0 without
-    measurements.
-    """
+    """Return tokens after each answer's first step, over the time they took; 0 without measurements."""
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
     return sum(measurement.n_timed for measurement in taken) / seconds if seconds > 0 else 0.0

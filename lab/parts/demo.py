@@ -77,9 +77,8 @@ def main(arguments: Sequence[str]) -> None:
     configure_logging("warning")
     screen = Screen(sys.stdout, sys.stderr, os.environ)
     lead_cpus, back_cpus = split_cores(sorted(cpus.usable()))
-    warnings = busy_warnings(cpus.load_average())
     print("llama-duo: a lead answers alone, then with a back that drafts for it on another core.\n")
-    print(pair.introduction)
+    print(pair.introduction, *busy_warnings(cpus.load_average()), sep="\n")
     draft = str(pair.draft())
     with progress_bar("creating the demo model") as progress:
         model = str(pair.target(progress))
@@ -92,8 +91,6 @@ def main(arguments: Sequence[str]) -> None:
             together = _ask_all(client, screen, pair.questions)
             print("--- the texts once more with --exact, alone and with a back ---\n", flush=True)
             summary = _summarize(alone, together, *_compare_texts(pair, model, lead_cpus, back_cpus))
-            for warning in warnings:
-                print(warning, flush=True)
             if sys.stdin.isatty() and sys.stdout.isatty():
                 print("\nNow ask it yourself (:help for commands, :quit to end).\n")
                 run_in_foreground(child_command("chat", "--lead", url))

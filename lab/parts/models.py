@@ -169,9 +169,7 @@ def _step_seconds(path: Path, cores: str) -> float:
 
 
 def grown_smollm2(progress: Progress | None = None) -> Path:
-    """Return the path of a model with SmolLM2-135M's answers at the cost of 0.4B parameters; see
-    `grown_target`.
-    """
+    """Return a model with SmolLM2-135M's answers at the cost of 0.4B parameters; see `grown_target`."""
     return _grown(named_model(Path("smollm2")), _SMOLLM2_SHAPE, "f16", progress)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -32,7 +33,6 @@ class Policy:
 
 
 OFF = Policy("off")
-ADAPTIVE = Policy("adaptive")
 
 
 def lead_within(stack: ExitStack, *arguments: str) -> tuple[str, httpx.Client]:
@@ -105,28 +105,17 @@ def baseline(http: httpx.Client, sampling: Sampling) -> Way:
 def lead_ways(
     http: httpx.Client, sampling: Sampling, policies: Sequence[str], depths: Sequence[int]
 ) -> list[Way]:
-    """Return the ways for the named policies; sync and fixed at each depth.
-
-    Raises ConfigError for an unknown name.
-    """
-    ways = []
-    for name in policies:
-        if name in {"sync", "fixed"}:
-            ways += [policy_way(http, sampling, Policy(name, depth)) for depth in depths]
-        elif name == "adaptive":
-            ways.append(policy_way(http, sampling, ADAPTIVE))
-        elif name == "off":
-            ways.append(policy_way(http, sampling, OFF, "off, back connected"))
-        else:
-            raise ConfigError(f"policy {name!r}: choose from off, sync, fixed, adaptive")
-    return ways
+    """Return the ways for the named policies; sync and fixed at each depth."""
+    return [
+        policy_way(http, sampling, Policy(name, depth))
+        for name in policies
+        for depth in (depths if name in {"sync", "fixed"} else [None])
+    ]
 
 
 def peer_ways(peers: Mapping[int, httpx.Client], sampling: Sampling, where: str = "") -> list[Way]:
     """Return the ways for llama-server, alone and with drafts of each length. where: added to their names."""
-
-    def way(depth: int, http: httpx.Client) -> Way:
-        name = f"{NAME} -md {depth}{where}" if depth else f"{NAME} alone{where}"
-        return Way(name, lambda question: ask(http, question, sampling))
-
-    return [way(depth, http) for depth, http in peers.items()]
+    return [
+        Way(f"{NAME} {f'-md {depth}' if depth else 'alone'}{where}", partial(ask, http, sampling=sampling))
+        for depth, http in peers.items()
+    ]

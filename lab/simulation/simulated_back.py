@@ -92,9 +92,7 @@ class GuessingModel(SlotMemory):
 
 
 class GuessingSampler(Sampler):
-    """Chooses the tokens that a draft model of this skill would choose, from the logits of a
-    `GuessingModel`.
-    """
+    """Chooses tokens as a draft model of this skill would, from the logits of a `GuessingModel`."""
 
     def __init__(self, skill: DraftSkill, texts: Mapping[int, Text]) -> None:
         super().__init__(GREEDY, None, [])

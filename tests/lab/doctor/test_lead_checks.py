@@ -2,7 +2,6 @@ import pytest
 from pydantic import ValidationError
 
 from lab.doctor.lead_checks import (
-    check_contention,
     check_draft_speed,
     check_drafting,
     check_lead,
@@ -155,7 +154,8 @@ def test_rates_of_a_few_steps_are_not_problems():
 
 @pytest.mark.parametrize(("beside", "words"), [(True, "they share cores or memory"), (False, "several")])
 def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, words):
-    only(check_contention(report(sources=SLOW), "desk", 9.0, is_local=beside), Severity.HINT, words)
+    *_, found = check_drafting(report(sources=SLOW), "desk", 9.0, "", is_local=beside)
+    only([found], Severity.HINT, words)
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, wor
 )
 def test_contention_is_reported_only_with_evidence(own, draft_ms, n_steps):
     seen = report(sources=SLOW, n_steps=n_steps)
-    assert list(check_contention(seen, own, draft_ms, is_local=True)) == []
+    assert len(list(check_drafting(seen, own, draft_ms, "", is_local=True))) == 1
 
 
 def test_a_model_that_is_fast_alone_is_not_called_too_slow():
