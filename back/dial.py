@@ -5,7 +5,7 @@ import ssl
 from collections.abc import AsyncGenerator, Callable, Iterator
 from http import HTTPStatus
 from typing import Literal, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urljoin
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus, InvalidURI
@@ -25,7 +25,6 @@ CLOSE_SECONDS = 1.0
 """The time limit for the closing handshake, before which unread messages may have to be read."""
 _FINAL_STATUSES = {401, 403}
 """Statuses for a wrong key, or a host name that the lead does not accept, which only a person can change."""
-_LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
@@ -189,9 +188,7 @@ class ConnectionLog:
         if self._reported in {"unreachable", "unstable"}:
             log.debug("no lead at %s (%s)", self._url, reason)
         else:
-            is_here = urlsplit(self._url).hostname in _LOOPBACK
-            elsewhere = ". To join a lead on another machine, use --join" if is_here else ""
-            log.info("no lead at %s (%s): trying again until a lead answers%s", self._url, reason, elsewhere)
+            log.info("no lead at %s (%s): trying again until a lead answers", self._url, reason)
             self._reported = "unreachable"
 
     def _report_connected(self) -> None:

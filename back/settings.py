@@ -213,6 +213,7 @@ class BackSettings(FileSettings):
             return self
         lead = JoinedLead.find("back", self.own_name, self.join)
         if lead is None:
+            log.info("looking for a lead on this machine. To join a lead on another machine, use --join CODE")
             return self
         return self._with_joined(lead)
 

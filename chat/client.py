@@ -126,7 +126,7 @@ class LeadClient:
             with self._translated():
                 return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
         except RuntimeError as error:  # another thread has closed this httpx.Client
-            raise UnreachableError(f"The connection to {self.url} was closed.") from error
+            raise UnreachableError("The connection to the lead's former address was closed.") from error
 
     def _stream(self, request: Mapping[str, Any], answer: ChatAnswer) -> Generator[Piece, None, None]:
         body = {**request, "stream": True, "stream_options": {"include_usage": True}}

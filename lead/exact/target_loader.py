@@ -151,7 +151,7 @@ def _priced(report: SizeReport, batch_sizes: InvariantSizes) -> ExactMode:
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two batch sizes give the same bits; {_HINT}"
 _NOT_TIMED = "its cost was not measured (--no-calibrate)"
-_NOISY = "other programs used the CPU"
+_NOISY = "times varied too much, perhaps because of other programs"
 _NOT_KEPT = f"the logits of a test text changed when other sequences ran beside it; {_HINT}"
 
 

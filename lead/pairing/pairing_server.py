@@ -42,7 +42,8 @@ _MAX_ADDRESSES, _MAX_MORE_ADDRESSES = 4, 8
 _LOOK_SECONDS = 10.0
 """Between two looks at the addresses of this machine."""
 _listen = partial(
-    listen, advice="It is the lead's port + 1. End the other program, or start the lead with another --port"
+    listen,
+    advice="It follows from the lead's port. End the other program, or start the lead with another --port",
 )
 
 

@@ -22,13 +22,13 @@ RINGS = (
     "lead.embeddings",
     "lead.images",
 )
-"""Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
+"""Packages. `shared.seams` plugs them in. tests/test_wall.py keeps the core free of them.
 
 Seams:
     kind             a program other than a lead with one model (`lead.cli`)
-    routes           has a `router` with endpoints of every lead, also of one with --models-dir
+    routes           has a `router` with endpoints of a lead with one model, and of one with --models-dir
     model_routes     has a `router` with endpoints of a lead with one model
-    side_routes      has a `router` with endpoints of a lead that continues no text
+    side_routes      has a `router` with endpoints of a lead that continues no text, which lacks the others
     opened           is told when the vocabulary has been read (`lead.server.app`)
     before_load      in the engine's process: changes what is loaded, or what has to be there for it
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)

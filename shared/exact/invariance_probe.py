@@ -48,7 +48,7 @@ _ACTIVATIONS = 250_000
 """The activations to compare of each size (tokens times layers times width of a layer); 0 of size 1."""
 _MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
-_MIN_PRICE, _MAX_PRICE = 0.9, 2.0
+_MIN_PRICE, _MAX_PRICE = 0.8, 2.0
 """If a step of n tokens takes less than the first times a step of one token, or more than the second times n
 such steps, the machine was busy.
 """

@@ -141,12 +141,6 @@ def test_a_lead_that_stays_unreachable_is_reported_once(log, caplog):
     assert caplog.messages == ["no lead at ws://lead/ (refused): trying again until a lead answers"]
 
 
-def test_a_back_that_looks_on_its_own_machine_says_how_to_join_another(caplog):
-    caplog.set_level("INFO", "back")
-    ConnectionLog("ws://127.0.0.1:5555/").unreachable("refused")
-    assert caplog.messages[0].endswith("To join a lead on another machine, use --join")
-
-
 def test_a_lead_that_keeps_closing_the_connection_does_not_fill_the_log(log, caplog):
     flap(log, 100)
     assert len(caplog.messages) == 6

@@ -178,9 +178,11 @@ def test_a_lead_that_is_named_or_searched_for_comes_before_the_one_that_was_join
     assert joined[1] == []
 
 
-def test_without_one_that_was_joined_the_lead_is_on_this_machine(monkeypatch):
+def test_without_one_that_was_joined_the_lead_is_on_this_machine(monkeypatch, caplog):
+    caplog.set_level("INFO", "back")
     monkeypatch.setattr(JoinedLead, "find", lambda *_: None)
     assert settings().joined().url == "http://127.0.0.1:5555"
+    assert "on another machine, use --join" in caplog.text
 
 
 @pytest.mark.usefixtures("joined")

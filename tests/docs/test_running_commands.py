@@ -108,7 +108,8 @@ def running(line):
             url = program.wait_for(r"listening on (https?://[\w.:]+)")[1]
             with httpx.Client(base_url=url, verify=False) as client:  # noqa: S501
                 while (health := client.get("/health")).status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-                    pass  # another of its models is loading
+                    with contextlib.suppress(subprocess.TimeoutExpired):  # another model may be loading
+                        program.process.wait(0.05)
             assert health.is_success, health.text
         yield
 

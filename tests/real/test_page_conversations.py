@@ -222,6 +222,9 @@ def test_an_edited_answer_stands_beside_the_first_and_is_what_the_model_continue
     page.get_by_role("button", name="Continue").click()
     expect(page.locator(".answer")).to_contain_text("3 of 3")
     assert lead.asked[-1]["messages"][-1] == {"role": "assistant", "content": "First line\n\nsecond"}
+    page.reload()
+    expect(page.locator(".said .token").first).to_be_visible()
+    assert not page.locator(".said .token").first.inner_text().startswith("First")
     page.get_by_label("Your question").fill("Two")
     page.keyboard.press("Enter")
     expect(page.locator(".said")).to_have_count(2)

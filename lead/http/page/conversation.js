@@ -127,7 +127,7 @@ export class Conversation {
 
   /** Put another text in the place of an answer, which stays beside it. The model can continue the text. */
   rewrite(answer, content) {
-    const own = { id: newId(), content, runs: [], figures: "edited", seed: null, isStopped: true, created: after(answer) };
+    const own = { id: newId(), content, runs: [[null, content.length]], figures: "edited", seed: null, isStopped: true, created: after(answer) };
     this.#thread.add({ ...answer, ...own });
     this.#keep(this.#thread.get(own.id), true);
     this.#show();

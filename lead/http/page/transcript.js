@@ -137,10 +137,10 @@ export class Transcript {
     };
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      const content = field.value.trim();
+      const content = isQuestion ? field.value.trim() : field.value; // the model continues an answer as it is
       if (this.element.getAttribute("aria-busy")) return; // an answer runs: the text stays here
       close();
-      if (!isQuestion && content) this.on.rewrite(message, content);
+      if (!isQuestion && content && content !== message.content) this.on.rewrite(message, content);
       if (isQuestion && (content || message.images?.length)) this.on.edit(message, content);
     });
     field.addEventListener("keydown", (event) => {

@@ -48,7 +48,7 @@ def test_what_a_busy_machine_did_not_let_it_measure_is_measured_at_the_next_star
         busy.setattr(SizeReport, "price", lambda *_: None)
         _, exactness = load(exact)
     assert (exactness.is_on, exactness.cost) == (False, None)
-    assert "not measured: other programs used the CPU" in exactness.guarantee
+    assert "not measured: times varied too much" in exactness.guarantee
     assert load(exact)[1].cost == 1.25
 
 
@@ -57,7 +57,7 @@ def test_sizes_found_on_a_busy_machine_are_kept_without_a_cost(measured, monkeyp
     _, exactness = load("on")
     monkeypatch.delattr(target_loader, "enable_exact_mode")
     assert load("on")[1] == exactness
-    assert "its cost was not measured: other programs used the CPU" in exactness.guarantee
+    assert "its cost was not measured: times varied too much" in exactness.guarantee
 
 
 def test_what_exact_mode_would_cost_is_measured_at_the_first_start_only(monkeypatch):

@@ -114,7 +114,7 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
 async def test_the_port_that_is_taken_is_said_to_follow_from_the_leads(tmp_path, server):
     with listen("0.0.0.0", 0) as taken:
         pairing = PairingServer(tmp_path, taken.getsockname()[1], server, back_command="back")
-        with pytest.raises(ConfigError, match=r"another program.*It is the lead's port \+ 1"):
+        with pytest.raises(ConfigError, match=r"another program.*It follows from the lead's port"):
             pairing.open()
 
 
@@ -197,6 +197,11 @@ async def test_a_code_made_before_the_door_was_closed_is_void(make, pairing):
     for each in (pairing, make()):
         with pytest.raises(NotInvitedError):
             each.join(secret, "desk", "10.0.0.2")
+
+
+async def test_the_key_of_a_program_is_kept_over_a_restart(make, pairing):
+    member, key = pairing.add("open webui")
+    assert make().members.identify(key) == member.principal
 
 
 async def test_a_revoked_member_is_cut_off_now_and_after_a_restart(make, pairing, server):
