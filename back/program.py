@@ -106,6 +106,8 @@ def _load(settings: BackSettings, path: Path) -> Model:
 
 async def _run(settings: BackSettings, model: Model) -> None:
     loop = asyncio.get_running_loop()
+    if settings.has_default_lead:
+        log.info("looking for a lead on this machine. To join a lead on another machine, use --join CODE")
     links = [_link(settings.with_lead(url), model) for url in settings.lead]
     failed: asyncio.Future[None] = loop.create_future()
 

@@ -213,7 +213,6 @@ class BackSettings(FileSettings):
             return self
         lead = JoinedLead.find("back", self.own_name, self.join)
         if lead is None:
-            log.info("looking for a lead on this machine. To join a lead on another machine, use --join CODE")
             return self
         return self._with_joined(lead)
 
@@ -229,6 +228,11 @@ class BackSettings(FileSettings):
         its address.
         """
         return self._is_joined
+
+    @property
+    def has_default_lead(self) -> bool:
+        """True if no lead was named, found or joined: the lead is expected on this machine."""
+        return "lead" not in self.model_fields_set
 
     def located(self) -> Self:
         """Return the settings with the path of an existing model file, downloaded if needed.

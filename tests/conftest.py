@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from shared.convert.grow import Shape, grow
 from shared.errors import ConfigError
 from shared.llama.model import Model
+from shared.llama.native import FOLDER
 from shared.llama.vocabulary import Vocabulary
 from shared.logs import UnblockedHandler
 from shared.memory.plan_memory import plan_memory
@@ -56,6 +57,13 @@ gc.set_threshold(50_000, 50, 50)
 def more(*values):
     """A case that `make test` leaves out: another model whose kind of memory a quick case has, too."""
     return pytest.param(*values, marks=pytest.mark.models)
+
+
+@pytest.fixture(scope="session")
+def libmtmd():
+    """Needs llama.cpp's library for images."""
+    if not any(FOLDER.glob("*mtmd*")):
+        pytest.skip("no libmtmd (make images)")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -28,7 +28,7 @@ Seams:
     kind             a program other than a lead with one model (`lead.cli`)
     routes           has a `router` with endpoints of a lead with one model, and of one with --models-dir
     model_routes     has a `router` with endpoints of a lead with one model
-    side_routes      has a `router` with endpoints of a lead that continues no text, which lacks the others
+    side_routes      has a `router` with endpoints of a lead for embeddings, which lacks the two above
     opened           is told when the vocabulary has been read (`lead.server.app`)
     before_load      in the engine's process: changes what is loaded, or what has to be there for it
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
@@ -37,5 +37,5 @@ Seams:
     call_support     reads and writes calls of tools (`lead.chat_format.calls`)
     image_reader     sees images for the model (`lead.server.server`)
     in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
-    companions       run beside the server of every lead (`lead.server.site`)
+    companions       run beside the server of a lead with a text model or --models-dir (`lead.server.site`)
 """

@@ -169,6 +169,7 @@ def test_the_lead_that_was_joined_is_drafted_for_with_its_key_and_certificate(jo
     found = settings("--name", "laptop").joined()
     expected = (lead.url, "its-key", lead.certificate)
     assert (found.url, found.read_key(), found.pinned_certificate_file) == expected
+    assert not found.has_default_lead
     assert asked == [("back", "laptop", None)]
 
 
@@ -178,11 +179,10 @@ def test_a_lead_that_is_named_or_searched_for_comes_before_the_one_that_was_join
     assert joined[1] == []
 
 
-def test_without_one_that_was_joined_the_lead_is_on_this_machine(monkeypatch, caplog):
-    caplog.set_level("INFO", "back")
+def test_without_one_that_was_joined_the_lead_is_on_this_machine(monkeypatch):
     monkeypatch.setattr(JoinedLead, "find", lambda *_: None)
-    assert settings().joined().url == "http://127.0.0.1:5555"
-    assert "on another machine, use --join" in caplog.text
+    found = settings().joined()
+    assert (found.url, found.has_default_lead) == ("http://127.0.0.1:5555", True)
 
 
 @pytest.mark.usefixtures("joined")

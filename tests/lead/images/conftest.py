@@ -6,14 +6,6 @@ import pytest
 from lead.images.image_encoder import ImageEncoder
 from lead.images.messages import EncoderOptions
 from lead.tokenizer.fair_queue import Client
-from shared.llama.native import FOLDER
-
-
-@pytest.fixture(scope="session")
-def libmtmd():
-    """Needs llama.cpp's library for images."""
-    if not any(FOLDER.glob("*mtmd*")):
-        pytest.skip("no libmtmd (make images)")
 
 
 @pytest.fixture(scope="session")

@@ -105,6 +105,7 @@ def test_a_projector_comes_with_its_model_unless_images_are_not_wanted(run, hub)
     assert hub.with_projector == [True, False]
 
 
+@pytest.mark.usefixtures("libmtmd")
 def test_what_a_model_sees_with_is_shown_and_counted(run, folder, tiny_model):
     def memory():
         (line,) = (line for line in run("show", "seeing").splitlines() if " on CPU" in line)
