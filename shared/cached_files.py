@@ -4,6 +4,7 @@ import enum
 import os
 import secrets
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,13 +54,18 @@ def write_private(path: Path, content: bytes) -> None:
             os.fsync(descriptor)
 
 
-def hold_folder(folder: Path) -> int | None:
-    """Mark a folder as used until the returned descriptor is closed.
+class FolderHold:
+    """A mark that a folder is used. It lasts until it is closed, nobody refers to it, or the process ends."""
 
-    None: there is no such folder, or the system cannot mark it.
-    """
+    def __init__(self, descriptor: int) -> None:
+        self.close = weakref.finalize(self, os.close, descriptor)
+        """Removes the mark."""
+
+
+def hold_folder(folder: Path) -> FolderHold | None:
+    """Mark a folder as used; None: there is no such folder, or the system cannot mark it."""
     try:
-        return _locked(folder, exclusive=False)
+        return FolderHold(_locked(folder, exclusive=False))
     except (ImportError, OSError):
         return None
 

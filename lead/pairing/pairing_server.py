@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -188,7 +187,7 @@ class PairingServer:
         # whatever ails it, the rest is to end, too
         await asyncio.gather(self._hide(), return_exceptions=True)
         if self._hold is not None:
-            os.close(self._hold)
+            self._hold.close()
             self._hold = None
 
     def close(self) -> None:

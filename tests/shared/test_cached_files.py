@@ -68,9 +68,9 @@ def test_what_a_killed_process_left_is_removed_and_what_runs_stays(tmp_path):
 def test_a_folder_is_held_until_the_last_that_holds_it_lets_go(tmp_path):
     assert not is_held(tmp_path)
     first, second = hold_folder(tmp_path), hold_folder(tmp_path)
-    os.close(first)
+    first.close()
     assert is_held(tmp_path)
-    os.close(second)
+    del second
     assert not is_held(tmp_path)
 
 

@@ -97,9 +97,12 @@ def test_a_worker_knows_no_keys_has_no_gpu_one_thread_and_leaves_no_core_file(mo
 def test_who_is_short_of_descriptors_for_a_moment_hands_that_down_to_nobody():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with toy() as sandbox:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard))
-        sandbox.start()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
+        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 40, hard))
+        try:
+            sandbox.start()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert resource.prlimit(Client(sandbox).pid, resource.RLIMIT_NOFILE) == (min(1 << 14, hard), hard)
 
 

@@ -1,7 +1,6 @@
 """`lead uninstall` lists what programs keep, and removes it once somebody has agreed."""
 
 import io
-import os
 import socket
 
 import pytest
@@ -127,7 +126,7 @@ def test_files_of_a_lead_that_runs_stay(run, folders):
     lead = hold_folder(folders / "data/llama-duo/lead-9")
     with pytest.raises(SystemExit, match="lead-9: a running lead uses it"):
         run("--yes")
-    os.close(lead)
+    lead.close()
     assert remaining(folders) == ["key.pem"]
 
 
