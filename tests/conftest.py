@@ -97,7 +97,11 @@ def pytest_configure(config):
     """What `-m` selects, without what runs only where it is asked for by name.
 
     A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C.
+    With `-n`, pytest does not name a path that does not exist.
     """
+    for path in (each.split("::")[0] for each in config.args):
+        if not Path(path).exists():
+            raise pytest.UsageError(f"no such file or folder: {path}")
     config.option.markexpr = selection(config.option.markexpr)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -69,3 +69,8 @@ def test_every_value_of_a_parameter_occurs_in_a_short_proof(n):
 def test_a_failed_test_is_named_at_once(when, failed, shown):
     status = conftest.pytest_report_teststatus(SimpleNamespace(when=when, failed=failed, nodeid="a::b"))
     assert (status and status[1]) == shown
+
+
+def test_a_path_that_does_not_exist_is_named():
+    with pytest.raises(pytest.UsageError, match=r"no such file or folder: tests/nowhere\.py"):
+        conftest.pytest_configure(SimpleNamespace(args=["tests", "tests/nowhere.py::test_it"]))
