@@ -12,7 +12,7 @@ from typing import Any
 
 from lab.measuring.bench_settings import BenchSettings
 from lab.measuring.summary import Row
-from lab.planning.measurements import busy_warnings, wider_steps
+from lab.planning.measurements import busy_cores, busy_warnings, wider_steps
 from lead import text_table
 from shared import cpus
 from shared.errors import ConfigError
@@ -39,7 +39,7 @@ class BenchReport:
     """Results, filled while the arrangements answer.
 
     `step_ms`: T(n) in milliseconds without a draft model, if known. `commands`: the command that starts each
-    arrangement. `failures`: a sentence for each arrangement that could not answer. `busy`: the load average
+    arrangement. `failures`: a sentence for each arrangement that could not answer. `busy`: `busy_cores`
     before the first request.
     """
 
@@ -49,7 +49,7 @@ class BenchReport:
     step_ms: Mapping[int, float] = field(default_factory=dict)
     commands: dict[str, list[str]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
-    busy: float | None = field(default_factory=cpus.load_average)
+    busy: float = field(default_factory=busy_cores)
 
     def __str__(self) -> str:
         """Return paragraphs: the request, the tables, T(n), the fastest way and its command."""

@@ -20,7 +20,7 @@ from chat.render import Screen
 from chat.report import figures
 from lab.parts.models import grown_smollm2
 from lab.parts.processes import ProgramError, run_in_foreground, split_cores, start_back, start_lead
-from lab.planning.measurements import busy_warnings
+from lab.planning.measurements import busy_cores, busy_warnings
 from shared import cpus
 from shared.logs import configure_logging
 from shared.model_files.builtin import builtin_draft, grown_target, named_model
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str]) -> None:
     screen = Screen(sys.stdout, sys.stderr, os.environ)
     lead_cpus, back_cpus = split_cores(sorted(cpus.usable()))
     print("llama-duo: a lead answers alone, then with a back that drafts for it on another core.\n")
-    print(pair.introduction, *busy_warnings(cpus.load_average()), sep="\n")
+    print(pair.introduction, *busy_warnings(busy_cores()), sep="\n")
     draft = str(pair.draft())
     with progress_bar("creating the demo model") as progress:
         model = str(pair.target(progress))

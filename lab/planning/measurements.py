@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+import psutil
+
 _BUSY = 0.5
-"""Busy threads of other programs beyond which measurements are doubtful."""
+"""The number of cores that other programs may use before measurements are doubtful."""
 _Z = 1.96
 """Quantile of the normal distribution for a confidence of 95 %."""
 
@@ -121,13 +123,18 @@ def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
     return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
 
 
-def busy_warnings(busy: float | None) -> list[str]:
-    """Return a sentence if other programs have probably slowed the measurements down. busy: see
-    `cpus.load_average`, from before them.
+def busy_cores() -> float:
+    """Return the mean number of cores in use during half a second. (A load average also counts programs that
+    have ended.)
     """
-    if busy is None or busy <= _BUSY:
+    return psutil.cpu_percent(0.5) / 100 * (psutil.cpu_count() or 1)
+
+
+def busy_warnings(busy: float) -> list[str]:
+    """Return a sentence if the `busy_cores` before the measurements have probably slowed them down."""
+    if busy <= _BUSY:
         return []
-    found = f"other programs wanted {busy:.1f} cores at the start"
+    found = f"other programs used {busy:.1f} cores at the start"
     return [f"These figures may be far off, because {found}. Measure again without these programs."]
 
 

@@ -11,6 +11,7 @@ from lab.planning.measurements import (
     EngineTimes,
     PairTimes,
     SplitTimes,
+    busy_cores,
     busy_warnings,
     with_common_steps,
 )
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str]) -> None:
 def plan(settings: PlanSettings) -> PlanReport:
     """Measure for some seconds and predict; raises DuoError."""
     _check_devices(settings)
-    busy = cpus.load_average()
+    busy = busy_cores()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()
     variants = settings.with_each_draft()
     loads = [load_command(each, len(cores)) for each in variants]
@@ -230,10 +231,10 @@ def _pinned(cores: Sequence[int]) -> frozenset[int] | None:
     return frozenset(cores) if cpus.can_pin() else None
 
 
-def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float | None) -> list[str]:
+def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float) -> list[str]:
     """Return sentences about facts that could not be measured, may be wrong, or are not included.
 
-    busy: see `cpus.load_average`.
+    busy: see `busy_cores`.
     """
     found = []
     if not engine.speculates:

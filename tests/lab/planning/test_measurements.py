@@ -2,6 +2,7 @@
 
 import pytest
 
+from lab.planning import measurements
 from lab.planning.measurements import AcceptanceRate, EngineTimes, PairTimes, SplitTimes, with_common_steps
 
 
@@ -31,3 +32,13 @@ def test_steps_of_one_target_on_the_same_cores_are_averaged():
 def test_on_a_gpu_each_draft_model_leaves_other_layers_to_the_target():
     pairs = [pair(1.0, is_offloaded=True), pair(3.0, is_offloaded=True)]
     assert with_common_steps(pairs) == pairs
+
+
+def test_a_compiler_that_has_ended_is_no_load(monkeypatch):
+    """A load average of 3 a minute after it, and no program that computes."""
+    monkeypatch.setattr("os.getloadavg", lambda: (3.0, 3.0, 3.0))
+    monkeypatch.setattr("psutil.cpu_count", lambda: 2)
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds: {0.5: 2.0}[seconds])
+    assert measurements.busy_warnings(measurements.busy_cores()) == []
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds: {0.5: 75.0}[seconds])
+    assert "used 1.5 cores" in measurements.busy_warnings(measurements.busy_cores())[0]

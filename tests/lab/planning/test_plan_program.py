@@ -135,13 +135,13 @@ def test_a_machine_with_one_core_is_told_that_a_back_needs_another(tmp_path):
     draft = LoadDraft(model=tmp_path, options=ModelOptions(), n_max=4)
     load = Load(model=tmp_path, options=ModelOptions(), draft=draft)
     times = EngineTimes({1: 0.05}, 0.0, {"draft_model": None})
-    assert "one core" in remarks(times, load, [0], None)[0]
-    assert "one core" not in remarks(times, load, [0, 1], None)[0]
+    assert "one core" in remarks(times, load, [0], 0.0)[0]
+    assert "one core" not in remarks(times, load, [0, 1], 0.0)[0]
 
 
 def test_other_programs_that_compute_are_mentioned(tmp_path):
     load = Load(model=tmp_path, options=ModelOptions())
-    assert any("wanted 3.0 cores" in each for each in remarks(EngineTimes({1: 1.0}), load, [0], 3.0))
+    assert any("used 3.0 cores" in each for each in remarks(EngineTimes({1: 1.0}), load, [0], 3.0))
 
 
 @pytest.mark.parametrize(
