@@ -1,6 +1,7 @@
-"""Answers as their chunks arrive: text, source of each token, speed.
+"""Collects an answer from its chunks as they arrive: text, source of each token, speed.
 
-Knows the shapes in `wire`; knows nothing of HTTP, the screen or the conversation. The clock is passed in.
+This module knows the shapes in `wire`, but nothing of HTTP, the screen or the conversation. Callers pass in
+the clock.
 """
 
 from collections import Counter
@@ -18,9 +19,10 @@ _N_SHOWN = 30
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token, or the text of a chunk. `source`: the drafter; None: the target generated it without a draft.
+    """A token, or the text of a chunk.
 
-    `is_reasoning`: shown, but not part of the answer. `more`: another piece of the same chunk follows.
+    `source`: the drafter, or None if the target generated the text without a draft. `is_reasoning`: the text
+    is shown, but is not part of the answer. `more`: another piece of the same chunk follows.
     """
 
     text: str
@@ -31,9 +33,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """Numbers of tokens and draft tokens of an answer; `seconds` of generation, without the prompt.
+    """The numbers of tokens and draft tokens of an answer, and the `seconds` it took, without the prompt.
 
-    `n_untimed`: tokens of answers whose time is not known.
+    `n_untimed`: the number of tokens in answers whose time is not known.
     """
 
     n_tokens: int = 0
@@ -61,7 +63,7 @@ class GenerationStats:
 
 
 class ChatAnswer:
-    """An answer, filled from the chunks of a stream. Readable at any time: it may be interrupted."""
+    """An answer, filled from the chunks of a stream. It can be read at any time: it may be interrupted."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.text = ""
@@ -75,7 +77,7 @@ class ChatAnswer:
         self._n_first = self._n_read = self._n_drafted = self._n_accepted = 0
 
     def read(self, chunk: Chunk) -> list[Piece]:
-        """Add a chunk; returns its pieces, whose texts concatenated are the chunk's text."""
+        """Add a chunk and return its pieces. Their texts, put together, are the chunk's text."""
         self.timings = chunk.timings or self.timings
         self.usage = chunk.usage or self.usage
         self.seed = self.seed if chunk.seed is None else chunk.seed
@@ -95,7 +97,7 @@ class ChatAnswer:
 
     @property
     def stats(self) -> GenerationStats:
-        """The server's statistics if it has sent them, otherwise those measured here."""
+        """The server's statistics if it has sent them, otherwise statistics measured here."""
         if self.timings is not None:
             return _server_stats(self.timings)
         n_tokens = self.usage.completion_tokens if self.usage else self._n_read
@@ -112,20 +114,20 @@ class ChatAnswer:
         self.n_accepted_by_source.update(piece.source for piece in pieces if piece.source is not None)
 
     def _measured_seconds(self) -> float:
-        # The time of the first chunk cannot be told from the prompt's, so its tokens count as average ones.
+        # The first chunk's time includes the prompt's, so its tokens are assumed to take the average time.
         n_later = self._n_read - self._n_first
         return (self._last - self._first) * self._n_read / n_later if n_later else 0.0
 
 
 def _server_stats(timings: Timings) -> GenerationStats:
-    # Servers differ in whether `predicted_ms` covers the first token; what they call the rate is the rate.
+    # Servers differ in whether `predicted_ms` covers the first token. So the rate that they report decides.
     rate = timings.predicted_per_second
     seconds = timings.predicted_n / rate if rate > 0 else 0.0
     return _stats(timings.predicted_n, seconds, timings.draft_n, timings.draft_n_accepted)
 
 
 def _stats(n_tokens: int, seconds: float, n_drafted: int, n_accepted: int) -> GenerationStats:
-    """Return the statistics of one answer; no seconds: its time is not known."""
+    """Return the statistics of one answer. Without `seconds` its time is not known."""
     return GenerationStats(n_tokens, seconds, n_drafted, n_accepted, n_untimed=0 if seconds else n_tokens)
 
 

@@ -1,7 +1,7 @@
-"""The source of each character of a text, before and after rendering. Pure.
+"""Finds the source of each character of a text, before and after rendering. No I/O.
 
 Rendering drops markup, adds bullets and breaks lines, but keeps words and their order. So each rendered word
-is searched in the original text, after the previous word. A word that is not found has no source.
+is looked up in the original text, after the previous word. A word that is not found has no source.
 """
 
 import re
@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 _WORD_OR_PUNCTUATION = re.compile(r"\w+|[^\w\s]")
 _WORD_REACH = 400
-"""Characters to search ahead for a word: more than a long URL that rendering has left out."""
+"""The number of characters to search ahead for a word: more than a long URL that rendering has left out."""
 _PUNCTUATION_REACH = 8
-"""The reach for punctuation: a bullet that rendering has added must not be found in the next sentence."""
+"""The same for punctuation: a bullet that rendering has added must not be found in the next sentence."""
 
 Source = str | None
 
@@ -65,7 +65,9 @@ ANSI_COLORS = {
     "bright_cyan": "\x1b[96m",
     "bright_magenta": "\x1b[95m",
 }
-"""rich's names and escape sequences, in the order in which sources get them; red is for errors."""
+"""rich's names of colors, and their escape sequences, in the order in which sources get them. Red is for
+errors.
+"""
 
 _NAMES = tuple(ANSI_COLORS)
 

@@ -13,8 +13,8 @@ _UNREACHABLE = "the server is unreachable"
 
 
 class BackMonitor:
-    """A background thread that polls the server for its backs until closed, or until the server turns out not
-    to report any.
+    """A background thread that polls the server for its backs until it is closed, or until the server
+    turns out to report no backs.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class BackMonitor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._closed.set()  # the thread may be in the middle of a request: so it is not waited for
+        self._closed.set()  # the thread may be in the middle of a request, so this does not wait for it
 
     @property
     def status_during_an_answer(self) -> str:
-        """The status line's text while an answer arrives: a server that does not reply then is shutting down
-        rather than away.
+        """The status line's text while an answer arrives. A server that does not reply to other requests
+        at this time is shutting down, not unreachable.
         """
         return "the server accepts no new requests" if self.status == _UNREACHABLE else self.status
 

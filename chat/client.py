@@ -1,6 +1,6 @@
 """The HTTP side of chat: streams answers from a lead or any other OpenAI-compatible server.
 
-Knows requests, statuses and event streams; knows nothing of the screen or the conversation.
+It knows requests, statuses and event streams, but nothing of the screen or the conversation.
 """
 
 import math
@@ -46,10 +46,10 @@ class LeadClient:
         locate: Callable[[], tuple[str, ssl.SSLContext | None]] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """timeout_s: the longest time without data. tls: verifies https://…; None: by the system's
-        authorities.
+        """timeout_s: the longest time without data. tls: verifies https://…; None: the system's
+        authorities do.
 
-        locate: finds the server when its address has changed: its `url` and `tls`. transport: replaces the
+        locate: returns the server's new `url` and `tls` when its address has changed. transport: replaces the
         network in tests.
         """
         self._api_key = api_key
@@ -80,7 +80,7 @@ class LeadClient:
         self._http.close()
 
     def locate_again(self) -> None:
-        """Look where the server is now; takes seconds. It stays the same where that cannot be known."""
+        """Find the server's new address, which takes seconds. If it is not found, the old address is kept."""
         if self._locate:
             with suppress(ConfigError):
                 former = self._http
@@ -121,7 +121,7 @@ class LeadClient:
         return [model.id for model in listed if model.task not in _OTHER_TASKS]
 
     def _get(self, path: str) -> httpx.Response:
-        """Send a GET request that a server answers at once, with a short timeout."""
+        """Send a GET request with a short timeout: servers answer it at once."""
         try:
             with self._translated():
                 return self._http.get(path, timeout=min(GET_TIMEOUT_S, self._timeout_s))
@@ -145,7 +145,7 @@ class LeadClient:
 
     @contextmanager
     def _answering(self, body: Mapping[str, Any]) -> Iterator[EventSource]:
-        """Yield a response that has begun; raises IncompleteAnswerError if the server ends before."""
+        """Yield a response once it has begun; raises IncompleteAnswerError if the connection ends before."""
         with ExitStack() as stack:
             try:
                 source = stack.enter_context(
@@ -158,7 +158,7 @@ class LeadClient:
             yield source
 
     def _adapt(self, refusal: RejectedError, request: Mapping[str, Any]) -> bool:
-        """Return whether to try another request: servers differ in the fields they accept.
+        """Return whether to try again with other fields: servers differ in the fields that they accept.
 
         Raises RejectedError.
         """
@@ -181,7 +181,7 @@ class LeadClient:
     def _chunks(self, source: EventSource) -> Iterator[Chunk]:
         answer = AnswerStream(source)
         for event in answer:
-            if answer.done:  # some servers hang up without an end of the response
+            if answer.done:  # some servers hang up without ending the response
                 return
             chunk = Chunk.model_validate(event)
             if chunk.error is not None:
@@ -199,7 +199,7 @@ class LeadClient:
         if response.status_code in (httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.TOO_MANY_REQUESTS):
             raise NotReadyError(said, _retry_after(response))
         if response.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            said += ". Set the server's key with --api-key-file or CHAT_API_KEY, or join it again with --join"
+            said += ". Set the server's key with --api-key-file or CHAT_API_KEY, or join again with --join"
         raise RejectedError(said, response.status_code, message)
 
     @contextmanager
@@ -220,7 +220,7 @@ class LeadClient:
             ) from error
         except httpx.TimeoutException as error:
             raise IncompleteAnswerError(
-                f"{self.url} stopped sending. It hangs, or the network is down. (--timeout sets "
+                f"{self.url} stopped sending. The server hangs, or the network is down. (--timeout sets "
                 "how long to wait.)"
             ) from error
         except (httpx.NetworkError, httpx.RemoteProtocolError) as error:
@@ -234,8 +234,8 @@ class LeadClient:
 
 
 def _may_use_proxy(url: httpx.URL) -> bool:
-    """Return whether requests may use a proxy: not over HTTP, where it could read the key, and not for this
-    machine or its own network, which no proxy reaches.
+    """Return whether requests may use a proxy. Over HTTP a proxy could read the key, and no proxy reaches
+    this machine or its own network.
     """
     return url.scheme == "https" and not _is_near(url.host)
 
@@ -263,7 +263,7 @@ def _server_message(response: httpx.Response) -> str:
 
 
 def _retry_after(response: httpx.Response) -> float | None:
-    """Return the seconds; the form with a date is ignored."""
+    """Return the seconds in `Retry-After`; None if there is none, or if it is a date."""
     try:
         seconds = float(response.headers.get("Retry-After", ""))
     except ValueError:

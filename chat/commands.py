@@ -45,7 +45,7 @@ _BY_NAME = {name: entry for entry in COMMANDS for name in entry.names}
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A parsed command. name: the first name of its entry, also if an alias was typed."""
+    """A parsed command. name: the first name of its entry, even if an alias was typed."""
 
     name: str
     argument: str

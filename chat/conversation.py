@@ -1,7 +1,7 @@
-"""The conversation: messages, system prompt, model and sampling parameters; and conversations in files.
+"""The conversation: messages, system prompt, model and sampling parameters. It can be saved in a file.
 
-A file is the JSON body of an OpenAI chat completion request. A question enters the conversation together with
-its answer, never alone: after a failure the conversation is unchanged, and the question can be sent again.
+The file is the JSON body of an OpenAI chat completion request. A question enters the conversation together
+with its answer, never alone: after a failure the conversation is unchanged, and the question can be sent again.
 """
 
 import base64
@@ -54,7 +54,7 @@ class ChatConversation:
     def request(self, question: str, *, instead: bool = False) -> dict[str, Any]:
         """Return the body of a chat completion request that asks `question` next.
 
-        instead: ask it instead of the last question. The conversation is not changed.
+        instead: `question` replaces the last question. The conversation is not changed.
         """
         messages = self._messages(self.turns[:-1] if instead else self.turns)
         messages.append(RequestMessage(role="user", content=question))

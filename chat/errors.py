@@ -8,7 +8,7 @@
         ├── RejectedError           any other HTTP status that is not 200
         └── IncompleteAnswerError   the stream ended early, had an error, or was not a stream of chunks
 
-Every message is a sentence that a person can act on; it may quote the server: sanitize it to show it.
+Every message is a sentence that a person can act on. It may quote the server, so sanitize it to show it.
 """
 
 from http import HTTPStatus
@@ -29,7 +29,7 @@ class UnreachableError(LeadError):
 
 
 class NotReadyError(LeadError):
-    """The server cannot answer yet; `retry_after` is in seconds, None if it gave no time."""
+    """The server cannot answer yet. `retry_after` is in seconds; None if the server named no time."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class NotReadyError(LeadError):
 
 
 class RejectedError(LeadError):
-    """The server answered with an error; `status` is HTTP's, `message` the server's own."""
+    """The server answered with an error. `status` is the HTTP status, `message` the server's message."""
 
     def __init__(self, explanation: str, status: int, message: str) -> None:
         super().__init__(explanation)

@@ -41,10 +41,10 @@ THEME = Theme(
         "markdown.table.header": "bold",
     }
 )
-"""No colors: they mark the sources of tokens."""
+"""Styles without colors, because colors mark the sources of tokens."""
 
 _CODE_THEME = "ansi_dark"
-"""Uses the terminal's own palette, so that it is readable on light and dark backgrounds."""
+"""A theme of the terminal's own palette, so that code is readable on light and dark backgrounds."""
 
 _parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
 
@@ -79,7 +79,7 @@ def last_block(text: str) -> int:
 
 class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Indent code, on the terminal's own background."""
+        """Render code indented, on the terminal's own background."""
         del console, options
         code = str(self.text).rstrip()
         yield Syntax(
@@ -138,7 +138,7 @@ def _marked(lines: Lines, block: AttributedText, palette: SourceColors) -> Itera
     marks = iter(transfer(block.text, block.sources, shown))
     for line in lines:
         yield [part for segment in line for part in _colored(segment, marks, palette)]
-        next(marks, None)  # the line break's
+        next(marks, None)  # the mark of the line break
 
 
 def _colored(segment: Segment, marks: Iterator[Source], palette: SourceColors) -> Iterator[Segment]:

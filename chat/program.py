@@ -1,6 +1,7 @@
 """The `chat` program: reads its settings, connects its parts and sets its exit status.
 
-Status 0: success. 2: an invalid option or setting. Not interactive: 1 if a question failed, 130 after Ctrl-C.
+Status 0 is success, and 2 is an invalid option or setting. In other than interactive use, 1 means that a
+question failed, and 130 that Ctrl-C was pressed.
 """
 
 import io
@@ -54,7 +55,7 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
     except OSError as error:
-        # Network errors are LeadErrors, file errors ConfigErrors or CommandErrors: this one is from stdout.
+        # Network errors are LeadErrors, file errors ConfigErrors or CommandErrors: this error is from stdout.
         sys.stderr.write(f"chat: the answer cannot be written: {error.strerror}\n")
         discard_stdout()
         sys.exit(EXIT_FAILED)
@@ -128,7 +129,7 @@ def _status(session: Session, monitor: BackMonitor, screen: Screen) -> str:
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
-    """Return the question in the arguments, with stdin in place of each `-`; stdin alone without arguments.
+    """Return the question in the arguments, with stdin in place of each `-`. Without arguments, stdin is it.
 
     Raises ConfigError if it is empty.
     """
@@ -161,7 +162,7 @@ def _typed_lines(
     *,
     kept: bool,
 ) -> LineReader:
-    # A quarter of the start-up time; a pipe does not need these.
+    # These imports take a quarter of the start-up time, and a pipe does not need them.
     with quiet_interrupts():
         from chat import prompt  # noqa: PLC0415
         from chat.prompt import CommandCompleter  # noqa: PLC0415

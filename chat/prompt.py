@@ -116,7 +116,7 @@ class CommandCompleter(Completer):
     """Completes only lines that begin with a colon, never messages to the model."""
 
     def __init__(self, arguments: Mapping[str, Names]) -> None:
-        """`arguments`: by command, a function that lists its arguments, called when Tab is pressed there."""
+        """`arguments`: for each command, a function that lists its arguments when Tab is pressed there."""
         self._offered: dict[str, Names] = {"set": lambda: list(Sampling.model_fields), **arguments}
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:

@@ -1,7 +1,7 @@
-"""Output of chat: sanitized, in color on a terminal, plain elsewhere. Nothing else writes.
+"""Writes what chat shows: sanitized, in color on a terminal, plain elsewhere.
 
-Answers go to one stream (stdout), everything else to another (stderr), so that a redirected answer is the
-answer only. `TerminalScreen` redraws answers on a terminal; `JsonScreen` prints them for programs.
+Answers go to one stream (stdout), everything else to another (stderr), so that redirected output has
+only the answer. `TerminalScreen` redraws answers on a terminal; `JsonScreen` prints them for programs.
 """
 
 import json
@@ -19,7 +19,7 @@ RED = "\x1b[31m"
 
 
 class Screen:
-    """Writes answers and messages; flushes at once, because an answer is read while it streams."""
+    """Writes answers and messages, and flushes them at once, because people read while an answer streams."""
 
     def __init__(
         self, out: TextIO, err: TextIO, environment: Mapping[str, str], *, with_summary: bool = False
@@ -94,7 +94,7 @@ class Screen:
 
     @property
     def columns(self) -> int | None:
-        """The number of columns to wrap lines at; None: do not wrap."""
+        """The number of columns at which lines wrap; None: they do not wrap."""
         return None
 
     def _styled(self, text: str, style: str) -> str:
@@ -111,7 +111,7 @@ class JsonScreen(Screen):
     """Prints each answer as a JSON object."""
 
     def show_piece(self, piece: Piece) -> None:
-        """Do nothing: the line is written when the answer is complete."""
+        """Do nothing: `show_summary` writes the whole answer."""
 
     def end_answer(self, *, empty: bool = False) -> None:
         """Do nothing."""

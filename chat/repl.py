@@ -34,8 +34,8 @@ class Repl:
         self._screen = screen
         self._store = store
         self._interactive = interactive
-        self._file: Path | None = None  # that was loaded or saved last
-        self._draft: str | None = None  # the next line, to be edited
+        self._file: Path | None = None  # the file that was loaded or saved last
+        self._draft: str | None = None  # shown for editing as the next line
         self._commands: dict[str, Callable[[str], None]] = {
             "retry": lambda _: session.retry(),
             "edit": self._edit,
@@ -94,7 +94,7 @@ class Repl:
         except LeadError as error:
             if isinstance(error, RejectedError) and error.wants_key:
                 self._screen.error(str(error))
-            # Otherwise it may answer all the same.
+            # Otherwise the server may still answer questions.
         self._screen.note(f"Talking to {whom}. :help lists the commands, Ctrl-D leaves.")
 
     def _edit(self, argument: str) -> None:

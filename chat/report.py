@@ -1,4 +1,4 @@
-"""The sentences and tables that chat shows. Pure; knows neither color nor the terminal."""
+"""Makes the sentences and tables that chat shows, without I/O. It knows no colors or terminals."""
 
 import re
 import textwrap
@@ -17,7 +17,7 @@ _BACK_HEADER = ("name", "model", "link", "since", "drafts", "tokens", "used", "a
 _N_TEXT_COLUMNS = 3
 _COLUMN_BREAK = re.compile(r"\S {2,}(?=\S)")
 _MAX_HANGING = 0.6
-"""The largest indentation as a share of the width: text indented further is hard to read."""
+"""The largest indentation, as a share of the width. Text that is indented further is hard to read."""
 
 _GUIDE = (
     "All other text is sent to the model. Alt-Enter or a backslash at the end of a line starts a "
@@ -41,7 +41,7 @@ def figures(of: GenerationStats) -> list[str]:
     if of.tokens_per_second is not None:
         parts.append(f"{of.tokens_per_second:.1f} tokens/s")
     if of.accepted_share is not None:
-        parts.append(f"{of.n_accepted} of {of.n_drafted} drafted accepted ({of.accepted_share:.0%})")
+        parts.append(f"{of.n_accepted} of {of.n_drafted} draft tokens accepted ({of.accepted_share:.0%})")
     return parts
 
 

@@ -16,7 +16,7 @@ from shared.sampling.parameters import ApiNames
 
 
 def _optional(_: str, field: FieldInfo, asked: ApiNames) -> FieldInfo | None:
-    """Return the parameter with its range, or None."""
+    """Return the field as an optional parameter with its range; None if chat does not have it."""
     if not asked.in_chat:
         return None
     optional = copy(field)
@@ -31,7 +31,7 @@ class _Parameters(BaseModel, frozen=True):
 
 
 class Sampling(_Parameters):
-    """Sampling parameters that the user chose; None: the server's default."""
+    """Sampling parameters that the user chose. None is the server's default."""
 
     max_tokens: int | None = Field(
         None, ge=1, lt=1 << 31, description="maximum number of tokens in an answer"

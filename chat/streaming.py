@@ -1,6 +1,6 @@
 """Streams an answer to the screen, and retries while the server is not ready.
 
-Knows the server and the screen; knows nothing of the conversation.
+It knows the server and the screen, but nothing of the conversation.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ LONGEST_DELAY_S = 30.0
 def retry_delay(n_before: int, retry_after: float | None) -> float | None:
     """Return the seconds to wait before the next retry, after `n_before` retries; None: give up.
 
-    The server's Retry-After (`retry_after`) if it is set, otherwise doubling from one second.
+    The delay is the server's Retry-After (`retry_after`) if it is set. Otherwise it doubles from one second.
     """
     if n_before == N_RETRIES:
         return None
@@ -39,7 +39,7 @@ class AnswerStreamer:
         sleep: Callable[[float], None],
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`wait_until_reachable`: also retry while nothing listens; `around` is entered for each answer."""
+        """`wait_until_reachable`: also retry while no server listens. `around`: a context for each answer."""
         self._client = client
         self._screen = screen
         self._wait_until_reachable = wait_until_reachable

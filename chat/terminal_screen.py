@@ -20,7 +20,7 @@ from chat.render import Screen
 from shared.terminal import sanitize
 
 _DRAWINGS_PER_SECOND = 15
-"""Looks smooth, and leaves the CPU to a lead on the same machine."""
+"""This rate looks smooth, and leaves the CPU to a lead on the same machine."""
 
 
 _UP = "\x1b[{}A"
@@ -40,7 +40,7 @@ class LiveRegion:
     """Lines at the bottom of a terminal that are redrawn in place until they are final.
 
     Only changed lines are drawn. Rows that have scrolled off the screen cannot be redrawn and stay as they
-    were. A line that is wider than computed (terminals differ in the width of some characters) is clipped, so
+    were. Terminals differ in the width of some characters. A line that is wider than computed is clipped, so
     that the count of rows stays right.
     """
 
@@ -64,7 +64,7 @@ class LiveRegion:
         self._write(SHOW_CURSOR)
 
     def _first_difference(self, lines: Sequence[TerminalLine]) -> int:
-        """Return the first line that must be drawn again, among the lines that can be reached."""
+        """Return the index of the first line that must be drawn again and can still be reached."""
         first = self._first_reachable()
         while first < min(len(lines), len(self._drawn)) and lines[first] == self._drawn[first]:
             first += 1
@@ -79,7 +79,7 @@ class LiveRegion:
         return 0
 
     def _n_rows(self, line: TerminalLine) -> int:
-        """Return the rows of a line; more than one if the terminal became narrower and broke the line."""
+        """Return the number of rows of a line: more than one if the terminal became narrower and broke it."""
         columns = max(self._size()[0], 1)
         return max(-(-line.n_cells // columns), 1)
 
@@ -200,7 +200,7 @@ class TerminalScreen(Screen):
         self._next_drawing = self._clock() + 1 / _DRAWINGS_PER_SECOND
 
     def _freeze_blocks(self) -> None:
-        """Finish all blocks but the last: they are not drawn again."""
+        """Draw all blocks but the last for the last time."""
         n_final = last_block(self._block.text)
         if n_final:
             self._draw_for_good([*self._rendered(self._block.take(n_final)), _BLANK])

@@ -1,6 +1,7 @@
 """The fields that chat reads from replies: OpenAI's, llama-server's timings, the lead's speculation.
 
-Only declares fields. Fields that are not OpenAI's are optional, so that any compatible server works.
+This module only declares fields. Fields that are not OpenAI's are optional, so that any compatible server
+works.
 """
 
 from typing import Any
@@ -44,7 +45,7 @@ class Choice(_ServerReply):
 
 
 class TokenText(_ServerReply):
-    """A token of an answer. `source`: the back or drafter that proposed it; None: it was not drafted."""
+    """A token of an answer. `source`: the back or drafter that proposed it, or None if it was not drafted."""
 
     text: str
     source: str | None = None

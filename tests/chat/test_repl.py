@@ -28,7 +28,7 @@ def test_an_answer_is_streamed_and_summarized():
     assert session.type("Hi") == (
         "> Hi\n"
         "Hello there!\n"
-        "3 tokens · 10.0 tokens/s · 2 of 4 drafted accepted (50%) · ■ back-1 2\n"
+        "3 tokens · 10.0 tokens/s · 2 of 4 draft tokens accepted (50%) · ■ back-1 2\n"
         "> ^D\n"
     )  # fmt: skip
 
@@ -115,8 +115,8 @@ def test_stats_sum_up_the_session_and_name_the_sources():
     session = Session(answers("a", ("b", "back-1")), answers(("c", "ngram"), ("d", "back-1")))
     assert session.type("Hi", "And?", ":stats").endswith(
         "> :stats\n"
-        "session      2 answers · 4 tokens · 10.0 tokens/s · 3 of 6 drafted accepted (50%)\n"
-        "last answer  2 tokens · 10.0 tokens/s · 2 of 4 drafted accepted (50%)"
+        "session      2 answers · 4 tokens · 10.0 tokens/s · 3 of 6 draft tokens accepted (50%)\n"
+        "last answer  2 tokens · 10.0 tokens/s · 2 of 4 draft tokens accepted (50%)"
         " · prompt 7 tokens in 0.25 s (3 more from the cache) · seed 42\n"
         "  back-1: 2 accepted\n"
         "  ngram: 1 accepted\n"

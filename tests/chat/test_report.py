@@ -19,7 +19,7 @@ def answer_with(**timings):
     [
         (GenerationStats(1), ["1 token"]),
         (GenerationStats(8, 2.0), ["8 tokens", "4.0 tokens/s"]),
-        (GenerationStats(8, 2.0, 6, 3), ["8 tokens", "4.0 tokens/s", "3 of 6 drafted accepted (50%)"]),
+        (GenerationStats(8, 2.0, 6, 3), ["8 tokens", "4.0 tokens/s", "3 of 6 draft tokens accepted (50%)"]),
     ],
 )
 def test_figures_leave_out_what_is_unknown(figures, parts):

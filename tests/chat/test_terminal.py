@@ -112,7 +112,7 @@ def test_an_answer_is_rendered_with_a_legend_and_a_status_line(tmux):
     tmux.keys("Hi", "Enter")
     screen = tmux.see("2 tokens · 10.0 tokens/s · 50% accepted · 1 back · :help")
     assert "> Hi\n\nHello you\n\n • one\n • two\n\n" in screen
-    assert "2 tokens · 10.0 tokens/s · 1 of 2 drafted accepted (50%)\n■ attic 1\n" in screen
+    assert "2 tokens · 10.0 tokens/s · 1 of 2 draft tokens accepted (50%)\n■ attic 1\n" in screen
 
 
 def test_ctrl_c_stops_an_answer_and_ctrl_d_ends_the_program(tmux, server):

@@ -20,7 +20,7 @@ PLAIN = {"choices": [{"delta": {"content": "once upon a"}}]}
 
 @pytest.mark.parametrize(
     ("chunk", "said"),
-    [(DRAFTED, "3 tokens, 2 of 4 drafted accepted (50%): 2 from ngram"), (PLAIN, "1 token")],
+    [(DRAFTED, "3 tokens, 2 of 4 draft tokens accepted (50%): 2 from ngram"), (PLAIN, "1 token")],
 )
 def test_of_accepted_tokens_it_is_said_what_drafted_them(chunk, said):
     answer = ChatAnswer(lambda: 0.0)
