@@ -1,7 +1,8 @@
 """The conversation: messages, system prompt, model and sampling parameters. It can be saved in a file.
 
 The file is the JSON body of an OpenAI chat completion request. A question enters the conversation together
-with its answer, never alone: after a failure the conversation is unchanged, and the question can be sent again.
+with its answer, never alone: after a failure the conversation is unchanged, and the question can be sent
+again.
 """
 
 import base64
