@@ -14,7 +14,7 @@ _UNREACHABLE = "the server is unreachable"
 
 class BackMonitor:
     """A background thread that polls the server for its backs until it is closed, or until the server
-    turns out to report no backs.
+    turns out not to report its backs.
     """
 
     def __init__(

@@ -55,10 +55,10 @@ def test_the_bounds_are_those_of_the_code():
     bounds = [
         *(f"1 to {MAX_DRAFT_TOKENS} ids", f"0 to {MAX_DRAFT_TOKENS} |"),
         *(f"at most {MAX_TOKENS_PER_MESSAGE:,}", f"at most {MAX_BACK_MESSAGE_BYTES // 1024} KiB"),
-        *(f"`hello` has to come within {HELLO_SECONDS:.0f} seconds", f"(at most {MAX_WAIT_SECONDS:.0f})"),
+        *(f"`hello` must come within {HELLO_SECONDS:.0f} seconds", f"(at most {MAX_WAIT_SECONDS:.0f})"),
         f"has not posted for {HTTP_SILENCE_SECONDS:.0f} seconds",
         f"| more than {MAX_INVALID_DRAFTS} |",
-        f"| over {ABUSE_FACTOR} times as many for some seconds |",
+        f"| over {ABUSE_FACTOR} times the limit for some seconds |",
         f"more than 1/{STALE_PART} of `--max-drafts-per-second`",
         f"`--max-draft-bytes-per-second` ({RequestLimits().max_draft_bytes_per_second >> 20} MiB)",
         f"within {FIRST_LOCKOUT_SECONDS:.0f} s (doubled each time, ",
