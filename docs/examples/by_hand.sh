@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A back by hand: the lead writes the same text twice, and the second time it is drafted from the first.
+# A back by hand: the lead writes the same text twice, and this script drafts the second from the first.
 set -euo pipefail
 lead=${1:-http://127.0.0.1:5555}
 json='Content-Type: application/json'
@@ -17,7 +17,7 @@ hello=$(speculation "" | jq -c '{type: "hello", protocol: 2, name: "by-hand", vo
 welcome=$(speculation "" -d "{\"messages\": [$hello]}" | jq -c '.messages[0]')
 back=$(jq -er .back <<<"$welcome") || { echo "$welcome"; exit 1; }  # "refused", with the reason
 
-# 3. Have the lead write it again. Follow it (open, extend, extend, …, close), and draft as soon as it is open.
+# 3. Have the lead write the text again. Follow it (open, extend, extend, …, close), and draft once it is open.
 write >/dev/null &
 news='{"messages": []}'
 until jq -e 'any(.messages[]; .type == "close")' <<<"$news" >/dev/null; do

@@ -1,4 +1,4 @@
-"""A back in plain Python: it drafts what came after the last two tokens when it saw them before.
+"""A back in plain Python: it drafts the tokens that followed the last two tokens where they occurred before.
 
 BACK_KEY=… python tiny_back.py http://127.0.0.1:5555
 """
@@ -9,7 +9,7 @@ import sys
 import urllib.request
 
 URL = f"{sys.argv[1]}/v1/speculation"
-ASK = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # the key is for no proxy
+ASK = urllib.request.build_opener(urllib.request.ProxyHandler({})).open  # no proxy may see the key
 HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {os.environ.get('BACK_KEY', '')}"}
 
 
@@ -20,9 +20,9 @@ def call(method: str, query: str = "", body: object = None) -> dict:
 
 
 texts: dict[str, list[int]] = {}  # by sequence: the tokens that are final
-seen: dict[tuple[int, ...], int] = {}  # two tokens: the one that followed them last
+seen: dict[tuple[int, ...], int] = {}  # two tokens: the token that followed them last
 n_ahead = 16
-vocabulary = call("GET")["lead"]["vocabulary"]  # a back with a model sends its model's
+vocabulary = call("GET")["lead"]["vocabulary"]  # a back with a model sends its own
 hello = {"type": "hello", "protocol": 2, "name": "tiny", "n_ctx": 0, "n_sequences": 64}
 reply = call("POST", body={"messages": [hello | {"vocabulary": vocabulary}]})
 back = reply["messages"][0].get("back")
