@@ -11,7 +11,7 @@ from statistics import median
 _MIN_STEP_S = 1e-6
 """The shortest time of a step, as a coarse clock may measure 0."""
 _MAX_STEP_S = 1e6
-"""The longest time of a step; only a clock that was set shows more."""
+"""The longest time of a step; a longer time means that the clock was set."""
 _GUESSED_STEP_S = 0.05
 """T(1) before the first step; arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
