@@ -1,4 +1,4 @@
-"""The CPU cores that a program may use, and the number of threads that pays.
+"""The CPU cores that a program may use, and the useful number of threads.
 
 Reads Linux's affinity and topology files and macOS's counts. On other systems, every core counts as usable
 and physical. Only Linux can pin a process to cores.
@@ -20,7 +20,7 @@ _INTEL_PERFORMANCE_CORES = Path("/sys/devices/cpu_core/cpus")
 """A file that exists only on Intel CPUs that also have efficiency cores."""
 _CPUINFO = Path("/proc/cpuinfo")
 _KINDS = ("vendor_id", "cpu family", "model", "stepping", "flags", "CPU ", "Features")
-"""Lines of that file that begin so describe a core's model and features."""
+"""Lines of /proc/cpuinfo that begin with these words describe a core's model and features."""
 _FAST = 0.5
 """An ARM core with less than this part of the fastest core's capacity is an efficiency core."""
 

@@ -37,7 +37,7 @@ _TASK_MEMORY = 1024 * MEGABYTE
 _N_IDLE = 2
 """Workers kept for the next tasks: forking takes ten times as long as a usual task."""
 _REST_SECONDS = 0.05
-"""Before a worker is forked in advance: the latest task comes first."""
+"""The wait before a worker is forked in advance, so that the fork does not slow the latest task."""
 
 
 def main() -> None:
@@ -73,7 +73,7 @@ class _ForkedWorker:
     tasks: socket.socket
     supervision: socket.socket | None = None
     lacks_something: bool = False
-    """More has been loaded since it was forked."""
+    """True if the fork server has loaded more since it forked this worker."""
 
 
 class ForkServer:

@@ -21,7 +21,7 @@ R = TypeVar("R")
 Heard = TypeVar("Heard")
 
 _MIN_WAIT_SECONDS = 0.01
-"""The seconds between two looks for due actions."""
+"""The minimum number of seconds between two checks for due actions."""
 
 
 def _in_thread(call: Callable[..., R], *arguments: Any) -> "asyncio.Future[R]":

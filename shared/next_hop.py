@@ -23,7 +23,7 @@ _HOP_BY_HOP = {
 def end_to_end_headers(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
     """Return the end-to-end headers, except the names in `replaced`, which this hop sets itself.
 
-    Serve's proxy leaves white space at the end of a value, which h11 refuses to send.
+    Ray Serve's proxy leaves white space at the end of a value, which h11 refuses to send.
     """
     kept = ((name.lower(), value.strip()) for name, value in headers)
     return [(name, value) for name, value in kept if name not in _HOP_BY_HOP and name not in replaced]

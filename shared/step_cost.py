@@ -11,7 +11,7 @@ from statistics import median
 _MIN_STEP_S = 1e-6
 """The shortest time of a step, as a coarse clock may measure 0."""
 _MAX_STEP_S = 1e6
-"""The longest time of a step; only a clock that was set shows more."""
+"""The longest time of a step; a longer time means that the clock was set."""
 _GUESSED_STEP_S = 0.05
 """T(1) before the first step; arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
@@ -51,8 +51,10 @@ class StepCostConstants:
     forgotten_after: float = 12.0
     """Steps without a comparison after which a ratio's weight falls by one: rare sizes follow quickly."""
     doubted_after: int = 256
-    """Steps without a size, per comparison and once more, after which it is forgotten if a wider size seems
-    faster: correcting measurements of a busy machine against slow steps that measure again."""
+    """A size that seems slower than a wider size is forgotten after this many steps without it, times one
+    plus the number of its comparisons: correcting measurements of a busy machine against slow steps that
+    measure again.
+    """
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that a comparison may show: robustness to outliers against speed."""
     settling_gain: float = 0.05

@@ -107,7 +107,7 @@ class LeadProbe:
         *,
         key_advice: str = "set --key or --key-file",
     ) -> None:
-        """url: without a slash at its end. key: a client's, a back's or an admin's key.
+        """url: has no slash at its end. key: a client's, a back's or an admin's key.
 
         tls: how to verify https://…; None: with the system's CA certificates. key_advice: how to set another
         key.
@@ -200,7 +200,7 @@ def _explain(error: httpx.TransportError, url: str) -> str:
     if "refused" in words:
         return (
             "the machine answers, but no program listens on this port. Check that the lead runs "
-            "with this --port, and on another machine with --host 0.0.0.0"
+            "with this --port, and if it is on another machine, with --host 0.0.0.0"
         )
     if any(each in words for each in ("resolution", "not known", "No address")):
         return f"unknown host name {host}. Try its IP address"

@@ -51,8 +51,8 @@ class PreflightReport:
 
 @contextmanager
 def read_model(report: PreflightReport, source: ModelSource) -> Iterator[Vocabulary | None]:
-    """Yield the vocabulary of a model, also from the hub's cache; None without a model, or after adding a
-    problem.
+    """Yield the vocabulary of a model, which may be in the hub's cache; None without a model, or after adding
+    a problem.
 
     The model's file, `info.path`, exists until the context ends.
     """

@@ -9,9 +9,9 @@ import enum
 from collections.abc import Mapping
 
 _SHORT_S, _LONG_S = 0.010, 0.100
-"""T(1) from which a back has some time, and all the time that it needs, for its drafts."""
+"""T(1) in seconds, above which a back has some of the time, and all of the time, that its drafts need."""
 _MIN_GAIN = 1.15
-"""The best gain below which late and wrong drafts leave no speed-up."""
+"""If `best_gain` is less, late and wrong drafts leave no speed-up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
 """The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""

@@ -26,16 +26,16 @@ from shared.llama.span import Span
 
 _ESTIMATED = (2, 1, 4, 8, 16, 3)
 _ESTIMATE_STEPS = 35
-"""The duration of the estimate in single tokens, with the context and the repetitions."""
+"""The duration of the estimate in steps of a single token, including context and repetitions."""
 _NEEDED = (*_ESTIMATED, 32)
-"""Without these sizes nothing can be promised."""
+"""The sizes without which exact mode is impossible."""
 _FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
 _AT_ONCE = 5
 """Further sizes are measured in groups of this many; one that has begun is finished in any case."""
 _WIDE = (64, 128, 48, 96, 80, 112)
 """Sizes for prompts only: longer chunks are hardly faster."""
 _MAX_LOGITS = 1 << 24
-"""Numbers of all logits of a batch: 64 MB."""
+"""The maximum number of logits of a batch: 64 MB."""
 _CONTEXTS = (20, 233)
 """Numbers of tokens before the batch: with the second number, the batch ends in the next block of 256 cells,
 the unit of llama.cpp's attention.
@@ -43,7 +43,7 @@ the unit of llama.cpp's attention.
 _ANCHOR = 16
 """Prompts are read in the class of this size."""
 _LARGEST = 32
-"""The widest that is needed; contexts are read in batches of it."""
+"""The largest size that is needed; contexts are read in batches of this size."""
 _ACTIVATIONS = 250_000
 """The activations to compare of each size (tokens times layers times width of a layer); 0 of size 1."""
 _MAX_TOKENS = 240
@@ -64,7 +64,7 @@ _PIECES = (13, 1, 40)
 """The sizes of the pieces in which the prompt is read the second time."""
 _MAX_OTHERS = 3
 _OTHERS = 9
-"""Tokens of the first other slot, and by how many each has more than the one before."""
+"""The number of tokens of the first other slot; each further slot has as many more than the slot before."""
 _WRONG = 2
 """Draft tokens of each step that are trimmed again."""
 
@@ -211,7 +211,9 @@ class _Measurement:
                 prints[context, at - context + i] = _digest(row)
 
     def _timed(self, n_repeats: int) -> SizeReport:
-        """Time a single token and the smallest step, in turns: a busy moment of the machine affects both."""
+        """Time a single token and the smallest step alternately, so that a busy moment of the machine affects
+        both.
+        """
         context, batch_sizes = _CONTEXTS[0], self._report.batch_sizes()
         samples: dict[int, list[float]] = {1: [], batch_sizes.answer[0] if batch_sizes else 1: []}
         self._read_context(context)

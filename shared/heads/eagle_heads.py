@@ -54,7 +54,7 @@ def open_eagle(target: Model, path: Path) -> tuple["EagleHeads", LayerInputs]:
 def _load_eagle(path: Path, target: Model) -> tuple[Any, list[int]]:
     """Return (llama_model, the layers of the target that it reads). Raises ModelLoadError if it does not fit.
 
-    All has to be known before llama.cpp computes: it aborts the process where something does not fit.
+    Everything is checked before llama.cpp computes, because it aborts the process if something does not fit.
     """
     if reason := why_no_target(target.vocabulary.info.architecture):
         raise ModelLoadError(f"{path} cannot draft for this model: {reason}")

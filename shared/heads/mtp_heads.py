@@ -36,7 +36,7 @@ _ARCHITECTURES = frozenset(
 draft again. gemma4's head is a separate file, which reads the target's cache.
 """
 _FEW_TOKENS = 16
-"""Up to this many are decoded with outputs of all: cheaper than two passes."""
+"""Up to this number of tokens are decoded with outputs of all, which is cheaper than two passes."""
 
 
 def has_heads(path: Path) -> bool:

@@ -15,7 +15,9 @@ from shared.settings.model_options import DEFAULT_CTX, MAX_SLOTS, ModelOptions
 
 _ONE_SLOT_ONLY = frozenset({"plamo2"})
 _ROLLBACKS = (8, 6, 4, 3, 2, 1)
-"""The numbers of states per slot to keep for rollback: the first that fits. Drafts are cut to it."""
+"""The numbers of states per slot to keep for rollback; the first number that fits is used. Drafts are cut to
+it.
+"""
 _WINDOW_ROLLBACK = 64
 """More than any draft: cells that the last decode moved out of the window are given away in the next one."""
 
@@ -83,7 +85,5 @@ def choose_traits(
 
 
 def _n_fitting(state_bytes: int, free_bytes: int) -> int:
-    """Return how many times `state_bytes`, the states of all slots, fit into memory beside the
-    present ones.
-    """
+    """Return how many times `state_bytes`, the bytes of one state of each slot, fit into the free memory."""
     return max(0, int(MEMORY_SHARE * free_bytes)) // max(1, state_bytes)

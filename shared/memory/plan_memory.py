@@ -31,9 +31,10 @@ from shared.text_store import NO_PROMPT_CACHE
 _MAPPED = frozenset({"auto", "mmap"})
 """Values of --load-mode with which weights are in the page cache, which the system counts as free."""
 _SURE = 0.75
-"""Part of a context that seems to fit: what cannot be allocated cannot be measured in full, either."""
+"""The part of the context that a message recommends: a context that does not fit cannot be measured in full.
+"""
 _MIN_CTX = 256
-"""Tokens; fewer are of no use."""
+"""Tokens; a smaller context is of no use."""
 _LONG_FACTORS = "rope_factors_long"
 """A part of the names of tensors with the factors for long contexts."""
 
@@ -173,7 +174,7 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
         f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, but only {size_text(n_free)} are "
         "free: "
         + (f"lower --ctx-size, for instance to {n_round}" if n_round >= _MIN_CTX else "use a smaller model")
-        + ". With swap, --fit off loads it all the same"
+        + ". With enough swap, --fit off loads it anyway"
     )
 
 

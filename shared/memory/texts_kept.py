@@ -9,7 +9,7 @@ from shared.terminal import size_text
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 _PART_BYTES = 32 << 20
-"""The bytes of a text that are stored or loaded in one step, in some hundredths of a second."""
+"""The bytes of a text that are stored or loaded in one step, in a few hundredths of a second."""
 
 
 def n_prompt_checkpoints(traits: MemoryTraits, options: ModelOptions) -> int:
@@ -36,7 +36,7 @@ def size_prompt_cache(
 
 
 def _part(n_max: int, probe: MemoryProbe) -> int:
-    """Return tokens in a part. None begins in one window and ends in the next (Llama 4's begin at
+    """Return the number of tokens in a part. No part extends over two windows (Llama 4's windows begin at
     multiples).
     """
     n_window = probe.n_window

@@ -89,7 +89,7 @@ def grown_path() -> Path:
     """Return the path of the demo's target, whether or not it exists; raises ConfigError in an installation
     without its source.
 
-    The name depends on everything that it is made from.
+    Its name depends on everything from which the file is made.
     """
     from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
 

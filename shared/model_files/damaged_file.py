@@ -1,6 +1,6 @@
 """Says why a file is not a whole GGUF file, and what to do about it.
 
-llama.cpp says the same of all such files, or names a tensor.
+llama.cpp's message is the same for all such files, or names a tensor.
 """
 
 import mmap
@@ -44,7 +44,7 @@ _HTML = (b"<!doctype", b"<html", b"<?xml")
 _VERSIONS = (2, 3)
 """The versions of GGUF that llama.cpp reads."""
 _MAX_VERSION = 100
-"""A larger number is none."""
+"""A larger number is not a version."""
 
 
 def why_unusable(path: Path) -> str | None:

@@ -13,11 +13,13 @@ from shared.errors import ModelLoadError
 from shared.model_files.gguf_header import first_values
 
 BEGINNING_BYTES: Final = 1 << 16
-"""`general.*` comes first, the vocabulary much later."""
+"""The number of bytes read: `general.*` comes first, the vocabulary much later."""
 RANK: Final = 4
 """llama.cpp's number for a head that scores how well two texts match."""
 POOLING_TYPES: Final = frozenset({1, 2, 3, RANK})
-"""Its numbers for mean, CLS, last and rank. 0 is none; files that it has saved itself say -1."""
+"""llama.cpp's numbers for mean, CLS, last and rank. 0 means no pooling. Files that llama.cpp has saved have
+-1.
+"""
 
 PROJECTOR: Final = "mmproj"
 """Part of the name of each projector's file."""

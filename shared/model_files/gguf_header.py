@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file without llama.cpp: metadata, and how large the file should be."""
+"""Reads the header of a GGUF file without llama.cpp: metadata, and the size that the file should have."""
 
 import math
 import mmap

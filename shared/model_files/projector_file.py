@@ -26,7 +26,7 @@ _SERVED: Final = {
 _WHOLE: Final = "gemma3"
 """The kind whose images are decoded at once, as their rows attend to each other; all have one size."""
 _PATCHES_PER_ROW: Final = 4
-"""Of a side of such an image, where the file says nothing else."""
+"""The patches of an image's side that become one row, unless the file has another number."""
 QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )

@@ -111,7 +111,7 @@ class _Service:
             raise ConfigError("--system is for systemd")
 
     def install(self, given: Mapping[str, object]) -> str:
-        """Write and start it, or leave everything as it was; raises ConfigError, PermissionError."""
+        """Write and start the service, or leave everything unchanged; raises ConfigError, PermissionError."""
         files = self._files(given)
         before = {path: path.read_bytes() if path.exists() else None for path in self._owned()}
         try:
@@ -137,7 +137,7 @@ class _Service:
         return "\n".join([*units, f"# Options and keys would be in {self._config}, for its owner only."])
 
     def remove(self) -> str:
-        """Stop it and delete all that `install` has written; raises ConfigError, PermissionError."""
+        """Stop the service and delete all that `install` has written; raises ConfigError, PermissionError."""
         owned = [path for path in self._owned() if path.exists()]
         if not owned:
             raise ConfigError(f"not installed: the service {self._name}")
@@ -235,7 +235,9 @@ class _Service:
             self._systemctl("disable", "--now", *units)
 
     def _units(self) -> list[str]:
-        """Return the socket first: a service that runs keeps systemd from opening its port."""
+        """Return the names of the units, the socket first: a running service keeps systemd from opening its
+        port.
+        """
         return [path.name for path in reversed(self._owned()[1:]) if path.exists()]
 
     def _systemctl(self, *words: str) -> None:

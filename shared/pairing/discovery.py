@@ -29,7 +29,7 @@ log = logging.getLogger("discovery")
 SERVICE = "_llama-duo._tcp.local."
 JOIN_SERVICE = "_llama-duo-join._tcp.local."
 """The mDNS service of pairing ports. The name of an announcement is the fingerprint of the lead's CA, so one
-question finds the lead, whatever others announce.
+query finds the lead, whatever other machines announce.
 """
 _READ_MS = 3000
 """Time-out for the details of a lead whose name is known."""
@@ -101,8 +101,7 @@ def _registered(info: "ServiceInfo", **options: bool) -> Iterator[None]:
 
 
 def find_leads(seconds: float) -> list[FoundLead]:
-    """Return the leads that answer within `seconds`; return a few seconds after the first answer, however
-    many there are.
+    """Return the leads that answer within `seconds`. The search ends a few seconds after the first answer.
 
     Raises ConfigError, and NoLeadError while this machine has no network.
     """
@@ -273,10 +272,10 @@ def _describe(addresses: list[str], port: int, name: str, scheme: Scheme) -> "Se
 
 
 def _lead(info: "ServiceInfo", reaches: Callable[[str, int], bool]) -> FoundLead:
-    """Return the lead with an address, because an attacker could announce a host name with a valid
+    """Return the lead with an IP address: an attacker could announce a host name for which it has a valid
     certificate.
 
-    A machine has several addresses, also of containers and tunnels; the first that `reaches` reaches is used.
+    A machine has several addresses, some of containers and tunnels; the first that `reaches` accepts is used.
     """
     model = (info.properties.get(b"model") or b"").decode("utf-8", "replace")
     scheme = "https" if info.properties.get(b"scheme") == b"https" else "http"

@@ -198,7 +198,8 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
     """Return the certificate (PEM) of the CA with the key `pin` from a server at `address` that this CA has
     certified; None: there is no such server.
 
-    Anyone can have the CA's certificate, so the server must also use its own. Nothing secret is sent.
+    Anyone can have the CA's certificate, so the server must also use a certificate that the CA has signed.
+    Nothing secret is sent.
     """
     import httpx  # noqa: PLC0415 - only to join, or after the certificate was made anew
 
@@ -228,7 +229,7 @@ def _invitation(code: str, role: MemberRole) -> Invitation:
 
 
 def _join(folder: Path, invitation: Invitation, name: str) -> None:
-    """Get a key, and write down where it is good for; raises ConfigError."""
+    """Get a key, and save it with the addresses of its lead; raises ConfigError."""
     address, certificate = _reach(invitation)
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
     answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})

@@ -27,7 +27,7 @@ from shared.settings.options import AUTO_LAYERS
 _LAYER = re.compile(r"^blk\.(\d+)\.")
 _MIB = 1 << 20
 _MARGIN_SHARE = 8
-"""--fit-target is at most this part of a device, or nothing would fit on a small one."""
+"""--fit-target is at most 1 / 8 of a device, otherwise no layer would fit on a small device."""
 
 
 @dataclass(frozen=True, slots=True)

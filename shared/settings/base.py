@@ -27,11 +27,11 @@ from shared.version import VERSION
 class ProgramSettings(BaseModel):
     """The settings of one program; the docstring of the subclass heads its `--help`.
 
-    program: its name. prefix: of its environment variables. headings: the first option under each heading of
-    help, with the heading, in the order of help. usual: the options that `--help` shows, each with a text of
-    one line; empty: all. A program whose base has such a list shows only its own options. dialect: another
-    program's spellings that are accepted, too. defaults: this program's defaults where they differ from the
-    fields' defaults.
+    program: its name. prefix: the prefix of its environment variables. headings: the first option under each
+    heading of help, with the heading, in the order of help. usual: the options that `--help` shows, each with
+    a text of one line; empty: all. A program whose base has such a list shows only its own options. dialect:
+    another program's spellings that are accepted, too. defaults: this program's defaults where they differ
+    from the fields' defaults.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,6 @@
 """A program's command line: spellings of options, headings of `--help`, refused options.
 
-Knows nothing of settings: `shared.settings.sources` adds the options and reads the values.
+It does not know the settings: `shared.settings.sources` adds the options and reads the values.
 """
 
 import argparse
@@ -43,9 +43,11 @@ _DEFAULT_LIST = re.compile(r" \(default: ([(\[].*[)\]])\)$", re.DOTALL)
 _BARE = {"exact": "on", "flash_attn": "on"}
 """Options that may be given without a value, and the value that they then have."""
 _SHOWN = {"as_json": "--json"}
-"""The spelling in the short help, where it is not the name of the setting: pydantic has a method `json`."""
+"""The spelling in the short help if it is not the setting's name: a setting cannot be named `json`, because
+pydantic has such a method.
+"""
 _ARGUMENTS, _GENERAL = "arguments", "general"
-"""Headings of those without one."""
+"""The headings of arguments and options without a heading of their own."""
 _METAVAR_COLUMNS = 12
 """Longer lists of words are not shown beside an option in the short help."""
 _OPTION_COLUMNS = 30

@@ -81,7 +81,7 @@ _BY_VARIABLE: Final = (
     "cors_origins host image_max_tokens models_dir models_max offline prefill_assistant rpc ssl_cert_file "
     "ssl_key_file swa_full tags"
 )
-"""Options that are only given by another variable, too: LLAMA_ARG_ and their name."""
+"""Options that llama-server also reads from a variable: LLAMA_ARG_ and their name."""
 
 _IGNORED: Final = {
     # what they ask for is always the case, or does not change answers
@@ -106,7 +106,7 @@ _IGNORED: Final = {
 _ESSENTIAL: Final = {
     "use --help": "--usage",
     "completions for shells are installed with llama-duo": "--completion-bash",
-    "use --check, which reports placement and memory": "-cl --cache-list",
+    "use `lead list`": "-cl --cache-list",
     "use --model FILE or -hf USER/REPO[:QUANT]": (
         "-mu --model-url -dr --docker-repo --embd-gemma-default --fim-qwen-1.5b-default "
         "--fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --fim-qwen-14b-spec "

@@ -48,7 +48,7 @@ class ModelSource(OptionGroup):
     model: ModelPath | None = Field(
         None,
         description="path of the model: a GGUF file, a llama2.c checkpoint (.bin) or a Hugging Face "
-        "folder with GPT-2; smollm2 or smollm2-draft: models of the extra smollm2. Default: "
+        "folder with GPT-2; smollm2 or smollm2-draft: a model of the pip extra smollm2. Default: "
         "the program's built-in demo model",
     )
     tokenizer: Path | None = Field(

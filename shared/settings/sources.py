@@ -131,7 +131,7 @@ def _flat_settings(options: Mapping[str, FieldInfo], prefix: str) -> type[BaseSe
 
 
 def _undecoded(field: FieldInfo) -> FieldInfo:
-    """Return the same, and pydantic-settings leaves it alone if it is to be read as written."""
+    """Return a copy, which pydantic-settings does not decode if the option is `AsWritten`."""
     found = copy(field)
     found.metadata = [NoDecode if each is AsWritten else each for each in field.metadata]
     return found

@@ -45,7 +45,7 @@ def test_values_go_with_their_option():
     [
         ("--usage", "use --help"),
         ("--completion-bash", "completions for shells are installed"),
-        ("--cache-list", "use --check"),
+        ("--cache-list", "use `lead list`"),
         ("--model-url", "use --model FILE"),
         ("--gpt-oss-20b-default", "use --model FILE"),
     ],
