@@ -156,7 +156,9 @@ class BackSettings(FileSettings):
         description="interval between pings to the lead, and the maximum time for a reply",
     )
     name: str | None = Field(
-        None, description="name of this back in the lead's log and metrics. Default: the host name"
+        None,
+        description="name of this back in the lead's log and metrics. A back that has joined keeps the name "
+        "with which it joined. Default: the host name",
     )
     n_ahead: int = Field(
         16,

@@ -123,8 +123,9 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
         kept = None
     if kept and kept.code == _digest(invitation):
         return
-    _join(folder, invitation, name)
-    if kept and kept.addresses[0] not in invitation.addresses:
+    former_key = _former_key(folder, kept, invitation)
+    _join(folder, invitation, name, former_key)
+    if kept and not former_key:
         log.info("forgot the joined lead at %s", kept.addresses[0])
 
 
@@ -227,11 +228,20 @@ def _invitation(code: str, role: MemberRole) -> Invitation:
     return invitation
 
 
-def _join(folder: Path, invitation: Invitation, name: str) -> None:
-    """Get a key, and write down where it is good for; raises ConfigError."""
+def _former_key(folder: Path, kept: _KeptLead | None, invitation: Invitation) -> str | None:
+    """Return the key of the lead that made this code, if this machine has joined it before."""
+    with suppress(OSError, ValueError):
+        if kept and fingerprint((folder / _CERTIFICATE).read_text("ascii")) == invitation.fingerprint:
+            return kept.key
+    return None
+
+
+def _join(folder: Path, invitation: Invitation, name: str, former_key: str | None) -> None:
+    """Get a key, and save it with the addresses of its lead; raises ConfigError."""
     address, certificate = _reach(invitation)
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
-    answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
+    body = {"secret": secret, "name": name[:64] or "machine", "former_key": former_key}
+    answer = _post(address, certificate, body)
     addresses = tuple(dict.fromkeys((address, *invitation.addresses, *answer.addresses)))
     kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=_digest(invitation))
     _keep(folder, kept, certificate)
@@ -280,7 +290,7 @@ def _look_for(invitation: Invitation) -> tuple[str, ...]:
     )
 
 
-def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
+def _post(address: str, certificate: str, body: dict[str, str | None]) -> _Membership:
     import httpx  # noqa: PLC0415 - only to join
 
     try:
