@@ -53,11 +53,14 @@ _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
 class _KeptLead(BaseModel, frozen=True):
-    """The joined lead, as stored. code: SHA-256 of the secret of the code that was used, in hexadecimal."""
+    """The joined lead, as stored. code: SHA-256 of the secret of the code that was used, in hexadecimal.
+    name: the lead's name for this machine.
+    """
 
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
     code: str = ""
+    name: str = ""
 
 
 class _Membership(BaseModel, frozen=True):
@@ -74,12 +77,13 @@ class _Membership(BaseModel, frozen=True):
 @dataclass(frozen=True, slots=True)
 class JoinedLead:
     """A lead that this machine has joined. `certificate`: the file with the certificate of the lead's CA,
-    which is trusted under any host name.
+    which is trusted under any host name. `name`: the lead's name for this machine.
     """
 
     url: str
     key: SecretStr
     certificate: Path
+    name: str = ""
 
     @classmethod
     def find(cls, role: MemberRole, name: str, code: str | None) -> Self | None:
@@ -100,7 +104,7 @@ class JoinedLead:
         if kept is None:
             return None
         address = _locate(folder, kept)
-        return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE)
+        return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE, kept.name)
 
 
 def _read(folder: Path) -> _KeptLead | None:
@@ -243,7 +247,8 @@ def _join(folder: Path, invitation: Invitation, name: str, former_key: str | Non
     body = {"secret": secret, "name": name[:64] or "machine", "former_key": former_key}
     answer = _post(address, certificate, body)
     addresses = tuple(dict.fromkeys((address, *invitation.addresses, *answer.addresses)))
-    kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=_digest(invitation))
+    code = _digest(invitation)
+    kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=code, name=answer.name)
     _keep(folder, kept, certificate)
     log.info("joined the lead at %s as %s", address, answer.name)
 
