@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from back.settings import BackSettings
+from back.settings import BackDoctorSettings, BackSettings
 from shared.diagnostics.findings import exit_with
 from shared.errors import ConfigError
 from shared.exits import print_text
@@ -26,7 +26,9 @@ def main() -> None:
 
         serve(sys.argv[2:])
     to_doctor = sys.argv[1:2] == ["doctor"]
-    settings = BackSettings.from_command_line(sys.argv[2:] if to_doctor else None)
+    settings = (
+        BackDoctorSettings.from_command_line(sys.argv[2:]) if to_doctor else BackSettings.from_command_line()
+    )
     configure_logging(settings.log_level, as_json=settings.log_json)
     if settings.list_devices:
         from shared.diagnostics.preflight import list_devices  # noqa: PLC0415 - slow to import

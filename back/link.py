@@ -120,8 +120,9 @@ class LeadLink:
         return "http" + self._url.removeprefix("ws").removesuffix("/v1/speculation")
 
     def set_vocabulary(self, vocabulary: VocabularyId) -> None:
-        """Set the vocabulary for the next hello."""
-        self._hello = self._hello.model_copy(update={"vocabulary": vocabulary})
+        """Set the vocabulary for the next hello, which keeps the draft model's name."""
+        named = vocabulary.model_copy(update={"model": self._hello.vocabulary.model})
+        self._hello = self._hello.model_copy(update={"vocabulary": named})
 
     def set_lead(self, url: str, tls: ssl.SSLContext | None) -> None:
         """Set the address to which the next `run` connects."""

@@ -156,7 +156,9 @@ class BackSettings(FileSettings):
         description="interval between pings to the lead, and the maximum time for a reply",
     )
     name: str | None = Field(
-        None, description="name of this back in the lead's log and metrics. Default: the host name"
+        None,
+        description="name of this back in the lead's log and metrics. A back that has joined keeps the name "
+        "with which it joined. Default: the host name",
     )
     n_ahead: int = Field(
         16,
@@ -217,7 +219,12 @@ class BackSettings(FileSettings):
         return self._with_joined(lead)
 
     def _with_joined(self, lead: JoinedLead) -> Self:
-        found = {"lead": (lead.url,), "key": lead.key, "pinned_certificate_file": lead.certificate}
+        found = {
+            "lead": (lead.url,),
+            "key": lead.key,
+            "pinned_certificate_file": lead.certificate,
+            "name": lead.name or self.name,
+        }
         joined = self.model_copy(update=found)
         joined._is_joined = True  # noqa: SLF001 - of this class
         return joined
@@ -344,3 +351,12 @@ class BackSettings(FileSettings):
     def own_name(self) -> str:
         """The name to send to the lead, with only characters that the protocol allows."""
         return re.sub(r"[^A-Za-z0-9._:-]", "-", self.name or platform.node())[:64] or "back"
+
+
+class BackDoctorSettings(BackSettings):
+    """Find out why the lead is not faster. Request a long answer from the lead first.
+
+    back doctor --model small.gguf     the options of the running back
+    """
+
+    program = "back doctor"

@@ -1,5 +1,6 @@
 """The output of `lead plan`: sentences, a table and commands; or one JSON object."""
 
+import itertools
 import json
 import shlex
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,6 @@ _ARRANGEMENTS = {
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
 _RANGE = "low, high: tokens/s if the acceptance is at the lower or upper end of its confidence interval"
-_LEAD_ADDRESS = "http://LEAD:5555"
 _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 
@@ -235,10 +235,9 @@ def commands(arrangement: Arrangement, settings: LeadSettings, cores: Sequence[i
         fewer = ["--threads", str(n_threads)] if 0 < n_threads <= len(arrangement.split.lead_cpus) else []
         return [shlex.join([*lead, *back, *_core_words(arrangement.split, fewer)])]
     if arrangement.kind == "remote":
-        address = ["--host", "0.0.0.0", "--keys-file", "keys"]
         backs = [model, _ANOTHER_MODEL] if arrangement.differs else [model]
-        there = (["back", "--lead", _LEAD_ADDRESS, *each, "--key-file", "key"] for each in backs)
-        return [shlex.join([*lead, *threads, *address]), *map(shlex.join, there)]
+        there = (["lead invite --open", shlex.join(["back", *each, "--join", "CODE"])] for each in backs)
+        return [shlex.join([*lead, *threads]), *itertools.chain(*there)]
     return [shlex.join([*lead, *threads, *_drafting_words(arrangement, model, settings)])]
 
 

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from lead.settings.keys import Principal, Role, identify, key_digest
+from lead.settings.keys import JOINED, Principal, Role, identify, key_digest
 from shared.errors import DuoError
 from shared.pairing.invitation import SECRET_BYTES
 
@@ -38,10 +38,8 @@ class JoinedMachine:
 
     @property
     def principal(self) -> Principal:
-        """The machine as the sender of requests. Its name has a space, so no configured key has the same
-        name.
-        """
-        return Principal(self.role, f"{self.name} (joined)", self.number, self.digest)
+        """The machine as the sender of requests."""
+        return Principal(self.role, self.name + JOINED, self.number, self.digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +135,10 @@ class Members:
     def remove(self, name: str) -> JoinedMachine | None:
         """Remove a member, whose key is then refused; return None if there is no such member."""
         return self._members.pop(name, None)
+
+    def restore(self, member: JoinedMachine) -> None:
+        """Undo `remove`."""
+        self._members[member.name] = member
 
     def identify(self, key: str | None) -> Principal | None:
         """Return the member with this key; None if there is none."""

@@ -225,10 +225,13 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """A request to join. secret: the secret of a code. name: the machine's name for itself."""
+    """A request to join. secret: the secret of a code. name: the machine's name for itself. former_key: the
+    key of a membership that the machine already has, which the new membership replaces.
+    """
 
     secret: Base64UrlBytes
     name: _MemberName
+    former_key: Annotated[str, Field(max_length=64)] | None = None
 
 
 _joining = APIRouter(route_class=_JoinRoute)
@@ -241,7 +244,7 @@ async def join(
     """Return the key of a new member, with the role for which the code was made."""
     try:
         peer = request.client.host if request.client else "unknown"
-        member, key = _saved(lambda: pairing.join(body.secret, body.name, peer))
+        member, key = _saved(lambda: pairing.join(body.secret, body.name, peer, body.former_key))
     except NotInvitedError as error:
         raise HTTPException(403, str(error)) from error
     return {

@@ -24,6 +24,10 @@ class Role(enum.Enum):
     ADMIN = "admin"
 
 
+JOINED = " (joined)"
+"""The end of the names of joined machines. No configured key has a space in its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The sender of a request. name: for the log. number: distinguishes keys, even keys with the same name.
@@ -35,6 +39,11 @@ class Principal:
     name: str
     number: int = field(default=0, compare=False)
     key: str = field(default="", compare=False, repr=False)
+
+    @property
+    def member(self) -> str | None:
+        """The name under which a machine has joined (`lead invite`); None for other keys."""
+        return self.name.removesuffix(JOINED) if self.name.endswith(JOINED) else None
 
     @property
     def id(self) -> str:

@@ -51,7 +51,9 @@ class Invitation:
         role = _ROLES.get(prefix)
         content = role and _content(prefix, digits)
         if not role or not content:
-            raise ConfigError("this invitation code is incomplete. Copy all of it, starting with duo3")
+            raise ConfigError(
+                "this invitation code is incomplete or has a typo. Copy all of it, starting with duo3"
+            )
         secret, rest = content[:SECRET_BYTES], content[SECRET_BYTES:]
         addresses = rest[_FINGERPRINT_BYTES:].decode("ascii", "replace").split(",")
         return cls(role, secret, rest[:_FINGERPRINT_BYTES], tuple(filter(None, addresses)))

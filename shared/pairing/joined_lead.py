@@ -53,11 +53,14 @@ _FILE, _CERTIFICATE = "lead.json", "certificate.pem"
 
 
 class _KeptLead(BaseModel, frozen=True):
-    """The joined lead, as stored. code: SHA-256 of the secret of the code that was used, in hexadecimal."""
+    """The joined lead, as stored. code: SHA-256 of the secret of the code that was used, in hexadecimal.
+    name: the lead's name for this machine.
+    """
 
     addresses: Annotated[tuple[str, ...], Len(1)]
     key: str
     code: str = ""
+    name: str = ""
 
 
 class _Membership(BaseModel, frozen=True):
@@ -74,12 +77,13 @@ class _Membership(BaseModel, frozen=True):
 @dataclass(frozen=True, slots=True)
 class JoinedLead:
     """A lead that this machine has joined. `certificate`: the file with the certificate of the lead's CA,
-    which is trusted under any host name.
+    which is trusted under any host name. `name`: the lead's name for this machine.
     """
 
     url: str
     key: SecretStr
     certificate: Path
+    name: str = ""
 
     @classmethod
     def find(cls, role: MemberRole, name: str, code: str | None) -> Self | None:
@@ -100,7 +104,7 @@ class JoinedLead:
         if kept is None:
             return None
         address = _locate(folder, kept)
-        return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE)
+        return cls(f"https://{address}", SecretStr(kept.key), folder / _CERTIFICATE, kept.name)
 
 
 def _read(folder: Path) -> _KeptLead | None:
@@ -123,8 +127,9 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
         kept = None
     if kept and kept.code == _digest(invitation):
         return
-    _join(folder, invitation, name)
-    if kept and kept.addresses[0] not in invitation.addresses:
+    former_key = _former_key(folder, kept, invitation)
+    _join(folder, invitation, name, former_key)
+    if kept and not former_key:
         log.info("forgot the joined lead at %s", kept.addresses[0])
 
 
@@ -228,13 +233,23 @@ def _invitation(code: str, role: MemberRole) -> Invitation:
     return invitation
 
 
-def _join(folder: Path, invitation: Invitation, name: str) -> None:
+def _former_key(folder: Path, kept: _KeptLead | None, invitation: Invitation) -> str | None:
+    """Return the key of the lead that made this code, if this machine has joined it before."""
+    with suppress(OSError, ValueError):
+        if kept and fingerprint((folder / _CERTIFICATE).read_text("ascii")) == invitation.fingerprint:
+            return kept.key
+    return None
+
+
+def _join(folder: Path, invitation: Invitation, name: str, former_key: str | None) -> None:
     """Get a key, and save it with the addresses of its lead; raises ConfigError."""
     address, certificate = _reach(invitation)
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
-    answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
+    body = {"secret": secret, "name": name[:64] or "machine", "former_key": former_key}
+    answer = _post(address, certificate, body)
     addresses = tuple(dict.fromkeys((address, *invitation.addresses, *answer.addresses)))
-    kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=_digest(invitation))
+    code = _digest(invitation)
+    kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=code, name=answer.name)
     _keep(folder, kept, certificate)
     log.info("joined the lead at %s as %s", address, answer.name)
 
@@ -281,7 +296,7 @@ def _look_for(invitation: Invitation) -> tuple[str, ...]:
     )
 
 
-def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
+def _post(address: str, certificate: str, body: dict[str, str | None]) -> _Membership:
     import httpx  # noqa: PLC0415 - only to join
 
     try:

@@ -36,6 +36,11 @@ def test_wrong_options_are_told_from_both(monkeypatch, capsys):
     assert "--no-such-option" in capsys.readouterr().err
 
 
+def test_doctor_has_help_of_its_own(monkeypatch, capsys):
+    assert run(monkeypatch, "doctor", "--help") == 0
+    assert capsys.readouterr().out.startswith("usage: back doctor [options]\n\nFind out why")
+
+
 def test_help_imports_neither_numpy_nor_llama():
     program = (
         "import sys; sys.argv = ['back', '--help']\n"

@@ -10,7 +10,7 @@ import pytest
 from back import link as link_module
 from back.dial import OtherVocabularyError, RefusedError
 from back.link import LeadLink, LostError, Outbox
-from shared.protocol import Close, Draft, Extend, Refused, Welcome, parse_back_message
+from shared.protocol import Close, Draft, Extend, Refused, VocabularyId, Welcome, parse_back_message
 from shared.rate_limit import Backoff
 from tests.back.linking import (
     HELLO,
@@ -52,6 +52,20 @@ async def test_hello_is_the_first_message():
 
     async with linked(probe):
         assert await said.get() == HELLO
+
+
+async def test_a_back_that_translates_keeps_the_name_of_its_draft_model():
+    said = asyncio.Queue()
+
+    async def probe(connection):
+        said.put_nowait(parse_back_message(await connection.recv()))
+
+    async with linked(probe) as (link, *_):
+        await said.get()
+        link.set_vocabulary(VocabularyId(fingerprint="lead", n_tokens=8, model="big"))
+        while (hello := await said.get()).vocabulary.fingerprint != "lead":
+            pass
+    assert hello.vocabulary.model == "m"
 
 
 async def test_the_listener_gets_all_messages_in_order():

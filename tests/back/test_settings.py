@@ -158,7 +158,7 @@ def test_without_an_announced_lead_there_is_nothing_to_draft_for(monkeypatch):
 @pytest.fixture
 def joined(monkeypatch):
     """A lead that was joined before; also says with what the question for it was asked."""
-    lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"))
+    lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"), "laptop-2")
     asked = []
     monkeypatch.setattr(JoinedLead, "find", lambda *arguments: asked.append(arguments) or lead)
     return lead, asked
@@ -170,6 +170,7 @@ def test_the_lead_that_was_joined_is_drafted_for_with_its_key_and_certificate(jo
     expected = (lead.url, "its-key", lead.certificate)
     assert (found.url, found.read_key(), found.pinned_certificate_file) == expected
     assert not found.has_default_lead
+    assert found.own_name == "laptop-2", "as `lead invite --list` has it"
     assert asked == [("back", "laptop", None)]
 
 

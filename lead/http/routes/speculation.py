@@ -18,6 +18,7 @@ from lead.http.client_gone import cancel_on_disconnect, close_socket
 from lead.http.json_route import JsonRoute
 from lead.http.services import Services, get_ready_services, get_services
 from lead.settings.host_names import is_loopback
+from lead.settings.keys import Principal
 from shared import cpus
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import (
@@ -149,17 +150,25 @@ async def follow(socket: WebSocket) -> None:
 
 
 class _Sender(NamedTuple):
-    """The sender of drafts. peer: its key and address, which identify it. is_local: it is on this machine."""
+    """The sender of drafts. peer: its key and address, which identify it. is_local: it is on this machine.
+    member: the name under which it joined, if it did.
+    """
 
     peer: str
     is_local: bool
+    member: str | None = None
+
+    def named(self, hello: Hello) -> Hello:
+        """Return `hello` with the name by which `lead invite --revoke` knows the sender."""
+        return hello.model_copy(update={"name": self.member}) if self.member else hello
 
 
 def _sender_of(connection: HTTPConnection) -> _Sender:
     host = connection.client.host if connection.client else "unknown"
     # Who comes from the very address that it connects to is here, too.
     is_local = is_loopback(host) or host == (connection.scope.get("server") or (None,))[0]
-    return _Sender(f"{getattr(connection.state, 'principal', 'anyone')} at {host}", is_local)
+    principal: Principal | None = getattr(connection.state, "principal", None)
+    return _Sender(f"{principal or 'anyone'} at {host}", is_local, principal.member if principal else None)
 
 
 async def _welcome(socket: WebSocket, services: Services, sender: _Sender) -> Back:
@@ -168,7 +177,9 @@ async def _welcome(socket: WebSocket, services: Services, sender: _Sender) -> Ba
     if not isinstance(hello, Hello):
         raise ProtocolError("the first message must be hello")
     ours = await services.vocabulary.identify()
-    back, welcome = services.backs.join(hello, ours, "websocket", sender.peer, is_local=sender.is_local)
+    back, welcome = services.backs.join(
+        sender.named(hello), ours, "websocket", sender.peer, is_local=sender.is_local
+    )
     try:
         await _send(socket, welcome)
     except BaseException:
@@ -263,7 +274,8 @@ def _take_post(
                 raise ProtocolError("hello may be sent only once")
             backs.admit(sender.peer)
             try:
-                back, welcome = backs.join(message, ours, "http", sender.peer, is_local=sender.is_local)
+                hello = sender.named(message)
+                back, welcome = backs.join(hello, ours, "http", sender.peer, is_local=sender.is_local)
             except ProtocolError as error:
                 return None, [_refused(error)]
             answers.append(welcome)

@@ -10,6 +10,7 @@ from lab.planning.measurements import AcceptanceRate, DrafterTimes, EngineTimes,
 from lab.planning.plan_report import PlanReport, commands
 from lab.planning.plan_settings import PlanSettings
 from lead.engine.commands import DRAFT_MODEL
+from lead.pairing.invite import InviteSettings
 from lead.settings.lead_settings import LeadSettings
 
 SPLIT = SplitTimes((0, 1, 2), (3,), {1: 0.06}, 0.002, 1.1, 1.5)
@@ -195,20 +196,21 @@ def test_on_a_system_that_cannot_pin_threads_are_divided(monkeypatch):
     assert (settings.cpus, settings.n_threads, settings.own_back.n_threads) == (None, 3, 1)
 
 
-def test_a_back_on_another_machine_is_a_second_command():
-    lead, back = written("remote", "--draft-model", "small.gguf")
-    assert read(lead).host == "0.0.0.0"
+def test_a_back_on_another_machine_is_invited():
+    lead, invite, back = written("remote", "--draft-model", "small.gguf")
+    assert read(lead).host == "127.0.0.1"
+    assert InviteSettings.from_command_line(shlex.split(invite)[2:]).open
     program, *arguments = shlex.split(back)
     settings = BackSettings.from_command_line(arguments)
     assert (program, str(settings.source.model)) == ("back", "small.gguf")
 
 
-def test_a_second_back_with_another_draft_model_is_a_third_command():
+def test_a_second_back_has_another_draft_model_and_a_code_of_its_own():
     settings = PlanSettings.from_command_line(["--model", "big.gguf", "--draft-model", "small.gguf"])
     arrangement = Arrangement("remote", elsewhere=Machines(2, differ=True))
-    _, one, other = commands(arrangement, settings, range(4))
-    assert "--model small.gguf" in one
-    assert "--model ANOTHER.gguf" in other
+    _, *invited = commands(arrangement, settings, range(4))
+    one, other = "back --model small.gguf --join CODE", "back --model ANOTHER.gguf --join CODE"
+    assert invited == ["lead invite --open", one, "lead invite --open", other]
 
 
 def test_how_the_model_is_loaded_stays():

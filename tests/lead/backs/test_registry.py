@@ -10,12 +10,12 @@ from tests.lead.backs.harness import RegistryHarness
 
 
 def test_backs_with_the_same_name_get_different_names(harness):
-    assert [harness.join(name="desk").name for _ in range(3)] == ["desk", "desk-2", "desk-3"]
+    assert [harness.join(name="desk").name for _ in range(3)] == ["desk", "desk:2", "desk:3"]
 
 
 @pytest.mark.parametrize("name", ["ngram", "prediction"])
 def test_no_back_gets_the_name_of_a_draft_source_in_the_lead(harness, name):
-    assert harness.join(name=name).name == f"{name}-2"
+    assert harness.join(name=name).name == f"{name}:2"
 
 
 def test_a_posted_draft_has_its_branches_confidences_and_time_of_arrival(harness):
@@ -48,9 +48,9 @@ def test_the_engine_hears_whether_a_back_computes_on_its_cores():
 
 def test_changes_of_the_connected_backs_are_reported(harness):
     desk, _ = harness.join(name="desk"), harness.join(name="desk")
-    assert harness.names == ["desk", "desk-2"]
+    assert harness.names == ["desk", "desk:2"]
     harness.backs.leave(desk)
-    assert harness.names == ["desk-2"]
+    assert harness.names == ["desk:2"]
 
 
 def test_a_silent_back_is_no_longer_connected(harness):

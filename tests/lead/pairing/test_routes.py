@@ -11,6 +11,7 @@ import httpx
 import openai
 import pytest
 
+from lead.pairing.certificate import Authority
 from lead.pairing.pairing_server import PairingServer
 from lead.server.listening import listen
 from shared.errors import ConfigError
@@ -19,7 +20,7 @@ from shared.pairing.invitation import Invitation
 from shared.pairing.joined_lead import JoinedLead
 from shared.tls import pinning
 from tests.lead.http.event_streams import client_of
-from tests.lead.serving import ASK
+from tests.lead.serving import ASK, hello
 
 
 @pytest.fixture
@@ -97,12 +98,32 @@ async def test_a_code_that_was_used_here_goes_on_with_the_membership(admin, pair
     assert (len(list(pairing.members)), pairing.members.n_refused) == (1, 0)
 
 
-async def test_a_code_of_another_lead_replaces_the_membership_and_says_so(admin, caplog):
+async def test_a_code_of_another_lead_replaces_the_membership_and_says_so(admin, pairing, tmp_path, caplog):
     caplog.set_level("INFO")
     former = await join(await invited(admin))
-    code = await invited(admin, addresses=["localhost"])
-    assert (await join(code)).url != former.url
+    former.certificate.write_text(Authority(tmp_path / "another", ["127.0.0.1"]).certificate)
+    await join(await invited(admin))
     assert f"forgot the joined lead at {former.url[8:]}" in caplog.messages
+    assert [each.name for each in pairing.members] == ["laptop", "laptop-2"]  # its key stays at its lead
+
+
+async def test_a_machine_that_joins_again_is_one_member_and_keeps_its_name(admin, pairing):
+    async with member(await join(await invited(admin))) as before:
+        await join(await invited(admin))
+        assert [each.name for each in pairing.members] == ["laptop"]
+        assert (await before.get("/v1/models")).status_code == 401
+
+
+async def test_a_back_has_the_name_by_which_it_can_be_revoked(lead, admin, pairing):
+    """Whatever name it asks for, and how many connections it has."""
+    await join(await invited(admin))
+    joined = await join(await invited(admin, "back"), "back")
+    async with member(joined) as back:
+        for _ in range(2):
+            body = {"messages": [hello(lead, name="laptop").model_dump()]}
+            assert (await back.post("/v1/speculation", json=body)).status_code == 200
+    assert [each.name for each in pairing.members] == ["laptop", "laptop-2"]
+    assert [each.name for each in lead.backs] == ["laptop-2", "laptop-2:2"]
 
 
 @pytest.mark.usefixtures("pairing")

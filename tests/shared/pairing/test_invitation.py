@@ -18,7 +18,7 @@ def test_a_code_holds_addresses_fingerprint_and_secret():
 def test_a_code_says_for_which_role_it_is():
     other = dataclasses.replace(INVITATION, role="client")
     assert Invitation.parse(other.code()) == other
-    with pytest.raises(ConfigError, match="code is incomplete"):
+    with pytest.raises(ConfigError, match="code is incomplete or has a typo"):
         Invitation.parse(INVITATION.code().replace("duo3b", "duo3c"))
 
 
@@ -32,20 +32,20 @@ def test_a_code_with_a_wrong_or_missing_character_is_refused(data):
     code = INVITATION.code()
     at = data.draw(st.integers(0, len(code) - 2))  # the last one has bits that mean nothing
     other = data.draw(st.sampled_from(["", "A", "B", "_", "é"]).filter(lambda each: each != code[at]))
-    with pytest.raises(ConfigError, match="code is incomplete"):
+    with pytest.raises(ConfigError, match="code is incomplete or has a typo"):
         Invitation.parse(code[:at] + other + code[at + 1 :])
 
 
 @pytest.mark.parametrize("prefix", ["\udcff" * 5, "duo1b", ""])
 def test_a_code_begins_as_codes_do(prefix):
     """Bytes that are not UTF-8 are lone surrogates in arguments."""
-    with pytest.raises(ConfigError, match="code is incomplete"):
+    with pytest.raises(ConfigError, match="code is incomplete or has a typo"):
         Invitation.parse(prefix + INVITATION.code()[5:])
 
 
 @given(st.text(max_size=200))
 def test_no_other_text_is_a_code(text):
-    with pytest.raises(ConfigError, match="code is incomplete"):
+    with pytest.raises(ConfigError, match="code is incomplete or has a typo"):
         Invitation.parse(text)
 
 

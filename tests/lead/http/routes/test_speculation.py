@@ -400,7 +400,7 @@ async def test_the_list_has_backs_and_their_sums(lead, client):
     await post(client, hello(lead))
     await post(client, hello(lead))
     body = (await client.get(URL)).json()
-    assert [back["name"] for back in body["backs"]] == ["desk", "desk-2"]
+    assert [back["name"] for back in body["backs"]] == ["desk", "desk:2"]
     assert set(body["totals"]) >= {"n_drafts", "n_draft_tokens", "n_accepted_tokens", "n_stale_drafts"}
 
 
