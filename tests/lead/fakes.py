@@ -6,6 +6,8 @@ import functools
 import hashlib
 from array import array
 
+from starlette.datastructures import State
+
 from lead.backs.registry import Backs
 from lead.chat_format.template import ChatTemplate
 from lead.disk_cache.act_on_slot import ActOnSlot, SlotActed
@@ -159,7 +161,9 @@ class ScriptedEngine:
 
 @functools.cache
 def _application():
-    """One for all tests, since FastAPI takes long to look at all routes; each lead gives it its own state."""
+    """The application of all tests, because FastAPI takes long to read all routes. Each lead replaces its
+    state.
+    """
     return create_app()
 
 
@@ -182,6 +186,7 @@ class ScriptedLead:
         self.template = ChatTemplate(vocabulary.info.chat_template, "", "<|im_end|>")
         tokenizer = InProcessTokenizer(vocabulary, self.template)
         self.app = _application()
+        self.app.state = State()
         services = Services(
             vocabulary=tokenizer.vocabulary(vocabulary),
             tokenizer=tokenizer,

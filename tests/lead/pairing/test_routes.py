@@ -39,8 +39,7 @@ async def pairing(lead, serve, tmp_path):
     )
     await served.server.accepting.wait()
     lead.app.state.pairing = pairing
-    yield pairing
-    lead.app.state.pairing = None
+    return pairing
 
 
 @pytest.fixture
