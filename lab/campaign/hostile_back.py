@@ -39,10 +39,10 @@ from shared.protocol import (
 )
 
 _SAME_AGAIN = 0.2
-"""The share of connections that come from the address, and under the name, of the one before."""
+"""The share of connections that repeat the address and the name of the connection before."""
 _SECONDS_PER_ATTACK = 1.0
 _FRAMES_PER_SECOND = 400.0
-"""The lead's machine is also this one: enough to keep its front busy, too little to starve the others."""
+"""Enough to keep the lead's front busy, too little to starve the other programs on this machine."""
 _LARGE = "x" * (MAX_BACK_MESSAGE_BYTES - 2500)
 
 _SENT = re.compile(r"(\w+): (\d+) frames$", re.MULTILINE)

@@ -36,7 +36,7 @@ _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 _N_HOSTILE_CLIENTS, _HOSTILE_PAUSE_SECONDS = 4, 0.02
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
-"""The free address space of a process. The engine soon fails to allocate; the front must make do."""
+"""The free address space of a process. The engine soon fails to allocate; the front must get by with it."""
 
 _PAUSES = {
     "engine": (5.0, 15.0),
