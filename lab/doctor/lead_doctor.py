@@ -79,7 +79,7 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
         )
     if load is not None and load > len(usable) + 1:
         yield hint(
-            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Other programs compete "
+            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Stop the programs that compete "
             "with the lead"
         )
 

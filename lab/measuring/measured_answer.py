@@ -61,7 +61,7 @@ class MeasuredAnswer:
     n_first: int = 1
     """Tokens of the first step, whose time is the prompt's."""
     first_seconds: float | None = None
-    """From the request to the first text, by the client's clock."""
+    """Seconds from the request to the first text, by the client's clock."""
 
     @property
     def n_timed(self) -> int:
@@ -99,7 +99,7 @@ def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> Measu
             for event in AnswerStream(source):
                 answer.take(event, time.perf_counter())
                 if error := event.get("error"):
-                    raise ConfigError(f"the server broke off an answer: {error}")
+                    raise ConfigError(f"the server ended an answer with an error: {error}")
     except (httpx.TransportError, SSEError, ValueError) as error:  # also what is no JSON
         raise ConfigError(f"{http.base_url} does not answer: {error or type(error).__name__}") from error
     return measured(answer)

@@ -61,7 +61,7 @@ class Contention:
 
 @dataclass(slots=True)
 class _SharedJob:
-    """`left`: seconds that it would still take alone; since `since` it has been `factor` times as slow."""
+    """A task. `left`: the seconds that it needed alone at the time `since`; since then, `factor` as many."""
 
     left: float
     done: Callable[[], None]
