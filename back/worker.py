@@ -10,7 +10,7 @@ from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 _Change = DrafterMessage | Callable[[], Drafter] | None
-"""None: the connection has ended."""
+"""A message, a function that makes the next drafter, or None: the connection has ended."""
 _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 """(number of the lead, change, time of arrival)"""
 

@@ -4,7 +4,7 @@ python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
 
 Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over. Then
 the next connection starts. Most connections come from a new address with a new name, so that the lead cannot
-lock them out; the others test that it does.
+lock them out. The other connections test that the lead locks them out.
 """
 
 import argparse

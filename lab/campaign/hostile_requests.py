@@ -150,7 +150,7 @@ class _Reader:
     def _places(
         self, schema: Mapping[str, Any], name: str, put: Callable[[Json], Json], depth: int
     ) -> Iterator[Place]:
-        """Yield the places inside a value of `schema`, which `put` puts at its own place."""
+        """Yield the places inside a value of `schema`. put: returns a body with a given value of `schema`."""
         if depth > _MAX_DEPTH:
             return
         for member in self._members(schema):

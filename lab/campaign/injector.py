@@ -272,7 +272,7 @@ async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Opera
         (operation,) = rng.choices(described, [5 if each.places else 1 for each in described])
         request = hostile_request(operation, rng)
         failure = await attack(http, request)
-        if failure and not site.is_starved:  # without descriptors it may say that it failed
+        if failure and not site.is_starved:  # without descriptors the lead may report errors
             site.failures.append(failure)
         site.n_hostile[f"{request.method} {request.path}"] += 1
         await asyncio.sleep(_HOSTILE_PAUSE_SECONDS)

@@ -36,7 +36,7 @@ class Site:
         self._stack = AsyncExitStack()
         self._programs = ExitStack()
         self._taken: psutil.Process | None = None  # the engine that `take_ready_engine` returned last
-        self._n_ready_engines = 0  # logged until then
+        self._n_ready_engines = 0  # ready lines in the log when it was returned
         self.replacing = False
         """True if another lead is taking over."""
         self.links: list[Link] = []
@@ -148,6 +148,6 @@ class Site:
         options = ["--lead", self.links[index].url, "--model", str(self._drafts[index]), "--threads", "1"]
         options += ["--name", f"back-{index}", "--ping-seconds", "2", "--cache-ram", str(_BACK_CACHE_MIB)]
         back = Program("back", *options)
-        # Backs are other machines: here they should take only what the lead leaves.
+        # Backs stand for other machines: they should use only the time that the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back

@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the soak; status 1 if any check fails."""
     settings = _parse(arguments)
     findings = Findings()
-    with contextlib.suppress(KeyboardInterrupt):  # what was found by then
+    with contextlib.suppress(KeyboardInterrupt):  # then report the findings so far
         asyncio.run(_run(settings, findings))
     failures = findings.failures()
     shown = rows(findings)
@@ -238,7 +238,7 @@ class Soak:
         if request.kind not in _GROWING | {"next turn"}:
             return None
         n_characters = sum(len(message["content"]) for message in request.body["messages"])
-        if n_characters > _CHARACTERS * _LONG_TEXT:  # who left was not told how many tokens it has
+        if n_characters > _CHARACTERS * _LONG_TEXT:  # a client that hung up has no count of tokens
             return None
         return next_turn(request, answer.choices[0].text)
 

@@ -281,7 +281,7 @@ def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None)
     is_own = own is not None and _is_named(back, own)
     if back.n_drafts < _MIN_SCORED:
         return
-    # Of its own back, `back doctor` has said so.
+    # `back doctor` reports the times of its own back itself.
     share = token_ms / step_ms if token_ms and step_ms and not is_own else 0.0
     words = (
         f"{back.name} takes {token_ms or 0.0:.1f} ms per token, a step of the lead {step_ms or 0.0:.1f} ms"

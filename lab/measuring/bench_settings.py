@@ -41,7 +41,7 @@ class BenchSettings(ComparisonSettings):
         **ComparisonSettings.defaults,
         "n_predict": 128,
         "temperature": 0.0,
-        "suffix_memory": 0,  # every arrangement is asked the same again
+        "suffix_memory": 0,  # all arrangements get the same prompts
     }
 
     prompts: CommaList = Field(

@@ -187,7 +187,7 @@ def _run_cell(
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
     n_clients = configuration.n_clients
-    # Of answers that go on at the same time all have one length: what is measured is the server.
+    # Concurrent answers all have the same length, so that only the speed of the server counts.
     fields = {"ignore_eos": True} if n_clients > 1 else {}
     sampling = Sampling(configuration.temperature, settings.tokens, fields=fields)
     with ExitStack() as stack:

@@ -89,7 +89,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     pairs = with_common_steps(
         [measure_pair(*each, cores, sampling, texts) for each in zip(names, loads, strict=True)]
     )
-    # The arrangements without a draft model are the same for each of them: those of the first one count.
+    # Arrangements without a draft model are the same for all draft models, so only the first pair has them.
     found = [
         (arrangement, pair, variant)
         for pair, load, variant in zip(pairs, loads, variants, strict=True)
