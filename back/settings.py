@@ -192,7 +192,7 @@ class BackSettings(FileSettings):
         if self.n_parallel > MAX_SLOTS:
             raise ValueError(
                 f"--parallel {compute.parallel} for {len(self.lead)} leads exceeds the maximum of "
-                f"{MAX_SLOTS} in total"
+                f"{MAX_SLOTS} in total. Lower --parallel"
             )
         if (self.discover or self.discover_all) and len(self.lead) > 1:
             raise ValueError("--discover cannot be combined with --lead")

@@ -1,6 +1,4 @@
-"""A client that sends mixed requests, retries where HTTP allows it, and records outcomes; and their
-totals.
-"""
+"""A client that sends mixed requests, retries where HTTP allows it, and records outcomes and their totals."""
 
 import asyncio
 import json

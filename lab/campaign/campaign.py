@@ -143,7 +143,7 @@ async def _watch(site: Site, tally: Tally, n_requests: int) -> None:
 
 
 async def _settle(site: Site) -> int:
-    """Wait until the lead is idle again; returns how many slots are not."""
+    """Wait until the lead is idle again; returns the number of slots that stay busy."""
     deadline = time.monotonic() + _SETTLING_SECONDS
     n_busy: int | None = None
     async with httpx.AsyncClient(base_url=site.url, trust_env=False) as http:

@@ -29,7 +29,7 @@ _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
 """The delay in each direction."""
 _THROTTLED = 2000.0
-"""Bytes per second."""
+"""The bytes per second of a slow link."""
 _MAX_PIECE_BYTES, _MAX_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """The signals with which the kernel, or native code itself, ends processes."""
@@ -141,7 +141,7 @@ def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Sign
 
 @asynccontextmanager
 async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """Kill the engine, and the next one, too, most likely while it loads the model."""
+    """Kill the engine, and then the next engine, most likely while the next engine loads the model."""
     async with _killed(_engine, *_DEADLY)(site, fault):
         yield
     with suppress(psutil.NoSuchProcess):

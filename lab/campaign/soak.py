@@ -307,6 +307,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="bench soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=1, help="of requests, phases and faults")
+    parser.add_argument("--seed", type=int, default=1, help="seed of requests, phases and faults")
     report.add_options(parser)
     return report.parse(parser, arguments, {"minutes": 2.0})

@@ -26,7 +26,7 @@ _MAX_STEP_TOKENS, _MAX_RATIO = 32, 100.0
 some sizes wait to be timed.
 """
 _MAX_LONGER = 4.0
-"""The largest plausible T(n) / T(m) for m > n. 1.5 may be true, and T(n) may be old and 3 times too long."""
+"""The largest plausible T(n) / T(m) for m > n: 1.5 may be true, and an old T(n) may be 3 times too long."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back .*ended|will be restarted"

@@ -45,7 +45,7 @@ def summarize(
 
 
 def tokens_per_second(measurements: Iterable[MeasuredAnswer]) -> float:
-    """Return tokens after each answer's first step, over the time they took; 0 without measurements."""
+    """Return the tokens/s of answers without their first steps; 0 without measurements."""
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
     return sum(measurement.n_timed for measurement in taken) / seconds if seconds > 0 else 0.0

@@ -91,12 +91,12 @@ RTX_4090 = _hardware("rtx4090", "RTX 4090", "32B Q4_K", 25, _4090, "llama.cpp#15
                      drafts_ms=(2.0, None), settling_ms=(1.5, 7.0))
 RTX_3090_PAIR = _hardware("rtx3090x2", "2 x RTX 3090", "70B Q4_0", 60, _3090,
                           "llama.cpp#15802 (8B Q4_0 on one)",
-                          "T(1), T(n) above 8, and the price of another width",
+                          "T(1), T(n) for n > 8, and the price of another width",
                           drafts_ms=(3.0, 8.0), settling_ms=(2.0, 9.0))
 M2_ULTRA = _hardware("m2-ultra", "M2 Ultra", "70B Q8_0", 118, _M2_Q8, "llama.cpp#16894 (7B Q8_0, up to 4)",
-                     "T(1), and T(n) from 5 on", drafts_ms=(5.0, 13.0))
+                     "T(1), and T(n) for n > 4", drafts_ms=(5.0, 13.0))
 M2_ULTRA_Q4_K = _hardware("m2-ultra", "M2 Ultra", "70B Q4_K", 75, _M2_Q4_K,
-                          "llama.cpp#10581 (32B Q4_K, up to 6)", "T(1), and T(n) from 8 on",
+                          "llama.cpp#10581 (32B Q4_K, up to 6)", "T(1), and T(n) for n > 7",
                           drafts_ms=(5.0, 13.0))
 SPARK = _hardware("dgx-spark", "DGX Spark", "70B Q4_0", 205, _SPARK, "none is published",
                   "all, as limited by memory bandwidth", drafts_ms=(6.0, 25.0))

@@ -61,7 +61,7 @@ class Contention:
 
 @dataclass(slots=True)
 class _SharedJob:
-    """A task. `left`: the seconds that it needed alone at the time `since`; since then, `factor` as many."""
+    """A task. At the time `since` it needed `left` seconds alone; since then it is slower by `factor`."""
 
     left: float
     done: Callable[[], None]
