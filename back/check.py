@@ -13,8 +13,8 @@ from shared.settings.model_source import ModelSource
 def check(settings: BackSettings) -> PreflightReport:
     """Check the settings and the draft model; return the report.
 
-    Loads only the model's vocabulary. Does not contact the lead, which may be started later. Raises no
-    errors: problems are in the report.
+    Loads only the model's vocabulary. Does not contact the lead, which may start later. Raises no errors:
+    problems are in the report.
     """
     report, source = PreflightReport(), settings.source
     try:

@@ -3,8 +3,8 @@
 Leads with equally good drafts get equal time as long as they have work. All their sequences are decoded
 together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less time,
 but never below a quarter of another's. The value that a lead claims can only lower its own share, because it
-is capped by the lead's acceptance. A lead that has no work, or is disconnected, costs nothing and saves up no
-time.
+is capped by the lead's acceptance. A lead that has no work, or is disconnected, costs nothing and gets
+no extra time later.
 """
 
 from collections.abc import Collection, Mapping
@@ -16,9 +16,9 @@ _MAX_AHEAD_SECONDS = 10.0
 """The maximum time that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25
 _EQUAL = 0.75
-"""Values above this share of the best count as equal."""
+"""Values above this share of the best value count as equal."""
 _DECAY = 0.98
-"""The weight of the past with each new token: about the last 50 count."""
+"""The weight of the past with each new draft token: about the last 50 tokens count."""
 
 
 @dataclass(slots=True)

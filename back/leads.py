@@ -63,7 +63,7 @@ class _LeadDiscovery:
     """Searches for a lead; logs only the first of several failures in a row."""
 
     def __init__(self, settings: BackSettings, *, again: bool = False) -> None:
-        """again: the lead that was found before; if several are found, search for it."""
+        """again: a lead was found before. If several leads are found, this lead is chosen."""
         self._settings = settings
         self._again = again
         self._reported = False

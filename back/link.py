@@ -67,7 +67,7 @@ class Outbox:
 
 _HELLO_SECONDS = 10.0
 _MAX_UNREAD, _PAUSE_SECONDS = 256, 0.005
-"""The number of unread messages at which reading from the lead pauses, and the pause; they bound memory."""
+"""The number of unread messages at which reading from the lead pauses, to bound memory, and the pause."""
 _FIRST_DELAY, _MAX_DELAY = 0.25, 10.0
 _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 
@@ -94,12 +94,12 @@ class LeadLink:
         survives_distrust: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """key: the lead's key for backs. tls: verifies the lead at a wss URL. rng: for the jitter of delays.
+        """key: the lead's key for backs. tls: verifies the lead at a wss URL.
 
         `ping_seconds` is the interval between pings, and the time allowed for each reply. A lead that
-        is unreachable for `max_absence_seconds` is given up. `survives_distrust`: a server with another
-        certificate is not the lead, which is elsewhere. `rng` is for the jitter of the delays between
-        attempts; `clock` gives seconds.
+        is unreachable for `max_absence_seconds` is given up. `survives_distrust`: try again if a server
+        has another certificate, because the lead may have moved. `rng` is for the jitter of the delays
+        between attempts; `clock` gives seconds.
         """
         self.outbox = Outbox(clock)
         self._url = url

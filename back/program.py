@@ -42,7 +42,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
 _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
-"""Seconds between attempts to join in a lead's vocabulary."""
+"""Seconds between attempts to join a lead with its vocabulary."""
 
 
 def run(settings: BackSettings) -> None:
@@ -145,7 +145,7 @@ async def _run(settings: BackSettings, model: Model) -> None:
 async def _follow(
     settings: BackSettings, model: Model, setup: DraftingSetup, link: LeadLink, worker: DraftWorker
 ) -> None:
-    """Draft until cancelled, in the vocabulary of the lead that is there; raises RefusedError."""
+    """Draft until cancelled, in the vocabulary of the present lead; raises RefusedError."""
     delays = Backoff(_FIRST_DELAY, _MAX_DELAY, _jitter())
     while True:
         try:

@@ -4,7 +4,7 @@ RINGS = (
     "back.translation",
     "shared.translation",
 )
-"""Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
+"""Packages. `shared.seams` plugs them in, and tests/test_wall.py checks that the core does not import them.
 
 Seams:
     vocabulary_download  gets the vocabulary of a lead (`back.program`)

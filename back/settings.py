@@ -130,7 +130,7 @@ class BackSettings(FileSettings):
     )
     discover_all: bool = Field(
         False,
-        description="find all leads that are announced when the back starts, and draft for all of them",
+        description="draft for all leads on the local network that are announced when the back starts",
     )
     join: str | None = Field(None, description=JOIN_HELP % "lead invite")
     key: SecretStr | None = Field(
@@ -194,7 +194,7 @@ class BackSettings(FileSettings):
         if self.n_parallel > MAX_SLOTS:
             raise ValueError(
                 f"--parallel {compute.parallel} for {len(self.lead)} leads exceeds the maximum of "
-                f"{MAX_SLOTS} in total"
+                f"{MAX_SLOTS} in total. Lower --parallel"
             )
         if (self.discover or self.discover_all) and len(self.lead) > 1:
             raise ValueError("--discover cannot be combined with --lead")
@@ -202,7 +202,7 @@ class BackSettings(FileSettings):
             raise ValueError(
                 f"--ctx-size {compute.ctx_size} is too small for --parallel {compute.parallel} and "
                 f"--n-branches {self.n_branches}. The minimum is {n_slots}, but a sequence should "
-                "have some hundred tokens"
+                "have a few hundred tokens"
             )
         return self
 

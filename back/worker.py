@@ -10,7 +10,7 @@ from shared.drafting.drafter import Drafter, DrafterMessage
 from shared.protocol import MAX_SEQUENCES, Close, Draft, Extend, Open, Tune
 
 _Change = DrafterMessage | Callable[[], Drafter] | None
-"""None: the connection has ended."""
+"""A message, a function that makes the next drafter, or None: the connection has ended."""
 _Inbox = queue.SimpleQueue[tuple[int, _Change, float]]
 """(number of the lead, change, time of arrival)"""
 
@@ -50,11 +50,10 @@ class DraftWorker:
         shares: TimeShares | None = None,
         worth: Sequence[Worth] = (),
     ) -> None:
-        """`posts` send a draft to each of the leads, which are numbered as there; each may open
-        `n_sequences`. shares: of several leads; None: all are served in each step. worth: of each lead.
+        """posts: send a draft to a lead, by the lead's number. Each lead may open `n_sequences`.
 
-        Each lead may open `n_sequences`. shares: divides the time among several leads; None: each step serves
-        all. `posts` and `on_failure` are called in the worker's thread, which ends after `on_failure`.
+        shares: divides the time among several leads; None: each step serves all. worth: by the lead's number.
+        `posts` and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
         self._drafter = drafter
         self._clock = clock
@@ -109,7 +108,7 @@ class DraftWorker:
     def _handle_messages(self) -> bool:
         """Handle all queued messages; return whether there were any.
 
-        Waits for one while the drafter is idle; no draft is unsent then.
+        Waits for a message while the drafter is idle, when all drafts have been sent.
         """
         received = False
         while not received or not self._inbox.empty():

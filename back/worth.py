@@ -8,19 +8,19 @@ from typing import Final
 log = logging.getLogger("back")
 
 SECONDS: Final = 5.0
-"""Seconds of work between two lines on a terminal."""
+"""Seconds of work between two log lines on a terminal."""
 SECONDS_IN_A_FILE: Final = 60.0
 _MIN_GAIN: Final = 0.05
-"""Tokens gained per token of the lead's own, below which a back is not worth its power."""
+"""The minimum number of gained tokens per other token. Below it, a back is not worth its power."""
 _MAX_STEP_TOKENS: Final = 256
-"""A longer update is a part of a prompt."""
+"""An update with more tokens is a part of a prompt."""
 _GOOD_SHARE: Final = 0.4
 """The minimum share of right tokens; below it, drafts are wrong rather than late."""
 
 
 @dataclass(slots=True)
 class _Outcomes:
-    """Since the last line. n_gained: right tokens that came with the lead's own token after them."""
+    """Counts since the last log line. n_gained: right tokens that steps added to the lead's own tokens."""
 
     seconds: float = 0.0
     n_tokens: int = 0
@@ -33,7 +33,7 @@ class DraftWorth:
     """Counts the draft tokens for one lead, and logs a line for every `seconds` of work. Reads no clock."""
 
     def __init__(self, seconds: float, lead: str = "") -> None:
-        """lead: named in each line, where there are several."""
+        """lead: the name that begins each line; empty: no name."""
         self._seconds = seconds
         self._prefix = f"{lead}: " if lead else ""
         self._count = _Outcomes()

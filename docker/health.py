@@ -1,7 +1,7 @@
-"""Whether the lead in this container is ready: the image's health check.
+"""The image's health check: exits with status 0 if the lead in this container is ready.
 
-It knows the lead by the variables of its environment. It asks itself and shows no key, so it trusts any
-certificate. Nothing but the standard library is imported: it runs every few seconds on the model's machine.
+It finds the lead by the environment variables. It asks only this container and sends no key, so it trusts any
+certificate. It imports only the standard library, because it runs every few seconds on the model's machine.
 """
 
 import os
@@ -13,7 +13,7 @@ _SECONDS = 2.0
 
 
 def url(environment: Mapping[str, str]) -> str:
-    """Where the lead that finds `environment` is asked how it is."""
+    """Return the URL of `/health` of a lead with these environment variables."""
 
     def given(name: str) -> str | None:
         return environment.get(f"LEAD_{name}") or environment.get(f"LLAMA_ARG_{name}")
@@ -23,7 +23,7 @@ def url(environment: Mapping[str, str]) -> str:
 
 
 def ask(where: str) -> None:
-    """Raises OSError unless the answer is 200."""
+    """Ask at the URL `where`; raises OSError unless the answer is 200."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,6 +1,7 @@
-"""`python -m docs.check_prose [FILE…]`: find sentences against docs/design/writing.md; `make check` runs it.
+"""`python -m docs.check_prose [FILE…]`: find sentences that break docs/design/writing.md.
 
-It checks Markdown pages, and the docstrings of CODE. It skips code, generated blocks and HTML.
+`make check` runs it. It checks Markdown pages, and the docstrings of CODE. It skips code, generated blocks
+and HTML.
 """
 
 import ast
@@ -45,7 +46,7 @@ TERMS = {
         for name in ("GitHub", "OpenAI", "Python", "Linux", "Anthropic", "Ollama", "JSON", "HTTP", "HTTPS")
     },
 }
-"""A term in any case: how it is spelled."""
+"""The spelling of each term, by a pattern that matches the term in any case."""
 
 _SKIPPED = re.compile(
     r"^```.*?^```|<!-- begin .*?<!-- end [\w-]+ -->|</?[a-z][^<>]*>|^    [^\n]*$", re.MULTILINE | re.DOTALL
@@ -55,7 +56,7 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])[)*_\"”]*\s+(?=[*_`(\"“]*[A-Z`(]|llam
 
 
 def faults(sentence: str) -> Iterator[str]:
-    """Advice for each fault of a sentence in which code and links are already replaced."""
+    """Yield advice for each fault of a sentence in which code and links are already replaced."""
     if (n_words := len(re.findall(r"\S*\w\S*", sentence))) > MAX_WORDS:
         yield f"{n_words} words"
     yield from (advice for pattern, advice in FORBIDDEN.items() if re.search(pattern, sentence))
@@ -66,7 +67,7 @@ def faults(sentence: str) -> Iterator[str]:
 
 
 def sentences(text: str) -> Iterator[tuple[int, str]]:
-    """Line and text of every sentence in paragraphs, lists and tables. Headings have none."""
+    """Yield line and text of every sentence in paragraphs, lists and tables, but not of headings."""
     text = _SKIPPED.sub(lambda skipped: "\n" * skipped[0].count("\n"), text)
     text = re.sub(r"``?[^`]+``?|https?://\S+", lambda code: "Code" + "\n" * code[0].count("\n"), text)
     text = re.sub(r"!?\[([^\]]*)\](\([^)]*\))?", r"\1", text)
@@ -80,7 +81,7 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
-    """The sentences of a page, or of the docstrings of a module."""
+    """Yield line and text of every sentence of a page, or of the docstrings of a module."""
     text = path.read_text("utf-8")
     if path.suffix != ".py":
         yield from sentences(text)

@@ -13,7 +13,7 @@ _MAX_FILES = 1024
 
 
 class BackServiceSettings(BackSettings):
-    """Run a back as a service. It starts now, after failures and after each start of the machine.
+    """Run a back as a service. It starts now, and again after failures and after each start of the machine.
 
         back service install --model 1B.gguf --join CODE
         sudo /opt/llama-duo/bin/back service install --system --model /srv/1B.gguf --lead http://host:5555
@@ -43,8 +43,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
 def _with_joined_lead(
     given: Mapping[str, object], settings: BackSettings, *, is_system: bool
 ) -> dict[str, object]:
-    """Without the code, which works once. A service of the user finds the joined lead by itself. A system
-    service runs as another user, so it gets the lead's address and key.
+    """Return the given options without the code, which works once, and with the lead for a system service.
+
+    A system service runs as another user, so it gets the joined lead's address and key. A service of the user
+    finds the lead by itself.
     """
     others = {name: value for name, value in given.items() if name != "join"}
     if settings.pinned_certificate_file is None or not is_system:

@@ -59,7 +59,7 @@ def _save(response: httpx.Response, folder: Path, known: dict[str, Path]) -> Pat
                 if file.tell() > _MAX_BYTES:
                     raise ConfigError(f"the lead's vocabulary has more than {_MAX_BYTES} bytes")
         if content_digest(part) != digest:
-            raise ConfigError("the lead's vocabulary is damaged")
+            raise ConfigError("the lead's vocabulary arrived damaged. Start the back again")
     return path
 
 

@@ -6,8 +6,8 @@ FILE has the clients' keys, one per line, the same as the leads' `--api-key-file
 its own key, so leads tell clients apart. The first key is also SMG's own, for asking leads about their load.
 Keys are handed over in this process: on a command line every user of the machine could read them.
 
-SMG's control API (adding workers, among others) is open to anyone unless it has a key of its own. Here that
-is drawn at each start and told to nobody: leads are added and removed with `--discovery-file`.
+SMG's control API (adding workers, among others) is open to anyone unless it has a key of its own. This
+program draws a key at each start and shows it to nobody. Add and remove leads with `--discovery-file`.
 """
 
 import argparse
@@ -29,17 +29,17 @@ DEFAULTS = (
     # Leads render and tokenize by themselves, and keep no answers for a later request.
     *("--disable-tokenizer-autoload", "--history-backend", "none", "--max-background-responses", "0"),
 )
-"""Each may be given again on the command line."""
+"""SMG's options. The command line can override each option."""
 
 
 def read_keys(path: Path) -> list[str]:
-    """The keys of a file as leads read it: one per line; empty lines and lines with `#` are skipped."""
+    """Return the keys of a file, one per line. As in leads, empty lines and comments (`#`) are skipped."""
     lines = (line.strip() for line in path.read_text().splitlines())
     return [line for line in lines if line and not line.startswith("#")]
 
 
 def router_args(keys: Sequence[str], arguments: Sequence[str]) -> RouterArgs:
-    """SMG's settings for these clients; raises SystemExit for options that SMG does not know."""
+    """Return SMG's settings for these keys; raises SystemExit for options that SMG does not know."""
     settings = parse_router_args([*DEFAULTS, *arguments])
     settings.api_key, *others = keys
     settings.tenant_api_keys = [(f"client-{number}", key) for number, key in enumerate(others, 2)]
@@ -54,7 +54,7 @@ def main() -> None:
     own, rest = parser.parse_known_args()
     keys = read_keys(own.key_file)
     if not keys:
-        sys.exit(f"router.py: {own.key_file} has no key")
+        sys.exit(f"router.py: {own.key_file} has no key. Write a client's key on each line")
     logging.basicConfig(level=logging.INFO)
     launch_router(router_args(keys, rest))
 

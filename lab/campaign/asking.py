@@ -1,6 +1,4 @@
-"""A client that sends mixed requests, retries where HTTP allows it, and records outcomes; and their
-totals.
-"""
+"""A client that sends mixed requests, retries where HTTP allows it, and records outcomes and their totals."""
 
 import asyncio
 import json
@@ -19,9 +17,9 @@ from lab.measuring.answer import ReceivedAnswer
 from shared.answer_stream import AnswerStream
 
 _PATIENCE_SECONDS = 180.0
-"""An answer that takes longer counts as never ended, even on a busy machine with all faults at once."""
+"""After this time an answer counts as never ended. Enough on a busy machine with all faults at once."""
 _MAX_PAUSE_SECONDS = 1.0
-"""Retry-After is meant for people's clients; the campaign comes back sooner, to meet more faults."""
+"""The campaign retries sooner than Retry-After asks of other clients, to meet more faults."""
 _MESSAGE_CHARACTERS = 120
 _RETRIED = {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
 
@@ -43,7 +41,7 @@ class Outcome:
     unterminated: bool = False
     """A response broke off, or never came to an end."""
     longest_pause: float = 0.0
-    """Between two events of the stream."""
+    """Seconds between two events of the stream."""
 
     @property
     def lost(self) -> bool:
@@ -59,7 +57,7 @@ class _RefusedError(Exception):
 
 
 def unpooled(url: str) -> httpx.AsyncClient:
-    """Return a client with a new connection for each request: none is reused just as the server closes it."""
+    """Return a client that opens a connection for each request: the server may close an idle connection."""
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
     return httpx.AsyncClient(base_url=url, timeout=None, trust_env=False, limits=limits)  # noqa: S113 - callers have limits of their own
 
@@ -168,7 +166,7 @@ class Tally:
     longest_pause: float = 0.0
     """Seconds between two events of a stream."""
     longest_answer: float = 0.0
-    """Seconds, with all attempts."""
+    """Seconds from the first attempt to the end of the answer."""
     errors: Counter[str] = field(default_factory=Counter)
     kinds: Counter[str] = field(default_factory=Counter)
     failures: list[Failure] = field(default_factory=list)

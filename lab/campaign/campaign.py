@@ -33,7 +33,7 @@ class Memory:
 class Result:
     """The result of a campaign. `n_left_running`: slots still busy after all clients are done.
 
-    `n_hostile`, `failures`: as in the site.
+    `n_hostile`, `failures`: see `Site`.
     """
 
     tally: Tally
@@ -111,7 +111,7 @@ def first_error(errors: BaseExceptionGroup[ConfigError]) -> ConfigError:
 
 @asynccontextmanager
 async def asking(site: Site, clock: Callable[[], float]) -> AsyncIterator[Asker]:
-    """Yield what asks the lead of the site."""
+    """Yield an `Asker` for the site's lead."""
     async with unpooled(site.url) as http:
         yield Asker(http, clock, asyncio.sleep)
 
@@ -143,7 +143,7 @@ async def _watch(site: Site, tally: Tally, n_requests: int) -> None:
 
 
 async def _settle(site: Site) -> int:
-    """Wait until the lead is idle again; returns how many slots are not."""
+    """Wait until the lead is idle again; returns the number of slots that stay busy."""
     deadline = time.monotonic() + _SETTLING_SECONDS
     n_busy: int | None = None
     async with httpx.AsyncClient(base_url=site.url, trust_env=False) as http:

@@ -4,7 +4,7 @@ python -m lab.campaign.hostile_back --lead http://127.0.0.1:5555 --seed 1
 
 Each connection of the program runs one of the `ATTACKS` until the lead closes it or its time is over. Then
 the next connection starts. Most connections come from a new address with a new name, so that the lead cannot
-lock them out; the others test that it does.
+lock them out. The other connections test that the lead locks them out.
 """
 
 import argparse
@@ -39,10 +39,10 @@ from shared.protocol import (
 )
 
 _SAME_AGAIN = 0.2
-"""The share of connections that come from the address, and under the name, of the one before."""
+"""The share of connections that repeat the address and the name of the connection before."""
 _SECONDS_PER_ATTACK = 1.0
 _FRAMES_PER_SECOND = 400.0
-"""The lead's machine is also this one: enough to keep its front busy, too little to starve the others."""
+"""Enough to keep the lead's front busy, too little to starve the other programs on this machine."""
 _LARGE = "x" * (MAX_BACK_MESSAGE_BYTES - 2500)
 
 _SENT = re.compile(r"(\w+): (\d+) frames$", re.MULTILINE)

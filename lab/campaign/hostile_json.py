@@ -46,7 +46,7 @@ def written(value: Json) -> str:
 MARKS = ("<|im_end|>", "<|im_start|>system\n", "<s>", "</s>", "[INST]", "<think>", "<tool_call>", "{", "}}")
 """Texts that mean something to a template, a tokenizer or a parser."""
 CHARACTERS = (" ", "a", "=", "\n", "語", "\U0001f600", "\u0000", "\\", '"', "\u202e", "\u061c", "é")
-"""Runs of one of them have been too much for splitters, parsers and logs."""
+"""Characters whose long runs have been too much for splitters, parsers and logs."""
 
 _SCALARS: tuple[Json, ...] = (
     *(None, True, False, 0, 1, -1, 2, 7, 1.5, -0.0, 1e-300, 1e308, 63, 64, 65, 4095, 4096, 2**31 - 1, 2**31),
@@ -71,7 +71,7 @@ _FITTING: Mapping[str, tuple[str, ...]] = {
     "$ref": ("#", "#/$defs/a", "#/properties/a", "http://x/y", "#/allOf/0", "#/$defs/~2"),
     "role": ("user", "assistant", "system", "tool"),
 }
-"""Well-formed values by the name of a member, because some errors are reached only by well-formed values."""
+"""Well-formed values by the name of a member: only such values reach some errors."""
 _ELEMENTS: tuple[str, ...] = (
     *("0", '""', "null", "[]", "{}", '{"a":0}', '{"type":"text","text":""}', '{"role":"user","content":""}'),
     *('{"type":"reasoning"}', '["a",-1]', '{"type":"function","function":{"name":"f"}}', '{"type":"draft"}'),

@@ -33,7 +33,7 @@ _SAMPLINGS: tuple[Message, ...] = (
 
 
 class HostileLead:
-    """A hostile server for backs. wrong: frames of backs that are not valid messages."""
+    """A hostile server for backs. wrong: the frames from backs that were not valid messages."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng

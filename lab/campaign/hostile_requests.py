@@ -1,8 +1,8 @@
 """Requests that might bring a lead down, made from the API's description (OpenAPI).
 
 Every field and list of every route gets values of wrong types, runs of one character, deep nesting, schemas
-that refer to themselves, and numbers of thousands of digits. Bodies arrive whole, slowly or not as JSON. The
-number of a request determines it. A new route is attacked as soon as it is described.
+that refer to themselves, and numbers of thousands of digits. Bodies arrive whole, slowly or not as JSON. A
+request depends only on its number. A new route is attacked as soon as it is described.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ import httpx
 from lab.campaign.hostile_json import Json, Mutator, fitting, large, small, written
 
 _MAX_DEPTH = 6
-"""Members of members: the deepest field of the API that has a name is four levels down."""
+"""The depth to which members of members are found. The API's deepest named field is four levels down."""
 _EXAMPLES: Mapping[str, Json] = {
     "role": "user",
     "content": "Hi",
@@ -28,9 +28,9 @@ _EXAMPLES: Mapping[str, Json] = {
 }
 """Values that the API accepts, by the field's name; the description alone does not lead to them."""
 _SHORT = {"max_tokens", "max_output_tokens"}
-"""Fields that make an answer short, where one is made."""
+"""Fields that limit the length of an answer."""
 _FITTING = 0.5
-"""The share of values of the right type, which pass validation and so reach errors behind it."""
+"""The share of values of the right type, which pass validation and reach the code after it."""
 _TYPES = ("application/json",) * 20 + ("", "text/plain", "multipart/form-data", "application/jsonp")
 _METHODS = ("GET", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD", "POST")
 _SIZES = (2_000, 20_000, 60_000)
@@ -150,7 +150,7 @@ class _Reader:
     def _places(
         self, schema: Mapping[str, Any], name: str, put: Callable[[Json], Json], depth: int
     ) -> Iterator[Place]:
-        """Yield the places inside a value of `schema`, which `put` puts at its own place."""
+        """Yield the places inside a value of `schema`. put: returns a body with a given value of `schema`."""
         if depth > _MAX_DEPTH:
             return
         for member in self._members(schema):
@@ -207,7 +207,7 @@ async def attack(http: httpx.AsyncClient, request: HostileRequest) -> str | None
     """Send the request; return the lead's fault (no answer in time, or an internal error), None if there is
     none.
 
-    None also if there was no connection, because other faults may happen at the same time.
+    Also None if there was no connection, because other faults may happen at the same time.
     """
     headers = {"Content-Type": request.content_type} if request.content_type else {}
     content = _pieces(request.body) if request.is_slow else request.body

@@ -29,14 +29,14 @@ _N_FLAPS, _FLAP_SECONDS = 2, 0.7
 _DELAY_SECONDS = 0.15
 """The delay in each direction."""
 _THROTTLED = 2000.0
-"""Bytes per second."""
+"""The bytes per second of a slow link."""
 _MAX_PIECE_BYTES, _MAX_PIECE_DELAY_SECONDS = 23, 0.02
 _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 """The signals with which the kernel, or native code itself, ends processes."""
 _N_HOSTILE_CLIENTS, _HOSTILE_PAUSE_SECONDS = 4, 0.02
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
-"""The free address space of a process. The engine soon fails to allocate; the front must make do."""
+"""The free address space of a process. The engine soon fails to allocate; the front must get by with it."""
 
 _PAUSES = {
     "engine": (5.0, 15.0),
@@ -141,7 +141,7 @@ def _killed(find: Callable[[Site, Fault], psutil.Process], *signals: signal.Sign
 
 @asynccontextmanager
 async def _engine_killed_twice(site: Site, fault: Fault) -> AsyncIterator[None]:
-    """Kill the engine, and the next one, too, most likely while it loads the model."""
+    """Kill the engine, and then the next engine, most likely while the next engine loads the model."""
     async with _killed(_engine, *_DEADLY)(site, fault):
         yield
     with suppress(psutil.NoSuchProcess):
@@ -272,7 +272,7 @@ async def _attack(site: Site, http: httpx.AsyncClient, described: Sequence[Opera
         (operation,) = rng.choices(described, [5 if each.places else 1 for each in described])
         request = hostile_request(operation, rng)
         failure = await attack(http, request)
-        if failure and not site.is_starved:  # without descriptors it may say that it failed
+        if failure and not site.is_starved:  # without descriptors the lead may report errors
             site.failures.append(failure)
         site.n_hostile[f"{request.method} {request.path}"] += 1
         await asyncio.sleep(_HOSTILE_PAUSE_SECONDS)

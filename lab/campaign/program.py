@@ -30,7 +30,7 @@ from shared.convert.gguf_file import Quantization
 from shared.model_files.builtin import builtin_draft
 
 _ENGINE_SECONDS = 2.0
-"""An engine without a reply for this long hangs, because a step takes milliseconds."""
+"""An engine without a reply for this long counts as hanging, because a step takes milliseconds."""
 
 _RESTARTS = 3
 """The lead's default of --max-restarts."""
@@ -97,8 +97,8 @@ async def _ask(
 
 
 def _distinct(settings: argparse.Namespace) -> list[MixedRequest]:
-    """Return the requests that are asked again and again: a reference for each of very many would take as
-    long.
+    """Return the requests that are asked repeatedly. More requests would need more reference answers, which
+    take as long as the campaign.
     """
     indices = range(min(settings.requests, settings.distinct))
     drawn = [draw(settings.seed, index) for index in indices]
@@ -136,22 +136,20 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="bench faults", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--requests", type=int, default=2000, metavar="N")
-    parser.add_argument("--distinct", type=int, default=300, metavar="N", help="different ones among them")
-    parser.add_argument("--control", type=int, default=600, metavar="N", help="requests of the control run")
-    parser.add_argument("--seed", type=int, default=1, help="of requests and faults")
-    parser.add_argument("--only", type=int, metavar="INDEX", help="ask this request again and again")
+    parser.add_argument("--distinct", type=int, default=300, metavar="N", help="different requests")
+    parser.add_argument("--control", type=int, default=600, metavar="N", help="requests in the control run")
+    parser.add_argument("--seed", type=int, default=1, help="seed of requests and faults")
+    parser.add_argument("--only", type=int, metavar="INDEX", help="ask only this request, repeatedly")
     parser.add_argument(
         "--faults", type=chosen_kinds, default=list(KINDS), metavar="KIND,…", help=", ".join(["all", *KINDS])
     )
     parser.add_argument("--pace", type=float, default=1.0, help="divides the pauses between faults")
-    parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="begin no more requests after this time"
-    )
+    parser.add_argument("--seconds", type=float, default=math.inf, help="start no request after this time")
     parser.add_argument("--backs", type=int, default=2, metavar="N")
     parser.add_argument("--clients", type=int, default=12, metavar="N", help="requests at a time")
-    parser.add_argument("--weights", choices=get_args(Quantization), default="f32", help="of the target")
+    parser.add_argument("--weights", choices=get_args(Quantization), default="f32", help="target's weights")
     parser.add_argument("--target", type=Path, help="a GGUF file instead of the shipped target")
-    parser.add_argument("--exact", choices=("on", "off"), default="off", help="mode of the leads")
+    parser.add_argument("--exact", choices=("on", "off"), default="off", help="exact mode of the leads")
     parser.add_argument("--lead", default="", help="further options of the leads, separated by spaces")
     parser.add_argument("--log", type=Path, metavar="FILE", help="write the lead's log to this file")
     report.add_options(parser)

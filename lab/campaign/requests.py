@@ -10,7 +10,7 @@ from lab.measuring.builtin_questions import KINDS as PROMPTS
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 
 NEXT_TURN = 1_000_000
-"""Added to the index of a request, gives the index of the conversation's next turn."""
+"""A request's index plus this number is the index of the conversation's next turn."""
 
 Body = dict[str, Any]
 Draw = Callable[[random.Random], Body]

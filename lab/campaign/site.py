@@ -17,7 +17,7 @@ from shared.errors import ConfigError
 _STARTING_SECONDS = 60.0
 _BACK_NICENESS = 5
 _BACK_CACHE_MIB = 32
-"""The MiB of texts that a back keeps: soon full, so that memory that grows later is a fault."""
+"""The MiB of texts that a back keeps: soon full, so that later growth of memory is a fault."""
 _READY = re.compile(" ready: ")
 _CHILDREN = {"lead.engine": "engine", "shared.fork_server": "tokenizer"}
 """Processes of the lead by the module that they run."""
@@ -36,7 +36,7 @@ class Site:
         self._stack = AsyncExitStack()
         self._programs = ExitStack()
         self._taken: psutil.Process | None = None  # the engine that `take_ready_engine` returned last
-        self._n_ready_engines = 0  # logged until then
+        self._n_ready_engines = 0  # ready lines in the log when it was returned
         self.replacing = False
         """True if another lead is taking over."""
         self.links: list[Link] = []
@@ -44,9 +44,9 @@ class Site:
         self.n_hostile: Counter[str] = Counter()
         """The numbers of requests of hostile clients, frames of hostile backs, and so on, by kind."""
         self.is_starved = False
-        """True if the lead's front is kept from memory or descriptors."""
+        """True if the lead's front gets no more memory or descriptors."""
         self.failures: list[str] = []
-        """The damage done by hostile peers, which must not occur."""
+        """A message for each damage that a hostile peer has done."""
         self.restarting = [asyncio.Lock() for _ in drafts]
         """Held by the task that ends a back, until it has started the next back in its place."""
 
@@ -148,6 +148,6 @@ class Site:
         options = ["--lead", self.links[index].url, "--model", str(self._drafts[index]), "--threads", "1"]
         options += ["--name", f"back-{index}", "--ping-seconds", "2", "--cache-ram", str(_BACK_CACHE_MIB)]
         back = Program("back", *options)
-        # Backs are other machines: here they should take only what the lead leaves.
+        # Backs stand for other machines: they should use only the time that the lead leaves.
         psutil.Process(back.process.pid).nice(_BACK_NICENESS)
         return back

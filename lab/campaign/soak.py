@@ -41,11 +41,11 @@ from shared.model_files.builtin import builtin_draft, builtin_target
 _MAX_CLIENTS = 8
 _PAIRS_PER_CYCLE = 3
 _LOOPS_PER_CORE = 2
-"""Beside them a program with one thread gets a third of a core."""
+"""Beside two busy loops, a program with one thread gets a third of a core."""
 _SLEEPS_AFTER = 0.7
 """The share of the time after which the lead is left alone until it sleeps: T(n) has drifted far by then."""
 _LONG_TEXT = 1100
-"""Tokens of a prompt that is the last one of its conversation: of `_N_CTX`, and an answer follows."""
+"""A prompt of this many tokens ends its conversation, because the next turn may not fit into `_N_CTX`."""
 _CHARACTERS = 2.5
 """The average number of characters of a token."""
 _N_CTX, _N_SLOTS = 2048, 4
@@ -73,7 +73,7 @@ class Phase:
 
 
 def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
-    """Yield phases of about `seconds` in all: busy and quiet phases in turn, then a pause, repeated.
+    """Yield phases of about `seconds` in all: quiet and busy phases alternate, then a pause, repeated.
 
     One of the pauses is long.
     """
@@ -97,7 +97,7 @@ def unit_of(seconds: float) -> float:
 
 
 def back_faults(seed: int, unit: float) -> Iterator[Fault]:
-    """Yield faults of backs: suspended, and now and then killed. Most backs live long enough to learn."""
+    """Yield faults that suspend a back, or sometimes kill it. Most backs live long enough to learn."""
     rng = random.Random(f"{seed} backs")  # noqa: S311 - as above
     now = 0.0
     for number in itertools.count():
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run the soak; status 1 if any check fails."""
     settings = _parse(arguments)
     findings = Findings()
-    with contextlib.suppress(KeyboardInterrupt):  # what was found by then
+    with contextlib.suppress(KeyboardInterrupt):  # then report the findings so far
         asyncio.run(_run(settings, findings))
     failures = findings.failures()
     shown = rows(findings)
@@ -167,7 +167,7 @@ class Soak:
         self._indices = itertools.count()
         self._n_read: dict[Program, int] = {}
         self._outcomes: list[Outcome] = []
-        """Since the last pause."""
+        """The outcomes since the last pause."""
 
     async def run(self) -> None:
         """Run all phases. Raises an exception group of ConfigError if a lead ends by itself."""
@@ -238,13 +238,13 @@ class Soak:
         if request.kind not in _GROWING | {"next turn"}:
             return None
         n_characters = sum(len(message["content"]) for message in request.body["messages"])
-        if n_characters > _CHARACTERS * _LONG_TEXT:  # who left was not told how many tokens it has
+        if n_characters > _CHARACTERS * _LONG_TEXT:  # a client that hung up has no count of tokens
             return None
         return next_turn(request, answer.choices[0].text)
 
     async def _compare(self, end: float) -> None:
-        """Compare the answers since the last pause with the reference: all ends, and as many texts as time
-        allows.
+        """Check the ends of all answers since the last pause, and compare as many texts with the reference as
+        time allows.
         """
         outcomes, self._outcomes = self._outcomes, []
         order = random.Random(self._clock()).sample(outcomes, len(outcomes))  # noqa: S311 - any order
@@ -307,6 +307,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         prog="bench soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=1, help="of requests, phases and faults")
+    parser.add_argument("--seed", type=int, default=1, help="seed of requests, phases and faults")
     report.add_options(parser)
     return report.parse(parser, arguments, {"minutes": 2.0})

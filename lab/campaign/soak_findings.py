@@ -22,10 +22,11 @@ requests.
 """
 _GROWTH_SHARE = 0.05
 _MAX_STEP_TOKENS, _MAX_RATIO = 32, 100.0
-"""Between T(n) of any two n that a step of drafts may have. About 10 is true; some sizes wait to be timed."""
-_MAX_LONGER = 4.0
-"""The largest plausible T(n) over T(m) for m > n: 1.5 may be true, and T(n) wrong by a factor of 3 meanwhile.
+"""The largest n of a step with drafts, and the largest plausible ratio of two T(n) up to it: about 10, but
+some sizes wait to be timed.
 """
+_MAX_LONGER = 4.0
+"""The largest plausible T(n) / T(m) for m > n: 1.5 may be true, and an old T(n) may be 3 times too long."""
 _SUMS = ("n_steps", "step_seconds", "n_draft_tokens", "n_accepted_tokens")
 _DEATH = re.compile(
     r"Traceback| (ERROR|CRITICAL): |process ended with status|local back .*ended|will be restarted"
@@ -102,9 +103,7 @@ def nonsense(samples: Sequence[Sample]) -> Iterator[str]:
 
 
 def grown(samples: Sequence[Sample]) -> Iterator[str]:
-    """Yield a message for each quantity that grew: its maximum in the second half of the time after minute 20
-    exceeds that in the first half.
-    """
+    """Yield a message for each quantity whose maximum grew between the halves of the time after minute 20."""
     late = [sample for sample in samples if sample.seconds >= _LEVEL_SECONDS]
     halves = late[: len(late) // 2], late[len(late) // 2 :]
     if not halves[0]:
@@ -134,7 +133,7 @@ def rows(findings: Findings) -> list[dict[str, str]]:
         "deaths": len(findings.deaths),
         "steps": totals["n_steps"],
         "their mean, ms": f"{1000 * totals['step_seconds'] / max(1, totals['n_steps']):.2f}",
-        "draft tokens accepted, of": f"{totals['n_accepted_tokens']}, {totals['n_draft_tokens']}",
+        "draft tokens accepted, verified": f"{totals['n_accepted_tokens']}, {totals['n_draft_tokens']}",
     }
     for kind, seconds in findings.seconds.items():
         values[f"tokens/s, {kind}"] = f"{findings.n_tokens[kind] / seconds:.1f}"

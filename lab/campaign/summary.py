@@ -42,7 +42,7 @@ def holds(result: Result) -> bool:
 
 
 def show(runs: Mapping[str, Result]) -> None:
-    """Print a row for each run, then tables of the last one: its requests, faults, errors and memory."""
+    """Print a row for each run, then tables of the last run: its requests, faults, errors and memory."""
     report.show("Answers", [outcome_row(name, result) for name, result in runs.items()], _OUTCOMES)
     last = list(runs.values())[-1]
     _show_counts("Requests by kind", last.tally.kinds)

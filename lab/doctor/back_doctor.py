@@ -95,7 +95,7 @@ def _join(
         yield problem(str(error))
     except (OSError, ConnectionClosed, InvalidHandshake) as error:
         yield problem(
-            f"no WebSocket connection to {settings.websocket_url} ({error}). Check for a proxy in between"
+            f"no WebSocket connection to {settings.websocket_url} ({error}). Check whether a proxy blocks it"
         )
     else:
         yield good(
@@ -121,7 +121,7 @@ def _translate(
         return
     yield hint(
         "this back translates because its tokenizer differs from the lead's. "
-        f"{100 * projection.share_exact:.0f} % of its tokens have an exact counterpart, and the "
+        f"{100 * projection.share_exact:.0f} % of its tokens have an exact counterpart there, and the "
         f"others are split or joined. {_expectation(kept)}"
     )
 
@@ -132,7 +132,7 @@ def _expectation(kept: Retention | None) -> str:
     percent = f"{100 * kept.share:.0f} %"
     return (
         f"Expect about {percent} of the acceptance with the lead's tokenizer, as measured on "
-        f"{kept.n_tokens} tokens of its own text"
+        f"{kept.n_tokens} tokens of the draft model's own text"
     )
 
 

@@ -26,12 +26,9 @@ _LATE_SHARE = 0.5
 alone cost nothing: a back that sends a draft after each token is often overtaken by the lead.
 """
 _CONTENDED = 2.0
-"""A larger slowdown of drafting while the lead computes means shared cores.
-
-Shared caches and clocks explain less.
-"""
+"""A larger slowdown of drafting while the lead computes means shared cores. Shared caches cost less."""
 _TOO_SLOW = 0.8
-"""Time of a drafted token in plain steps. In simulation: 1.7 times as fast at 0.3, 1.2 times at 0.6."""
+"""The largest useful time of a draft token, in steps. The simulated speed-up is 1.7 at 0.3, 1.2 at 0.6."""
 
 
 def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
@@ -52,7 +49,8 @@ def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
 def check_lead(report: LeadReport, own: str | None = None, *, back_command: str = "") -> Iterator[Finding]:
     """Yield findings from the lead's report: model, policy, T(n), acceptance, each back.
 
-    `own`: the name of the back that examines the lead. back_command: if the lead itself does.
+    `own`: the name of the back that examines the lead; None: the lead examines itself. back_command: starts
+    a back.
     """
     if report.lead.promise:
         yield good(f"texts: {report.lead.promise}")
@@ -139,7 +137,7 @@ def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str
 def check_drafting(
     report: LeadReport | None, own: str, alone_ms: float, where: str, *, is_local: bool
 ) -> Iterator[Finding]:
-    """Judge the time per token of the back called `own`: as the lead has measured it, if that is known.
+    """Judge the time per token of the back called `own`, as measured by the lead if the lead has measured it.
 
     The time without other work, `alone_ms`, was measured as `where` says. If it is much shorter, the draft
     model is not to blame. `is_local`: the back is on the lead's machine.
@@ -152,9 +150,9 @@ def check_drafting(
     yield from check_draft_speed(alone_ms, planner, where)
     if at_work is not None:
         reason = (
-            "they share cores or memory bandwidth. Give each its own cores with --cpus"
+            "lead and back share cores or memory bandwidth. Give each its own cores with --cpus"
             if is_local
-            else "other programs use its cores or memory, or it drafts for several requests"
+            else "other programs use the back's cores or memory, or the back drafts for several requests"
         )
         words = f"{alone_ms:.1f} ms alone and {at_work:.1f} ms while the lead computes"
         yield hint(f"drafting a token takes {words}: {reason}")
@@ -204,8 +202,8 @@ def _check_connected(report: LeadReport, own: str | None, back_command: str) -> 
         yield hint(f"this back ({own}) is not connected. Connected: {names}. {_START_IT}")
     else:
         yield good(
-            f"this back ({own}) is connected. It runs beside this check, so trust the lead's "
-            "measurements more"
+            f"this back ({own}) is connected and runs beside this check, so measurements by the lead "
+            "are more reliable than by this check"
         )
 
 
@@ -245,7 +243,7 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
         f"{TYPICAL_ACCEPTANCE:.0%} arrive in time, the speed-up is {gain:.1f}. {found.value}"
     )
     if found is Prospect.STEEP:
-        yield problem(f"{words} Use a smaller draft model, or a GPU for it")
+        yield problem(f"{words} A GPU, more cores or f16 weights for the lead may help, or q8_0 on a Mac")
     else:
         yield (hint if found is Prospect.SHORT else good)(words)
 
@@ -272,7 +270,7 @@ def _check_back_acceptance(back: BackReport, planner: PlannerReport) -> Iterator
     source = planner.sources.get(back.name)
     if source and source.n_scored >= _MIN_SCORED and source.n_right < _FEW_RIGHT * source.n_scored:
         yield problem(
-            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens after correct "
+            f"only {source.n_right / source.n_scored:.0%} of {back.name}'s tokens that follow correct "
             f"tokens are correct. Its model ({back.model}) predicts the lead's text poorly. Use a "
             "model of the same family and training (base or chat), or a larger model"
         )
@@ -283,7 +281,7 @@ def _check_back_speed(back: BackReport, planner: PlannerReport, own: str | None)
     is_own = own is not None and _is_named(back, own)
     if back.n_drafts < _MIN_SCORED:
         return
-    # Of its own back, `back doctor` has said so.
+    # `back doctor` reports the times of its own back itself.
     share = token_ms / step_ms if token_ms and step_ms and not is_own else 0.0
     words = (
         f"{back.name} takes {token_ms or 0.0:.1f} ms per token, a step of the lead {step_ms or 0.0:.1f} ms"
@@ -308,7 +306,7 @@ def _share_right(back: BackReport, planner: PlannerReport) -> str:
     if not source or source.n_scored < _MIN_SCORED:
         return ""
     # Not the share of the verified tokens: there, every token after a wrong one counts as wrong.
-    return f": {source.n_right / source.n_scored:.0%} of its tokens after correct tokens are correct"
+    return f": {source.n_right / source.n_scored:.0%} of its tokens that follow correct tokens are correct"
 
 
 def _token_ms(back: BackReport, planner: PlannerReport) -> float | None:

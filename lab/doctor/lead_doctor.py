@@ -40,7 +40,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
     report.add([good(f"CPU kernel: {library.describe_kernel()}")])
     usable = cpus.usable()
     try:
-        if settings.cpus:  # as the lead does, whose number of threads depends on it
+        if settings.cpus:  # as the lead does; the number of threads depends on it
             cpus.pin(cpus.parse_cpus(settings.cpus))
         report.add(check_threads(settings, usable, cpus.load_average()))
     except ConfigError as error:
@@ -79,7 +79,7 @@ def check_threads(settings: LeadSettings, usable: frozenset[int], load: float | 
         )
     if load is not None and load > len(usable) + 1:
         yield hint(
-            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Other programs compete "
+            f"{load:.1f} threads are busy on {count(len(usable), 'core')}. Stop the programs that compete "
             "with the lead"
         )
 

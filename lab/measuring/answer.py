@@ -93,7 +93,7 @@ class ReceivedAnswer:
     def differences(self, expected: "ReceivedAnswer", *, exact: bool = False) -> list[str]:
         """Return the names of the fields that differ from `expected`, for a client that stayed to the end.
 
-        exact: compare log-probabilities, too; they differ as soon as any bit of the logits does.
+        exact: compare log-probabilities, too; they differ as soon as any bit of the logits differs.
         """
         found = [
             name for name in ("n_prompt", "n_generated") if getattr(self, name) != getattr(expected, name)

@@ -39,16 +39,16 @@ NO_DRAFTS = "no drafts"
 LOOKUPS = "drafts from the text itself"
 _AS_IT_RUNS = "as it runs"
 _UNDRAFTED = {"speculative.n_max": 0, "private": True}
-"""Fields of a request that a lead answers without drafts, and backs do not see."""
+"""Request fields with which a lead does not draft, and does not send the request to backs."""
 _UNCACHED = {"cache_prompt": False}
-"""A lead then reads the whole prompt, so that first tokens can be compared."""
+"""Request fields with which a lead reads the whole prompt, so that times to first token can be compared."""
 _UNSET = [
     word
     for option in ("config", "draft-model", "hf-repo-draft", "back", "back-hf-repo", "back-cpus", "cpus")
     for word in (f"--{option}", "unset")
 ]
-"""Arguments that override the environment for these options: the command of an arrangement has the values
-that it needs.
+"""Arguments that unset these options, in case the environment sets them. The command of an arrangement
+follows, with the options that it needs.
 """
 _WARM_UP = ChatQuestion("warm-up", "Hello!", 0)
 _N_WARM_UP = 16
@@ -115,8 +115,8 @@ def _used(settings: BenchSettings, cores: Sequence[int]) -> str:
 
 
 def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
-    """Return the named division of the cores, or else one with about a quarter for the back; None: there is
-    none.
+    """Return the division of the cores that the settings name, else a division with about a quarter for the
+    back; None: there is only one core.
     """
     if settings.cpus and settings.own_back.back_cpus:
         back = tuple(sorted(cpus.parse_cpus(settings.own_back.back_cpus)))
@@ -130,7 +130,7 @@ def _split(settings: BenchSettings, cores: Sequence[int]) -> CoreSplit | None:
 def _arranged(
     arrangement: Arrangement, settings: BenchSettings, cores: Sequence[int], report: BenchReport
 ) -> Iterator[Sequence[Way]]:
-    """Yield the lead of an arrangement, as its command would start it."""
+    """Start the lead of an arrangement as its command would, and yield its ways of answering."""
     (command,) = commands(arrangement, settings, cores)
     started = LeadSettings.from_command_line([*_UNSET, *shlex.split(command)[1:]])
     parts = {name: getattr(started, name) for name in ("cpus", "compute", "drafting", "own_back")}
@@ -147,7 +147,7 @@ def _arranged(
 def _ways(
     http: httpx.Client, arrangement: Arrangement, settings: BenchSettings, report: BenchReport
 ) -> Sequence[Way]:
-    """Return the ways of answering. Without a draft model, one of them has no drafts at all."""
+    """Return the ways of answering. Without a draft model: no drafts, and drafts from the text itself."""
     drafted = _sampling(settings, _UNCACHED)
     _warm_up(http, drafted)
     if arrangement.kind != "none":
@@ -165,7 +165,7 @@ def _learn_steps(http: httpx.Client, report: BenchReport) -> None:
 
 
 def _server_stages(settings: BenchSettings, report: BenchReport) -> list[ContestStage]:
-    """Return a server that runs already, with and without its drafts if it is a lead. Raises ConfigError."""
+    """Return a stage for a running server, with and without drafts if it is a lead. Raises ConfigError."""
     url = settings.url or ""
     key = read_key(next(iter(settings.security.api_key), None), settings.security.api_key_file)
     tls = trusting(settings.ca_file) if url.startswith("https:") else None
@@ -189,7 +189,7 @@ def _server_stages(settings: BenchSettings, report: BenchReport) -> list[Contest
 
 
 def _model_name(http: httpx.Client) -> str:
-    """Return the first that the server lists; raises ConfigError."""
+    """Return the first model that the server lists; raises ConfigError."""
     try:
         answer = http.get("/v1/models")
         return str(answer.raise_for_status().json()["data"][0]["id"])

@@ -115,7 +115,7 @@ def check_plot(path: Path) -> None:
 
 
 def draw_plot(report: BenchReport, path: Path) -> None:
-    """Plot bars of tokens/s by way of answering, from slowest to fastest repeat. Raises ConfigError."""
+    """Plot bars of tokens/s by way of answering, with the range of the repeats. Raises ConfigError."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - an optional package
 
     rows = list(reversed(report.rows))
@@ -162,7 +162,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """Return the name of the processor: Linux's, elsewhere Python's."""
+    """Return the processor's name from Linux, on other systems from Python."""
     try:
         lines = _CPUINFO.read_text(encoding="utf-8").splitlines()
     except OSError:

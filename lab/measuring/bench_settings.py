@@ -29,7 +29,7 @@ class BenchSettings(ComparisonSettings):
     the engine and in a back on other cores, and the model's own heads (MTP). Options of `lead` for loading
     and sampling apply. No other program should compute meanwhile. With --url, a running lead is measured with
     and without its drafts. Another server with OpenAI's API is measured once. A lead that is measured twice
-    drafts from its earlier answers. --suffix-memory 0 of the lead prevents this.
+    drafts from its earlier answers. To prevent this, start the lead with --suffix-memory 0.
     """
 
     program = "lead bench"
@@ -41,7 +41,7 @@ class BenchSettings(ComparisonSettings):
         **ComparisonSettings.defaults,
         "n_predict": 128,
         "temperature": 0.0,
-        "suffix_memory": 0,  # every arrangement is asked the same again
+        "suffix_memory": 0,  # all arrangements get the same prompts
     }
 
     prompts: CommaList = Field(

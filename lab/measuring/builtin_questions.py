@@ -1,7 +1,7 @@
 """Questions of several kinds, drawn from a seed, that the built-in pair of models can answer.
 
-The kinds differ in how well a draft model predicts the answer: knowledge is learned by heart, stories are
-closest to real use, copying repeats the prompt.
+The kinds differ in how well a draft model predicts the answer: knowledge is memorized, stories are closest to
+real use, copying repeats the prompt.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Measures several ways of answering in turns on the same questions, so that slow moments affect all of them.
+"""Measures several ways of answering the same questions. They alternate, so slow moments affect all of them.
 
 A stage sets up the lead, or other programs, for some of the ways. Each repeat runs all stages, in alternating
 order. The order of the ways within a stage is drawn for every question.
@@ -23,7 +23,7 @@ class Way:
 
 
 ContestStage = Callable[[], AbstractContextManager[Sequence[Way]]]
-"""Within the context these ways can answer."""
+"""Returns a context that yields ways, which can answer within the context."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ class MeasuredAnswer:
     n_first: int = 1
     """Tokens of the first step, whose time is the prompt's."""
     first_seconds: float | None = None
-    """From the request to the first text, by the client's clock."""
+    """Seconds from the request to the first text, by the client's clock."""
 
     @property
     def n_timed(self) -> int:
@@ -99,8 +99,8 @@ def ask(http: httpx.Client, question: ChatQuestion, sampling: Sampling) -> Measu
             for event in AnswerStream(source):
                 answer.take(event, time.perf_counter())
                 if error := event.get("error"):
-                    raise ConfigError(f"the server broke off an answer: {error}")
-    except (httpx.TransportError, SSEError, ValueError) as error:  # also what is no JSON
+                    raise ConfigError(f"the server ended an answer with an error: {error}")
+    except (httpx.TransportError, SSEError, ValueError) as error:  # ValueError: not JSON
         raise ConfigError(f"{http.base_url} does not answer: {error or type(error).__name__}") from error
     return measured(answer)
 
@@ -131,8 +131,8 @@ def measured(answer: ReceivedAnswer) -> MeasuredAnswer:
 def n_timed(timings: Mapping[str, Any]) -> int:
     """Return the number of tokens that were generated within `predicted_ms`: those after the first step.
 
-    The lead's rate counts the same tokens. llama-server's rate also counts the first token, all that its
-    first step outputs.
+    The lead's rate counts the same tokens. llama-server's rate also counts the first token, the only token of
+    its first step.
     """
     n_rated: int = round(timings["predicted_per_second"] * timings["predicted_ms"] / 1000)
     return max(0, min(n_rated, int(timings["predicted_n"]) - 1))

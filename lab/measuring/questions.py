@@ -54,7 +54,8 @@ def read_questions(source: str) -> list[ChatQuestion]:
         found = list(read())
     except (OSError, ValueError, LookupError) as error:  # another version of the package
         raise ConfigError(
-            f"--prompts {source}: the installed package has no such prompts ({error})"
+            f"--prompts {source}: the installed package has no such prompts ({error}). Install another "
+            "version of the package"
         ) from error
     if not found:
         raise ConfigError(f"--prompts: {source} has no prompts")

@@ -21,7 +21,7 @@ from shared.logs import configure_logging
 
 _LOOK_SECONDS = 0.1
 _SETTLE_SECONDS = 15.0
-"""Until it has timed its steps again (`lead.engine.calibration`): every request would interrupt that."""
+"""The time in which a new lead times its steps (`lead.engine.calibration`). A request would interrupt it."""
 _JOIN_SECONDS = 60.0
 
 
@@ -75,7 +75,7 @@ def _wait_for_back(http: httpx.Client) -> None:
             return
         time.sleep(_LOOK_SECONDS)
     raise ConfigError(
-        f"its back has not joined within {_JOIN_SECONDS:.0f}s. Check that its model can draft for the lead"
+        f"the back has not joined within {_JOIN_SECONDS:.0f} s. Check that its model can draft for the lead"
     )
 
 

@@ -12,7 +12,7 @@ BASELINE = "no back"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The results of one way of answering in one configuration. Ratios: None if not drafted or compared."""
+    """The results of a way of answering in a configuration. Ratios are None without drafts or comparison."""
 
     configuration: str
     way: str
@@ -26,7 +26,7 @@ class Row:
     mean_depth: float | None
     wait_share: float | None
     first_ms: float | None
-    """From a request to its first text, the median."""
+    """The median time from a request to its first text."""
     n_same_text: int
     n_texts: int
     by_kind: dict[str, float]
@@ -45,7 +45,7 @@ def summarize(
 
 
 def tokens_per_second(measurements: Iterable[MeasuredAnswer]) -> float:
-    """Return tokens after each answer's first step, over the time they took; 0 without measurements."""
+    """Return the tokens/s of answers without their first steps; 0 without measurements."""
     taken = list(measurements)
     seconds = sum(measurement.seconds for measurement in taken)
     return sum(measurement.n_timed for measurement in taken) / seconds if seconds > 0 else 0.0

@@ -99,8 +99,8 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _compare_texts(pair: _Pair, model: str, lead_cpus: str, back_cpus: str) -> tuple[bool | None, str]:
-    """Return whether exact texts are the same alone and with a back, None: not measurable here; and
-    in words.
+    """Return whether exact texts are the same alone and with a back (None: not measurable here), and the
+    result in words.
     """
     try:
         lead, url = start_lead("--model", model, "--cpus", lead_cpus, "--exact")

@@ -45,7 +45,7 @@ _HEAD_WIDTH = 32
 _FIT_TRIES = 4
 _FIT_TOLERANCE = 0.1
 _REPEATS = 15
-"""Tokens before the measured one: about half a short conversation."""
+"""The number of steps from which T(1) is measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def measure(n_vocab: int, sampling: str, drafts: str, n_steps: int) -> dict[str,
 def _running(
     n_vocab: int, sampling: str, drafts: str, n_steps: int
 ) -> Iterator[tuple[Loop, ReplayFront, Shares]]:
-    """Yield an engine's loop that has received its request, the front, and the shares of time."""
+    """Yield an engine's loop, to which a request was sent, the loop's front, and the shares of time."""
     parameters, accuracy = SAMPLINGS[sampling], DRAFTS[drafts]
     rows = Rows(n_vocab, seed=0)
     n_tokens = (n_steps + _N_WARM_UP) * (1 if accuracy is None else DEPTH + 1)
@@ -116,7 +116,7 @@ def _running(
 
 
 class _Cost(StepCost):
-    """A T(n) with which the adaptive policy takes `DEPTH`: almost free up to there, then steep."""
+    """A T(n) with which the adaptive policy chooses the depth `DEPTH`: flat up to this depth, then steep."""
 
     def seconds(self, n_tokens: int) -> float:
         return 0.05 * (1 + 0.01 * n_tokens + max(0, n_tokens - DEPTH - 1))

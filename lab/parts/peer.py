@@ -53,7 +53,7 @@ def start_peers(
 
 
 def draft_arguments(help_text: str, draft: Path, depth: int) -> list[str]:
-    """Return options for a draft model and a fixed number of draft tokens, as this version spells them."""
+    """Return options for a draft model and a fixed number of draft tokens, as this llama-server spells it."""
     if "--spec-draft-n-max" in help_text:
         names = ("--spec-draft-n-max", "--spec-draft-n-min")
         # Without a type this version loads the draft model and does not use it.

@@ -168,7 +168,7 @@ def _take_back_terminal() -> None:
 
 
 def split_cores(cores: Sequence[int]) -> tuple[str, str]:
-    """Return the lead's and the back's cores as `--cpus` takes them. The back gets one of several."""
+    """Return the lead's and the back's cores, in the syntax of `--cpus`. The back gets the last core."""
     ordered = sorted(cores)
     lead, back = (ordered[:-1], ordered[-1:]) if len(ordered) > 1 else (ordered, ordered)
     return ",".join(map(str, lead)), ",".join(map(str, back))

@@ -3,7 +3,7 @@
 The lead's scheduler and speculation are real; steps, backs and the network only take simulated time: T(n) of
 `lab.simulation.hardware`. The simulation therefore tests the lead's decisions for given times, not the times.
 
-    python -m bench simulate                                as it is
+    python -m bench simulate
     python -m bench simulate --constant explore_every=64    with another value of a constant of speculation
 """
 
@@ -25,7 +25,7 @@ from shared.errors import ConfigError
 
 _N_TOKENS, _N_QUICK = 1024, 384
 _STOPPED = 30.0
-"""Steps until a back stops: its gain is known by then."""
+"""The number of steps after which a back stops sending. By then the lead knows its gain."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
-    parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more: less luck")
+    parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more give less noise")
     parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
     return parser
 
@@ -81,7 +81,7 @@ def changed(settings: Sequence[str]) -> SpeculationConstants:
                 tuple(map(float, text.split(","))) if isinstance(default, tuple) else type(default)(text)
             )
         except ValueError as error:
-            raise ConfigError(f"--constant {setting}: {text!r} is not like {default}") from error
+            raise ConfigError(f"--constant {setting}: write a value like {default}") from error
     return replace(DEFAULTS, **values)
 
 

@@ -1,7 +1,7 @@
 """`python -m bench speed`: tokens/s by policy, depth, draft cost, temperature, backs and clients.
 
 Real processes, with the lead and the backs on separate cores. Every way of a configuration answers the same
-prompts in turns with the baseline, a lead without a back; each repeat has new prompts.
+prompts, alternately with the baseline, a lead without a back. Each repeat has new prompts.
 """
 
 import argparse
@@ -127,11 +127,11 @@ def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
     parser.add_argument("--clients", type=listed(int), default=[1], help="number of parallel clients")
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
-    parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths of sync and fixed")
+    parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="for sync and fixed")
 
 
 def _add_workload_options(parser: argparse.ArgumentParser) -> None:
-    """Options for prompts, repeats and cores."""
+    """Add options for prompts, repeats and cores."""
     parser.add_argument("--kinds", type=listed(kind), default=list(KINDS), help="kinds of prompts")
     parser.add_argument("--prompts", type=int, default=1, help="prompts of each kind in a repeat")
     parser.add_argument("--repeats", type=int, default=3)
@@ -187,7 +187,7 @@ def _run_cell(
     target = models.target(configuration.target)
     draft = models.draft(configuration.cost, target, cores.lead, cores.back)
     n_clients = configuration.n_clients
-    # Of answers that go on at the same time all have one length: what is measured is the server.
+    # Concurrent answers all have the same length, so that only the speed of the server counts.
     fields = {"ignore_eos": True} if n_clients > 1 else {}
     sampling = Sampling(configuration.temperature, settings.tokens, fields=fields)
     with ExitStack() as stack:

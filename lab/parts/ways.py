@@ -47,7 +47,7 @@ def choose(http: httpx.Client, policy: Policy) -> None:
     depth = {} if policy.depth is None else {"depth": policy.depth}
     response = http.put(_PATH, json={"policy": policy.name, **depth})
     if not response.is_success:
-        raise ConfigError(f"the lead does not take the policy {policy}: {response.text[:300]}")
+        raise ConfigError(f"the lead refuses the policy {policy}: {response.text[:300]}")
 
 
 def counters(http: httpx.Client) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def counters(http: httpx.Client) -> dict[str, Any]:
     response = http.get(_PATH)
     planner: dict[str, Any] | None = response.json().get("planner") if response.is_success else None
     if planner is None:
-        raise ConfigError(f"the lead's engine tells no counters: {response.text[:300]}")
+        raise ConfigError(f"the lead's engine does not report its counters: {response.text[:300]}")
     return planner
 
 

@@ -15,7 +15,7 @@ from shared.sampling.parameters import SamplingParameters
 from shared.sampling.sampler import Sampler
 
 _N_MIN = 16
-"""The number of positions that are tried at least, however long that takes."""
+"""The minimum number of positions to try, however long that takes."""
 _WHOLE_PROMPT = 1 << 30
 
 
@@ -29,7 +29,7 @@ class DraftTrial:
 
     @property
     def token_s(self) -> float:
-        """The mean seconds of a round; 0 if there was none."""
+        """The median seconds of a round; 0 without rounds."""
         return median(self.seconds) if self.seconds else 0.0
 
 
@@ -62,7 +62,7 @@ class AcceptanceTrial:
 
     @property
     def choose_s(self) -> float:
-        """The mean seconds to sample a token from the target's logits; 0 if there was none."""
+        """The median seconds to sample a token from the target's logits; 0 if no token was sampled."""
         return median(self._choosing) if self._choosing else 0.0
 
     def run(

@@ -31,13 +31,13 @@ _N_SEEDS = 3
 _MAX, _MIN = 0.995, 0.005
 """The highest and lowest acceptance that simulated texts can have."""
 _LOCAL_TRIP_S = 0.0002
-"""Between two processes of one machine."""
+"""The seconds of a round trip between two processes of one machine."""
 _MARGIN = 0.02
-"""An arrangement with fewer parts is preferred to one that is faster by less."""
+"""An arrangement with fewer parts is preferred to another arrangement that is faster by a smaller share."""
 
 
 _FASTER, _LESS_RIGHT = 4.0, 0.1
-"""A draft model that could take the place of one that is slow: how much faster, how much less often right."""
+"""How many times faster than a slow draft model a suggested model is, and how much lower its acceptance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,7 @@ def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
 
 
 def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
-    """Return the likeliest, the least and the highest acceptance; 0 for a drafter that was never asked."""
+    """Return the likeliest, lowest and highest acceptance; about 0 for a drafter that was never asked."""
     if given is not None or measured is None:
         low = middle = high = given or 0.0
     else:

@@ -19,9 +19,9 @@ SimulateCells = Callable[[Sequence[Cell]], Sequence[float]]
 """Tokens per second of each cell."""
 _N_TOKENS = 512
 _WORTH = 0.02
-"""A gain that is more than the luck of a simulation."""
+"""A larger gain is not just the luck of a simulation."""
 _WARNING = (
-    "Simulated, not measured. Step times are figures published by others, and draft times are "
+    "Simulated, not measured. Step times are published figures (see each source), and draft times are "
     "usual values. Acceptance is assumed (--acceptance). The round trip to a back takes {} ms "
     "(--round-trip)."
 )
@@ -132,7 +132,7 @@ class HardwarePlan:
 
 @dataclass(frozen=True, slots=True)
 class HardwareReport:
-    """A plan for each type of weights whose T(n) is known. machines: as for `simulate_plan`."""
+    """A plan for each type of weights whose T(n) is known. machines: see `simulate_plan`."""
 
     plans: Sequence[HardwarePlan]
     machines: Machines
@@ -169,7 +169,7 @@ def simulate_plan(
 
 
 def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
-    """Return the cell on that hardware, with backs at that distance and of that speed."""
+    """Return the cell on this hardware, with the backs' round trips and speeds from `machines`."""
     backs = tuple(
         replace(each, step_s=each.step_s / machines.speed, rtt_s=machines.round_trip_s) for each in cell.backs
     )

@@ -15,7 +15,7 @@ _Z = 1.96
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceRate:
-    """A drafter's share of right guesses of the next token: `n_right` of `n_positions`, at least 1."""
+    """A drafter's share of right guesses of the next token: `n_right` of at least 1 `n_positions`."""
 
     n_right: int
     n_positions: int

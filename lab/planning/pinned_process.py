@@ -56,10 +56,10 @@ def parallel_map(n: int) -> Iterator[Callable[[Callable[[T], R], Sequence[T]], l
 
 def _settle(cores: frozenset[int] | None) -> int:
     """Set up the process in its first call; return its id."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to both; this one ends with the other
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal signals both; this one ends with its parent
     parent = multiprocessing.parent_process()
     assert parent
-    end_with(parent.sentinel)  # loading and measuring may take minutes, and models all of the memory
+    end_with(parent.sentinel)  # it may run for minutes and fill the memory
     if cores is not None:
         cpus.pin(cores)
     return os.getpid()

@@ -42,7 +42,7 @@ _MIN_TOGETHER_S, _MAX_TOGETHER_S = 1.5, 8.0
 _WIDTHS_TOGETHER = (1, 2, 4)
 _ENDLESS = 1 << 20
 _STEPS_TOGETHER = 10
-"""Steps for which lead and back are timed at the same time, within these limits."""
+"""The steps for which lead and back are timed at the same time, between the two limits of the time above."""
 _SHARES = (0.0, 0.25, 0.5)
 """Shares of the cores for the back. A draft model is small: more than half of the cores would only slow the
 lead down."""
@@ -89,7 +89,7 @@ def plan(settings: PlanSettings) -> PlanReport:
     pairs = with_common_steps(
         [measure_pair(*each, cores, sampling, texts) for each in zip(names, loads, strict=True)]
     )
-    # The arrangements without a draft model are the same for each of them: those of the first one count.
+    # Arrangements without a draft model are the same for all draft models, so only the first pair has them.
     found = [
         (arrangement, pair, variant)
         for pair, load, variant in zip(pairs, loads, variants, strict=True)
@@ -246,7 +246,7 @@ def remarks(engine: EngineTimes, load: Load, cores: Sequence[int], busy: float) 
     found += busy_warnings(busy)
     found.append(
         "The plan assumes one client, and the same acceptance as on the measured texts. Try your "
-        "own text with --prompt. Drafts from n-grams and earlier texts cost nothing and come in "
-        "addition."
+        "own text with --prompt. Drafts from n-grams and earlier texts cost nothing and add to "
+        "these speeds."
     )
     return found

@@ -102,10 +102,9 @@ class PlanReport:
         plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
         now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
         return (
-            f"The {describe(other.slow.arrangement)}, is slow: {now:.2f} times. A draft model "
-            f"there that takes {other.token_s / step_s:.2f} of a step for a token, and is right in "
-            f"{other.acceptance:.0%} instead of {other.slow_acceptance:.0%}, would give {then:.2f} "
-            "times."
+            f"The {describe(other.slow.arrangement)}, gives a speed-up of only {now:.2f}. A draft model "
+            f"there that takes {other.token_s / step_s:.2f} of a step for a token would give {then:.2f}, "
+            f"even if its acceptance were {other.acceptance:.0%} instead of {other.slow_acceptance:.0%}."
         )
 
     def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
@@ -147,8 +146,8 @@ class PlanReport:
             return f"{begin}its acceptance is not known."
         low, high = rate.interval()
         return (
-            f"{begin}{rate.n_right} of {rate.n_positions} were right: {rate.value:.0%}, and with a "
-            f"confidence of 95 % between {low:.0%} and {high:.0%}."
+            f"{begin}{rate.n_right} of {rate.n_positions} tokens were right: {rate.value:.0%}, with a "
+            f"95 % confidence interval of {low:.0%} to {high:.0%}."
         )
 
     def _table(self) -> str:

@@ -33,7 +33,7 @@ _MAX_BACKS, _MAX_NUMBERS = 16, 4
 def _read_durations(text: str) -> tuple[float, ...]:
     """Parse durations to seconds: `5ms,0.1s` gives (0.005, 0.1)."""
     if text.count(",") >= _MAX_TRIPS:
-        raise ValueError(f"more than {_MAX_TRIPS} times")
+        raise ValueError(f"more than {_MAX_TRIPS} round-trip times")
     return tuple(map(_seconds, text.split(",")))
 
 
@@ -63,7 +63,7 @@ def _read_speeds(text: str) -> list[float]:
 
 
 def _checked(read: Callable[[str], object]) -> AfterValidator:
-    """Return a text that `read` understands."""
+    """Return a validator for texts that `read` must understand."""
 
     def check(text: str) -> str:
         read(text)
@@ -107,7 +107,7 @@ class ComparisonSettings(LeadSettings):
         return self
 
     def with_each_draft(self) -> Sequence[Self]:
-        """Return copies with one draft model each, including one given for a back; one copy if there is none.
+        """Return a copy for each draft model, including a draft model for a back; one copy if there is none.
 
         The demo's target has the demo's draft model.
         """
@@ -166,7 +166,7 @@ class PlanSettings(ComparisonSettings):
         None,
         gt=0,
         lt=1,
-        description="acceptance of the draft model's tokens, instead of measuring it",
+        description="assumed acceptance of the draft model's tokens. Default: measure it",
     )
     prompt: str | None = Field(
         None,

@@ -56,7 +56,7 @@ def measure_engine(load: Load, sampling: SamplingParameters, texts: Sequence[str
 def _drafters(
     load: Load, model: Model, planned: PlannedSource | None, grammars: GrammarServer
 ) -> tuple[list[InlineDrafter[Any]], dict[str, StepCost]]:
-    """Return all that can draft in the engine, and T(n) of each by its source."""
+    """Return the drafters in the engine, and T(n) of each drafter by its source."""
     sources = load_inline_sources(load, model, planned)
     drafters: list[InlineDrafter[Any]] = [each.drafter(grammars, TimeBudget()) for each in sources]
     costs = {each.source: StepCost() for each in sources}

@@ -16,7 +16,7 @@ from shared.drafting.drafter import DrafterMessage
 from shared.protocol import BranchPart, Close, Extend, Open, Tune
 
 _N_WARM_UP = 64
-"""Tokens before the clock starts: what speculation learns in them it keeps."""
+"""Tokens before the clock starts. Speculation keeps what it learns from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Cell:
     """A client requests texts of `n_text` tokens, one after the other, until it has `n_tokens`.
 
     `inline`: a draft model in the lead's engine. `seed`: the seed of the texts and of the times of steps.
-    `contention`: the backs run on the lead's machine.
+    `contention`: given if the backs run on the lead's machine.
     """
 
     steps: StepTable

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 Payload = TypeVar("Payload")
 Compute = Callable[[float, Callable[[], None]], None]
-"""(seconds, call): compute for as long as takes these seconds alone, then call."""
+"""(seconds, call): compute a task that takes `seconds` if nothing else runs, then call `call`."""
 
 
 class VirtualClock:

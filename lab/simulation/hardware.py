@@ -18,8 +18,8 @@ class Hardware:
     """A target with these `weights` on the device `name`. source: where T(n) was published.
 
     assumed: values that were not measured. draft_1b_s, draft_8b_s: seconds per token of such a draft model in
-    the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time on such a
-    machine; on other machines, this machine's.
+    the engine, all assumed except the H200's; None: it does not fit. host: the engine's own time between
+    steps on this hardware; the default is the time on the project's machine.
     """
 
     name: str
@@ -51,7 +51,7 @@ def _hardware(  # noqa: PLR0917 - a row of the table
 ) -> Hardware:
     """Make a row of the table.
 
-    name: for the command line. maker: for people. first_ms: T(1). drafts_ms: of a 1B and an 8B model.
+    name: for --device. maker: the name in titles. first_ms: T(1). drafts_ms: of a 1B and an 8B model.
     """
     points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
     steps = StepTable(f"{maker}, {weights}", points, tuple(ms / 1000 for ms in settling_ms))
@@ -77,7 +77,7 @@ _SPARK = {1: 1, 2: 1.01, 3: 1.02, 4: 1.05, 5: 1.08, 6: 1.12, 7: 1.16, 8: 1.2, 9:
 _OFFLOADED = {1: 1, 2: 1.03, 3: 1.06, 4: 1.1, 5: 1.15, 6: 1.2, 8: 1.3, 16: 1.7, 32: 2.4}
 
 _H200_HOST = HostTime(step_s=280e-6, planning_s=200e-6)
-"""A served token's time over T(1), and its further time beside a back that was of no use."""
+"""The measured time of a token above T(1), and its further time while a useless back is connected."""
 
 # fmt: off
 H200_8B = _hardware("h200", "H200", "8B Q4_0 (4.1 GB)", 2.9, _H200_4, _HERE,
@@ -87,33 +87,33 @@ H200_20GB = _hardware("h200", "H200", "40B Q4_0 (20 GB)", 8.94, _H200_20, _HERE,
 H200_70B = _hardware("h200", "H200", "70B Q4_0", 17.9, _H200_20, _HERE, "twice the 20 GB target's times",
                      drafts_ms=(1.6, 3.5), settling_ms=(2.6, 9.0), host=_H200_HOST)
 RTX_4090 = _hardware("rtx4090", "RTX 4090", "32B Q4_K", 25, _4090, "llama.cpp#15131 (8B BF16)",
-                     "T(1), T(n) of Q4_K, and what another size costs",
+                     "T(1), T(n) of Q4_K, and the price of another width",
                      drafts_ms=(2.0, None), settling_ms=(1.5, 7.0))
 RTX_3090_PAIR = _hardware("rtx3090x2", "2 x RTX 3090", "70B Q4_0", 60, _3090,
                           "llama.cpp#15802 (8B Q4_0 on one)",
-                          "T(1), T(n) above 8, and what another size costs",
+                          "T(1), T(n) for n > 8, and the price of another width",
                           drafts_ms=(3.0, 8.0), settling_ms=(2.0, 9.0))
 M2_ULTRA = _hardware("m2-ultra", "M2 Ultra", "70B Q8_0", 118, _M2_Q8, "llama.cpp#16894 (7B Q8_0, up to 4)",
-                     "T(1), and T(n) from 5 on", drafts_ms=(5.0, 13.0))
+                     "T(1), and T(n) for n > 4", drafts_ms=(5.0, 13.0))
 M2_ULTRA_Q4_K = _hardware("m2-ultra", "M2 Ultra", "70B Q4_K", 75, _M2_Q4_K,
-                          "llama.cpp#10581 (32B Q4_K, up to 6)", "T(1), and T(n) from 8 on",
+                          "llama.cpp#10581 (32B Q4_K, up to 6)", "T(1), and T(n) for n > 7",
                           drafts_ms=(5.0, 13.0))
 SPARK = _hardware("dgx-spark", "DGX Spark", "70B Q4_0", 205, _SPARK, "none is published",
-                  "all, as bound by memory", drafts_ms=(6.0, 25.0))
+                  "all, as limited by memory bandwidth", drafts_ms=(6.0, 25.0))
 STRIX_HALO = _hardware("strix-halo", "Strix Halo (Vulkan)", "32B Q8_0", 150,
                        {1: 1, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 3.0}, _STRIX, "T(1)",
                        drafts_ms=(6.0, None))
 OFFLOADED = _hardware("partial-offload", "12 GB laptop GPU, the rest in RAM", "27B Q4_K", 190, _OFFLOADED,
-                      "T(1): a report of 5.3 tokens/s (10.8 with MTP)",
-                      "T(n): bound by RAM, so nearly flat", drafts_ms=(4.0, None))
+                      "a report of 5.3 tokens/s (10.8 with MTP)",
+                      "T(n), nearly flat because RAM limits it", drafts_ms=(4.0, None))
 PRINCIPAL = (H200_8B, H200_20GB, H200_70B, RTX_4090, RTX_3090_PAIR, M2_ULTRA, M2_ULTRA_Q4_K, SPARK,
              STRIX_HALO, OFFLOADED)
-"""The kinds of T(n): short and long steps, flat and steep, with and without a price of another size."""
+"""The kinds of T(n): short and long steps, flat and steep, with and without a price of another width."""
 HARDWARE = (
     *PRINCIPAL,
     _hardware("rtx3090", "RTX 3090", "7B Q5_1", 9.1,
               {1: 1, 2: 1.02, 3: 1.07, 4: 1.12, 5: 1.3, 6: 1.4, 8: 1.64}, "llama.cpp#5434",
-              "what another size costs", drafts_ms=(2.0, None), settling_ms=(1.0, 4.0)),
+              "the price of another width", drafts_ms=(2.0, None), settling_ms=(1.0, 4.0)),
     _hardware("rtx3090", "RTX 3090", "granite 3B mixture f16", 4.5,
               {1: 1, 2: 1.21, 3: 1.32, 4: 1.41, 5: 1.5, 6: 1.54, 8: 1.62}, "llama.cpp#15767",
               drafts_ms=(2.0, None)),
@@ -131,7 +131,7 @@ HARDWARE = (
               {1: 1, 2: 3.05, 3: 3.5, 4: 3.9, 6: 4.6, 8: 5.1}, "ik_llama.cpp#1630"),
 )
 # fmt: on
-"""All of them; several may be of one name."""
+"""All hardware. Several rows may have the same name."""
 
 
 NAMES = tuple(dict.fromkeys(each.name for each in HARDWARE))

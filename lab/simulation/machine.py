@@ -61,7 +61,7 @@ class Contention:
 
 @dataclass(slots=True)
 class _SharedJob:
-    """`left`: seconds that it would still take alone; since `since` it has been `factor` times as slow."""
+    """A task. At the time `since` it needed `left` seconds alone; since then it is slower by `factor`."""
 
     left: float
     done: Callable[[], None]

@@ -14,7 +14,7 @@ _CPU_SLOPE, _GPU_SLOPE = 0.15, 0.02
 _SLOWEST = 4.0
 """The longest simulated time of a back's token, in steps."""
 SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
-"""The shares of right guesses of such draft models."""
+"""Usual acceptances of small draft models (0.5B, 1B) and of large ones (8B)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ LARGE_PLACES = (
 
 
 def back(token_s: float, acceptance: float, *, is_cpu: bool = True) -> BackSpec:
-    """Return a back; all of them have the same draft model."""
+    """Return a back. All backs from this function guess the same."""
     skill = DraftSkill(acceptance, recall=CHAT_RECALL)
     slope = _CPU_SLOPE if is_cpu else _GPU_SLOPE
     return BackSpec(token_s, _ROUND_TRIP_S, skill, slope, can_interrupt=is_cpu)

@@ -137,7 +137,7 @@ class SimulatedBack:
     ) -> None:
         """texts: by the first token of their sequences, of which `n_slots` are open at a time.
 
-        compute: of a shared machine; None: the back has its own machine.
+        compute: computes on a shared machine; None: the back has its own machine.
         """
         self._name = name
         self._spec = spec
@@ -174,7 +174,7 @@ class SimulatedBack:
             self._compute(self._spec.seconds(n_decoded), functools.partial(self._finish_step, self._n_steps))
 
     def _finish_step(self, number: int) -> None:
-        """Step `number` ends, unless it was interrupted."""
+        """End step `number`, unless it was interrupted."""
         if not self._is_busy or number != self._n_steps:
             return
         self._is_busy = False

@@ -40,7 +40,7 @@ class TextSampler(Sampler):
     """A sampler for known texts, which needs no logits."""
 
     def __init__(self, token_at: Callable[[int], int]) -> None:
-        """token_at: by its position in the sequence."""
+        """token_at: returns the token at a position of the sequence."""
         super().__init__(GREEDY, None, [])
         self._token_at = token_at
 
@@ -68,8 +68,8 @@ class SimulatedLead:
         """texts: by the first token of their sequences. inline: a draft model in the engine; its round trip
         is ignored.
 
-        compute: of a shared machine; None: the lead has its own machine. host: the engine's own time after
-        each step.
+        compute: computes on a shared machine; None: the lead has its own machine. host: the engine's own time
+        after each step.
         """
         self._clock, self._observer, self._texts = clock, observer, texts
         self._steps, self._inline, self._host = steps, inline, host

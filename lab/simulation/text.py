@@ -23,12 +23,12 @@ _RECALL = (0.28, 0.09)
 CHAT_RECALL = (0.246, 0.114, 0.077, 0.062, *[0.033] * 4, *[0.0154] * 8)
 """The same for SmolLM2 and its draft model in chats at temperature 0.8, by `models/smollm2/acceptance.py`."""
 _ALIKE = 0.8
-"""The correlation between draft models of the hardness of positions."""
+"""The correlation of a position's hardness between draft models."""
 _STRIDE = 1024
 _ASTRAY = 512
 """The number of tokens per position, and the first token drafted after a wrong token."""
 _MAX_CHOICES = 24
-"""Tokens per position that are one draft model's own; there are at most 21 models."""
+"""The number of a position's tokens that only one draft model uses. There are at most 21 draft models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ def _guesses(
 ) -> tuple[RankedToken, ...]:
     """Return the ranked tokens of a guess.
 
-    second: selects the runner-up that is right if the first choice is not. share: its part of the remaining
-    confidence.
+    second: selects the runner-up that is right if the first choice is not. share: the runner-up's part of
+    the remaining confidence.
     """
     confidence = 1 / (1 + math.exp(-logit))
     n_runners_up = len(skill.recall)

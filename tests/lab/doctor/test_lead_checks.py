@@ -152,7 +152,7 @@ def test_rates_of_a_few_steps_are_not_problems():
     assert ["too few steps to tell (49 of 50)" in each.sentence for each in found[-2:]] == [True, True]
 
 
-@pytest.mark.parametrize(("beside", "words"), [(True, "they share cores or memory"), (False, "several")])
+@pytest.mark.parametrize(("beside", "words"), [(True, "lead and back share cores"), (False, "several")])
 def test_a_draft_model_that_is_much_slower_beside_the_lead_is_a_hint(beside, words):
     *_, found = check_drafting(report(sources=SLOW), "desk", 9.0, "", is_local=beside)
     only([found], Severity.HINT, words)

@@ -120,7 +120,7 @@ def test_it_is_said_that_nothing_was_measured_and_where_times_are_from():
     text = str(report())
     assert text.startswith("Simulated, not measured")
     assert "The round trip to a back takes 20 ms" in text
-    assert "Source: llama.cpp#16894 (7B Q8_0, up to 4); assumed: T(1), and T(n) from 5 on." in text
+    assert "Source: llama.cpp#16894 (7B Q8_0, up to 4); assumed: T(1), and T(n) for n > 4." in text
     assert "Source: none is published; assumed: all" in str(report(SPARK))
 
 

@@ -74,8 +74,9 @@ def test_a_slow_back_is_told_what_a_faster_model_would_give(report):
     other = FasterModel(replace(report.forecasts[3], tokens_per_second=24.0), 0.8, 0.01, 0.7, 32.0)
     text = str(replace(report, faster=[other]))
     assert (
-        "The back on another machine, 0.3 ms away, is slow: 1.20 times. A draft model there that takes 0.20 "
-        "of a step for a token, and is right in 70% instead of 80%, would give 1.60 times." in text
+        "The back on another machine, 0.3 ms away, gives a speed-up of only 1.20. A draft model there that "
+        "takes 0.20 of a step for a token would give 1.60, even if its acceptance were 70% instead of 80%."
+        in text
     )
 
 
@@ -86,7 +87,7 @@ def test_whether_backs_pay_on_such_steps_is_said(report):
 
 def test_what_was_measured_is_said(report):
     text = str(report)
-    assert "60 of 80 were right: 75%, and with a confidence of 95 % between 65% and 83%." in text
+    assert "60 of 80 tokens were right: 75%, with a 95 % confidence interval of 65% to 83%." in text
     assert "A step of one token takes 50 ms, 1.10 times as long with 4 and 1.60 times as long with 8." in text
     assert "The draft model takes 5 ms for a token, 0.100 of a step" in text
     assert "While both compute, they take 1.10 and 1.50 times as long" in text
