@@ -103,7 +103,7 @@ def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None
 
 
 def has_draft_model(load: Load) -> bool:
-    """Return whether `load.draft` is a complete model, which a back could load, too.
+    """Return whether `load.draft` is a complete model, which a back could load as well.
 
     Returns False for a file that only a ring opens, such as a drafter's heads.
     """
@@ -114,8 +114,8 @@ def has_draft_model(load: Load) -> bool:
 def place_draft_model(load: Load) -> Load:
     """Return `load` with devices chosen for the draft model, and its size reserved there.
 
-    The draft model is placed first, as it is smaller and read more often. The places of other processes' data
-    get their names here, too. Raises ModelLoadError.
+    The draft model is placed first, as it is smaller and read more often. The device names in `load.taken`,
+    for data of other processes, are also resolved here. Raises ModelLoadError.
     """
     if load.taken:
         load = load.model_copy(update={"taken": devices.located(load.taken)})

@@ -76,7 +76,7 @@ def planned_source(load: Load) -> PlannedSource | None:
     """
     rings = list(plugged(RINGS, "inline_source"))
     if load.mtp == "on" and not rings:
-        raise ModelLoadError("--mtp on: this lead was installed without support for MTP heads")
+        raise ModelLoadError("--mtp on: this lead was installed without support for MTP heads. Use --mtp off")
     return next((found for ring in rings if (found := ring.plan_source(load))), None)
 
 

@@ -20,12 +20,12 @@ from shared.protocol import Draft
 log = logging.getLogger("engine")
 
 _DRAFT_SECONDS = 0.001
-"""Seconds of drafting after which commands, among them drafts of backs, are looked at."""
+"""After this many seconds of drafting, the engine looks at commands, which include drafts of backs."""
 _CHECK_EVERY_S = 1.0
 """The shortest time between two checks of the records, which are made when the engine becomes idle."""
 
 STALL_SECONDS = 29.0
-"""No progress for longer is a deadlock: a wait for drafts ends after 1 s, and a grammar takes 3 s."""
+"""No progress for longer is a deadlock: a wait for drafts lasts at most 1 s, and a grammar at most 3 s."""
 _MAX_SECONDS_COUNTED = 5.0
 """The maximum number of seconds counted between two checks, as the process may have been stopped (Ctrl-Z)."""
 
@@ -33,8 +33,7 @@ _MAX_SECONDS_COUNTED = 5.0
 class ProgressWatch:
     """Detects an engine that makes no progress although sequences wait.
 
-    It sums up the time since a token was last decoded, or a sequence admitted or ended, while there are
-    sequences.
+    While there are sequences, it sums up the time since a token was decoded, or a sequence admitted or ended.
     """
 
     def __init__(self, now: float) -> None:
@@ -43,8 +42,9 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def reset(self) -> None:
-        """Record progress: tokens were decoded (also by a drafter), a sequence started or ended, or none
-        waits.
+        """Record progress.
+
+        The target or a drafter decoded tokens, a sequence started or ended, or no sequence waits.
         """
         self._seconds = 0.0
 
@@ -75,8 +75,9 @@ class Chore(Protocol):
     """Work between steps: moving texts to and from disk, saving slots, measuring T(n) again."""
 
     def run_due(self, now: float, *, idle: bool) -> float:
-        """Do what is due, between two steps; return the seconds until the next call, 0: after the
-        next step.
+        """Do what is due between two steps; return the seconds until the next call.
+
+        0: the next call is after the next step.
         """
 
     def seconds_until_due(self, now: float) -> float | None:
@@ -127,9 +128,7 @@ def _decode(
 
 
 def _draft(order: DraftOrder, engine: Engine, clock: Callable[[], float]) -> bool:
-    """Run at least one round, and more until commands must be looked at; return whether anything
-    was decoded.
-    """
+    """Run rounds, at least one, until commands must be looked at; return whether anything was decoded."""
     rest: DraftOrder | None = order
     began = clock()
     end = began + _DRAFT_SECONDS
@@ -238,7 +237,8 @@ class Loop:
         """Send events and apply drafts while a device computes.
 
         Drafts do not affect the step in progress; other commands could end one of its sequences. From the
-        first other command on, commands are kept in order, because a draft may depend on a command before it.
+        first other command on, all commands are kept for later, in order, because a draft may depend on a
+        command before it.
         """
         self._send()
         for command in self._pipe.drain(0.0):
@@ -264,9 +264,7 @@ class Loop:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _check_when_idle(self, now: float) -> float | None:
-        """Check the records if that is due; return the seconds until it is due, or None: only after a
-        command.
-        """
+        """Check the records if that is due; return the seconds until then. None: not before a command."""
         if not self._unchecked:
             return None
         if (seconds := self._checked_at + _CHECK_EVERY_S - now) > 0:

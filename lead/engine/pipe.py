@@ -1,7 +1,7 @@
 """The engine's end of the socket pair to the front process: commands in, events out.
 
-The kernel's socket buffers bound it: the front holds back drafts that do not fit, and `send` blocks until the
-front reads.
+It holds as much as the kernel's socket buffers: the front holds back drafts that do not fit, and `send`
+blocks until the front reads.
 """
 
 import select

@@ -16,7 +16,7 @@ class EngineQuestion(BaseModel, Generic[R], frozen=True):
     """A question to the engine, identified by its type; the type argument is the type of the reply."""
 
     only_looks: ClassVar[bool] = False
-    """True if the question changes nothing. Equal ones share a reply, and do not wake a sleeping engine."""
+    """True if it changes nothing. Then it wakes no sleeping engine, and equal questions share a reply."""
 
     @classmethod
     def read_reply(cls, reply: Mapping[str, Any]) -> R:

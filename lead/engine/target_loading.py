@@ -64,7 +64,7 @@ def plan_target(
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """Return (options, n_reserve) with which the target is loaded; with --exact auto, of the first attempt.
+    """Return (options, n_reserve) for loading the target; --exact auto may load it again with others.
 
     n_reserve: see `plan_memory`. Raises ModelLoadError.
     """
@@ -77,7 +77,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 
 def _refuse_exact(options: ModelOptions) -> None:
     if options.exact == "on":
-        raise ModelLoadError("--exact on: this lead was installed without support for --exact")
+        raise ModelLoadError("--exact on: this lead was installed without support for it. Use --exact off")
 
 
 def limits_of(

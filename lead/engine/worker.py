@@ -50,7 +50,8 @@ log = logging.getLogger("engine")
 _MAX_STEP_SECONDS = 0.3
 """After a longer step, no more steps are timed, because a request would have to wait for them."""
 _NGRAM_BITS = 14
-"""The index then takes a quarter of a megabyte per request; it forgets older repetitions."""
+"""With this size the n-gram index takes a quarter of a megabyte per request, and forgets older repetitions.
+"""
 _VERSION = 1
 """Raise this when the meaning of stored step times changes."""
 _MAX_AGE = 86_400.0
@@ -188,9 +189,7 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
 
 
 def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
-    """Return the choice of threads. There is none with --exact, as another number might compute
-    other bits.
-    """
+    """Return the choice of threads. With --exact it has one number, as another might compute other bits."""
     n = load.options.threads
     return TargetThreads(
         model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.max_threads

@@ -66,7 +66,8 @@ class _Timing:
     """The learned times of one back. first: seconds from a commit to a new draft of `n_first` tokens. token:
     seconds per further token.
 
-    waited, drafted: parts of `first` that the back reports, waiting for an earlier decode and drafting.
+    waited, drafted: the parts of `first` that the back reports for waiting for an earlier decode, and for
+    drafting.
     """
 
     first: _RunningMean = field(default_factory=_RunningMean)
@@ -99,7 +100,7 @@ class Arrivals:
         return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
     def connect(self, sources: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Set the connected sources. Forgets all others, also in the open `sequences`."""
+        """Set the connected sources; forget all others, and their progress with the open `sequences`."""
         names = set(sources)
         gone = self._sources.keys() - names
         for source in sorted(gone):
@@ -215,7 +216,7 @@ class Arrivals:
         return waited > latest
 
     def _remaining(self, mean: _RunningMean, waited: float) -> float:
-        """Return the expected seconds until arrival; for overdue tokens, about as late as others were."""
+        """Return the expected seconds until arrival; for overdue tokens, the mean deviation."""
         remaining = (mean.value or 0.0) - waited
         return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
 

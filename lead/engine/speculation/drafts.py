@@ -53,7 +53,7 @@ def survival(chain: DraftChain) -> tuple[float, ...]:
 
 Learn = Callable[[DraftToken, Agreement, int, bool], None]
 """Called as learn(token, agreement, place, right) for each scored token; all tokens before it were right.
-Place 0 directly followed the committed tokens when they were extended."""
+place: its index among the committed tokens with which the draft was compared."""
 
 
 class DraftTree:
@@ -233,7 +233,7 @@ class Drafts:
         tokens after it. Messages may overtake each other. So the draft does not replace a draft of the same
         source with a larger base, or with the same base and more tokens.
 
-        received_at: tokens committed before this time were drafted too late; None: no tokens were.
+        received_at: tokens for positions committed before this time came too late; None: no token did.
         """
         if tree.base > len(self.tokens):
             return False
@@ -254,16 +254,14 @@ class Drafts:
             self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
-        """Have each lookup drafter draft up to `max_tokens` tokens if its draft has fewer than
-        `enough` left.
-        """
+        """Ask each lookup drafter whose draft has fewer than `enough` tokens left for up to `max_tokens`."""
         for source, drafter in self.lookups.items():
             if len(self.branch(source)) < enough:
                 self.post_own(source, *drafter.draft(self.tokens, max_tokens))
 
     @property
     def n_looked_up(self) -> int:
-        """The largest number of committed tokens that a lookup's draft, which is still alive, had right."""
+        """The number of right tokens so far of the longest-living draft of a lookup."""
         lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
         return len(self.tokens) - min(lasting, default=len(self.tokens))
 

@@ -26,7 +26,7 @@ from lead.engine.speculation.drafts import (
 )
 
 _MAX_PLACES = 16
-"""Places of a draft that are counted separately; the last one includes all further places."""
+"""The number of places in a draft that are counted separately; the last one includes all further places."""
 
 
 class Candidate(NamedTuple):
@@ -68,7 +68,7 @@ class _Counts:
 
 @dataclass(slots=True)
 class _SourceRecord:
-    """The outcomes of a source's tokens. bins: by confidence and agreement; agreement None: all outcomes."""
+    """The outcomes of a source's tokens. bins: counts by confidence and agreement (None: any)."""
 
     bins: defaultdict[tuple[int, Agreement | None], _Counts] = field(
         default_factory=lambda: defaultdict(_Counts)
@@ -133,7 +133,7 @@ class Forecast:
     def upper_mean(self, source: str) -> float:
         """Return an upper confidence bound of `mean`, for sources that draft only if drafting seems to pay.
 
-        With `mean` itself, some bad luck would end a source's drafts for good.
+        With `mean` itself, a little bad luck would end a source's drafts for good.
         """
         mean = self.mean(source)
         record = self._records.get(source)

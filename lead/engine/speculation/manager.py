@@ -68,7 +68,7 @@ class SpeculationManager:
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
-        """inline: the drafter in the engine, if there is one. batching: has the T(n) that is learned.
+        """inline: the drafter in the engine, if there is one. batching: has the T(n) to learn.
 
         batch_sizes: the sizes in which the model decodes; draft tokens fill the padding.
         """
@@ -104,7 +104,7 @@ class SpeculationManager:
         self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
-        """Forget the measurements of all backs except these; the drafts of the other backs stay.
+        """Forget the measurements of all backs except `backs`; the drafts of the forgotten backs stay.
 
         sequences: all open sequences.
         """

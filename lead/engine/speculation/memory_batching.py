@@ -35,7 +35,7 @@ class EqualDepths(Batching):
 class Replaying(EqualDepths):
     """Batches for recurrent models that cannot roll back, but decode accepted tokens again after a rejection.
 
-    Such a model returns to the state before the draft (`shared.llama.slot_parts`). The accepted tokens are
+    Such a model returns to the state before the draft (`shared.llama.slot_parts`). Accepted tokens are
     replayed together with the next draft, so a rejection makes the next step larger. Depths are equal, but
     shorter drafts are not padded, as padding would be a rejected draft token. So spans may have unequal
     lengths, which llama.cpp decodes in several passes.

@@ -20,9 +20,7 @@ from shared.step_cost import StepCost
 SYNC_PATIENCE_S = 1.0
 """The time after which `Sync` no longer waits for a silent source."""
 _MAX_PLAIN_STEPS = 2.0 * MAX_DEPTH
-"""The maximum time counted for a step, in steps without drafts: a longer step was interrupted (machine
-slept).
-"""
+"""The maximum time counted for a step, in steps without drafts. A longer step was interrupted."""
 _MIN_WAIT_S = 0.0005
 """The shortest wait, as the pipe cannot wait more precisely. Any command ends it."""
 
@@ -54,7 +52,7 @@ class DraftOrder(NamedTuple):
 
 Choice = Verify | Wait | DraftOrder
 _Weighed = tuple[float, Choice]
-"""(worth in tokens, choice)"""
+"""A choice with its worth in tokens: (worth, choice)."""
 
 
 class Policy(Protocol):
@@ -202,10 +200,10 @@ class _NextStep(NamedTuple):
         return best, self.with_size(self.worths.index(best))
 
     def yields(self, cost: StepCost | None) -> list[float]:
-        """Return the expected tokens by number of additional tokens, minus the price of drafting them.
+        """Return the expected tokens of steps with 0, 1, … additional tokens, minus the price of drafting.
 
-        Includes tokens that the engine could draft, and prices the tokens that it has drafted for this step.
-        cost: T(n) of its drafter; None: there is none.
+        Includes tokens that the engine's drafter could add. The price includes tokens that it has drafted for
+        this step. cost: T(n) of this drafter; None: there is none.
         """
         drafts = [
             max(each.probabilities, each.inline.probabilities if each.inline else (), key=len)
@@ -243,7 +241,7 @@ class _NextStep(NamedTuple):
         return worth, DraftOrder(tuple(self.candidates[i].drafts for i in offers), n_rounds, min_probability)
 
     def worth_measuring(self) -> Iterator[int]:
-        """Yield the indices of sizes that should have been timed lately: doubtful ones, and the best one's
+        """Yield the indices of sizes that should have been timed lately: doubtful ones, and the best's
         neighbors.
 
         A step with fewer tokens is seldom slower than one with more. If measured times say so, the machine
@@ -262,7 +260,7 @@ class _NextStep(NamedTuple):
         """Return (worth, seconds, tokens) of the best moment to stop waiting for these drafts.
 
         futures: the drafts of each candidate. A worth of -inf: no moment is better than now. tokens: how many
-        tokens the draft that grows at that moment has gained.
+        tokens the draft that grows at that moment has gained by then.
         """
         grown = [(i, draft) for i, drafts in enumerate(futures) for draft in drafts]
         best = (-math.inf, 0.0, 0)

@@ -9,7 +9,7 @@ from shared.protocol import Tune
 from shared.step_cost import StepCost
 
 _COST_SIZES = 8
-"""The number of batch sizes among which the cheapest additional token is searched."""
+"""The number of batch sizes among which to find the cheapest additional token."""
 
 
 class BackTuning:

@@ -11,9 +11,9 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.step_cost import StepCost
 
 _N_WIDTHS = 17
-"""The number of widths that may be usual, starting with the one without drafts."""
+"""The number of widths that may become the usual one, starting with the width without drafts."""
 _MAX_PADDING, _MAX_SHARE = 2, 0.9
-"""A step with drafts gets up to 2 padding tokens if they reduce its time below this share."""
+"""A step with drafts gets up to 2 padding tokens if they reduce its time to less than this share."""
 
 
 class Widths(StepWidths):
@@ -26,7 +26,7 @@ class Widths(StepWidths):
     def __init__(
         self, cost: StepCost, constants: SpeculationConstants = DEFAULTS, *, pads: bool = False
     ) -> None:
-        """pads: steps may be padded if T(n) is a GPU's."""
+        """pads: whether steps may be padded. They are padded only if T(n) was measured on a GPU."""
         super().__init__(cost)
         self._pads = pads and cost.settles
         self._max_width = constants.max_exact_size
