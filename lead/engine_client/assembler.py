@@ -89,7 +89,7 @@ class Assembler:
 
 
 class StopFinder:
-    """Finds the earliest of several stop strings in a growing text; tells how much text may begin one."""
+    """Finds the earliest of several stop strings, or a beginning of one, in a growing text."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]

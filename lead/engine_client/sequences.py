@@ -1,16 +1,16 @@
 """The sequences in progress, with the front's only record of each.
 
 Connections to backs read the committed tokens with cursors of their own, so a slow back costs no memory.
-Other data of a step is dropped once the client's stream has taken it: an answer may go on for days, and costs
-four bytes per token. Tokens are append-only.
+Other data of a step is dropped once the client's stream has taken it. So an answer, which may go on for days,
+costs four bytes per token. Tokens are append-only.
 
 A sequence does not depend on the engine process that ran it: its tokens are a function of seed, position and
 the tokens before. When the process dies, the next process gets the sequence with all its tokens, and
 continues the same text.
 
-A sequence may kill every process that gets it, but must not take others with it. It kills each process at the
-same token, so a death is counted against sequences that had generated almost nothing in that process.
-Sequences with two counted deaths are given to the next process one at a time, before all others.
+A sequence may kill every process that gets it, but other sequences must not fail with it. It kills each
+process at the same token, so a death is counted against sequences that had generated almost nothing in that
+process. Sequences with two counted deaths are given to the next process one at a time, before all others.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ log = logging.getLogger("lead")
 
 _SUSPECT_DEATHS = 2
 _SETTLED_TOKENS = 16
-"""A sequence with this many tokens in an engine process is past the token that may have killed the last."""
+"""A sequence that generated this many tokens in a process is past a token that killed the last process."""
 
 
 class Broadcast:
@@ -239,7 +239,7 @@ class Sequences:
     ) -> LiveSequence:
         """Create a sequence for `request`, with an unguessable id that is never used again.
 
-        private: do not send it to backs. changed: notified of its changes; several sequences may share one.
+        private: do not send it to backs. changed: notified of its changes; several sequences may share it.
         """
         request = request.model_copy(update={"sequence": secrets.token_hex(16)})
         sequence = LiveSequence(request, private, created_at=self._clock(), changed=changed or Broadcast())
@@ -339,5 +339,5 @@ def _error(event: Failed) -> DuoError:
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
-    """Return the sequences that had just begun to run; if there are none, all running sequences; then all."""
+    """Return the sequences that had just begun to run; if none, all running ones; if none runs, all."""
     return [each for each in running if not each.has_settled] or running or submitted
