@@ -16,15 +16,15 @@ from shared.terminal import one_line
 Transport = Literal["websocket", "http"]
 
 TRIAL_UPDATES = 16
-"""The updates of a trial; after as many, a back's gain is known."""
+"""The number of updates in a trial, after which a back's gain is known."""
 _DECAY = 0.95
-"""The weight of past updates and right tokens, per update: about the last 20 count."""
+"""The decay, per update, of past updates and right tokens: about the last 20 updates count."""
 _LATE_WEIGHT = 0.5
-"""The weight of a right token that came too late, if all others of its back came in time."""
+"""The weight of a right token that came too late, if all other tokens of its back came in time."""
 _N_TRUSTED = 8.0
-"""Right tokens in time that a new back is credited with, so that its first late ones count little."""
+"""A new back is credited with this many right tokens in time, so that its first late tokens count little."""
 _LATENESS_DECAY = 0.99
-"""The weight of past tokens in time and late, per right token: about the last 100 count."""
+"""The decay, per right token, of tokens in time and too late: about the last 100 tokens count."""
 _MIN_VALUE_CHANGE = 0.15
 """Smaller changes of `Back.value` are not sent, because a back would divide its time again."""
 
@@ -139,7 +139,7 @@ class Back:
         self.followed.setdefault(sequence, Following())
 
     def has_opened(self, sequence: str) -> bool:
-        """Return whether the back was sent tokens of a sequence."""
+        """Return whether tokens of a sequence were sent to the back."""
         following = self.followed.get(sequence)
         return following is not None and following.n_sent > 0
 
@@ -155,8 +155,9 @@ class Back:
         part: Callable[[str, "Back"], BranchPart | None],
         tune: Tune | None,
     ) -> list[LeadMessage]:
-        """Return all messages since the last call; empty if there are no changes. asked, part: of
-        `Assignment`.
+        """Return all messages since the last call; empty if there are no changes.
+
+        asked, part: methods of `Assignment`.
 
         Tokens of sequences that the back is not asked for are sent only when it is asked again.
         """

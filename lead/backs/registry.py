@@ -83,7 +83,7 @@ class Backs:
 
         ours: the vocabulary that it must have. is_local: it runs on this machine. Raises ProtocolError with a
         reason that a person can act on. Raises UnavailableError if it was expelled recently, or if there are
-        too many backs; one of them may be an old connection of this back.
+        too many backs. An old connection of this back may still count.
         """
         self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
@@ -97,7 +97,8 @@ class Backs:
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
-                f"the lead already has its maximum of {len(self._backs)} backs (--max-backs)"
+                f"the lead already has its maximum of {len(self._backs)} backs. Stop another back, or raise "
+                "the lead's --max-backs"
             )
         back = self._register(hello, transport, peer, is_local=is_local)
         welcome = Welcome(
