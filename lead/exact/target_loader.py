@@ -30,9 +30,9 @@ from shared.settings.model_options import ModelOptions
 log = logging.getLogger("engine")
 
 _MAX_SECONDS = 2.5
-"""A model that needs longer is measured only with --exact."""
+"""A model whose measurement takes longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
-"""The time with --exact for measurements that are not required."""
+"""The time limit, with --exact, for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
 """The maximum cost of a step of one token with --exact auto, as a ratio."""
 _VERSION = 4
@@ -80,7 +80,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """Return the cached measurement of such a start; None if none can be read."""
+    """Return the cached measurement of an equal start; None if there is none that can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: using the measurement of an earlier start (%s)", stored.path)
@@ -110,9 +110,7 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """Return (options, n_reserve) with which the target is loaded; with `exact` auto, of the first
-    attempt.
-    """
+    """Return (options, n_reserve) for loading the target; `exact` auto may load it again with others."""
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
@@ -150,7 +148,7 @@ def _priced(report: SizeReport, batch_sizes: InvariantSizes) -> ExactMode:
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two batch sizes give the same bits; {_HINT}"
-_NOT_TIMED = "its cost was not measured (--no-calibrate)"
+_NOT_TIMED = "--no-calibrate"
 _NOISY = "times varied too much, perhaps because of other programs"
 _NOT_KEPT = f"the logits of a test text changed when other sequences ran beside it; {_HINT}"
 
