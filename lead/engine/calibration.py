@@ -114,7 +114,7 @@ class StepTimer:
         return [median(each) for each in zip(*self._unsteady, strict=True)]
 
     def _step(self, size: int) -> float:
-        # The tokens differ as those of a text do: a mixture would send equal ones to the same experts.
+        # The tokens differ, as in a text: a mixture of experts would send equal tokens to the same experts.
         tokens = random.Random(0).choices(range(self._n_vocab), k=size)  # noqa: S311 - the same at each start
         began = self._clock()
         self._decode(tokens)
@@ -163,14 +163,14 @@ def recalibrate(
     place: TrialPlace = _EMPTY_CACHE,
     max_step_seconds: float = math.inf,
 ) -> bool:
-    """Teach `cost` new times of steps at `place`, which is restored; return whether it learned any.
+    """Teach `cost` new times of steps at `place`, and restore it; return whether there were any.
 
     Stops when `interrupted` returns True, after a step longer than `max_step_seconds`, or when the machine is
     busier than when T(1) was learned. Only complete rounds over all sizes count.
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
-    timer.seconds(1)  # what other programs have pushed out of the CPU's caches is read again
+    timer.seconds(1)  # not counted: it refills the CPU's caches after other programs
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
     for size, seconds in timer.sweeps(BATCH_SIZES, _REPEATS, interrupted):

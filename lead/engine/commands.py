@@ -27,7 +27,8 @@ class Submit(BaseModel, frozen=True):
     The following options do not change the tokens:
 
     * prediction: text that the client expects the answer to resemble
-    * n_probs: report, at each position, the probability of the chosen token and of this many likely tokens
+    * n_probs: report the probabilities of the chosen token and the `n_probs` likeliest tokens at each
+      position
     * filtered: report probabilities after the sampling filters, not before
     * n_draft: verify at most this many draft tokens per step
     * slot: run in this slot only

@@ -80,7 +80,7 @@ class Engine:
         self._edits: list[CacheEdit] = []  # to be applied before the next step
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None  # for drafts, or None
-        self._n_windows_lost = 0  # slots that were read again (WindowLostError)
+        self._n_windows_lost = 0  # slots whose texts were processed again (WindowLostError)
 
     @property
     def idle(self) -> bool:

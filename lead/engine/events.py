@@ -16,7 +16,7 @@ EXACT_SAMPLE = "drafts never change the model's choices"
 
 
 class Exactness(BaseModel, frozen=True):
-    """The guarantee for texts as a sentence. is_on: texts are bit-identical in all circumstances.
+    """A guarantee for texts, which `guarantee` states. is_on: texts are bit-identical in all circumstances.
 
     cost: the ratio of T(1) with the guarantee to T(1) without it, even if the guarantee is off; None:
     unknown. found: facts found while loading the target, for the next process (`lead.engine.target_loading`).
@@ -129,7 +129,7 @@ class Committed(BaseModel, frozen=True):
     rejected: list[int] = []
     sources: list[str] = []
     n_right: dict[str, tuple[int, int]] = Field(default_factory=dict)
-    probabilities: list[TokenProbabilities] = []  # one for each token, where asked for
+    probabilities: list[TokenProbabilities] = []  # one for each token, if requested
 
     @property
     def n_drafted(self) -> int:

@@ -20,7 +20,7 @@ from shared.step_cost import StepCost
 
 _REPEATS = 5
 _BATCH_SIZES = (1, 2, 4, 8, 32, 128)
-"""The batch sizes to time: small ones for drafting, large ones for reading text that it missed."""
+"""The batch sizes to time: small ones for drafting, large ones for reading text that the source missed."""
 _MAX_SECONDS = 3.0
 
 

@@ -44,7 +44,7 @@ class ProgressWatch:
     def reset(self) -> None:
         """Record progress.
 
-        The target or a drafter decoded tokens, a sequence started or ended, or no sequence waits.
+        Call it when the target or a drafter has decoded, a sequence has started or ended, or none waits.
         """
         self._seconds = 0.0
 
@@ -189,14 +189,14 @@ class Loop:
         """Do one step, or wait for commands if there is nothing to do."""
         self._take_commands()
         now = self._clock()
-        if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
+        if self._progress.has_stalled(now):  # a spinning engine, too, although it gives signs of life
             self._fail(f"the engine has made no progress for {STALL_SECONDS:g} s")
         idle = self._engine.idle
         awaited = [seconds for chore in self._chores if (seconds := chore.run_due(now, idle=idle))]
         if awaited:
             self._progress.reset()
         action = self._engine.next(now)
-        # With a prompt in it the front has to know whose step this is, should the process die of it.
+        # Before a step with a prompt, the front must know whose it is, in case the process dies in it.
         can_send_later = isinstance(action, StepPlan) and not action.n_prompt
         overlaps = can_send_later and self._target.overlaps
         if not overlaps:
@@ -222,7 +222,7 @@ class Loop:
         now = self._clock()
         for command in commands:
             if isinstance(command, Cancel):
-                self._buffer.hold(self._pop_events())  # what has happened to it is dropped, too
+                self._buffer.hold(self._pop_events())  # so that its events are dropped, too
             if isinstance(command, Ask):
                 assert self._on_ask
                 self._on_ask(command)

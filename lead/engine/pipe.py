@@ -18,7 +18,7 @@ def low_numbered(descriptor: int) -> socket.socket:
     process).
 
     The engine waits for drafts for less than a millisecond, which only select() can do: poll and epoll round
-    up to one. But select() fails for descriptors from 1,024 on, and the front may have that many open.
+    up to a millisecond. But select() fails for descriptors from 1,024 on, which the front may reach.
     """
     inherited = socket.socket(fileno=descriptor)
     with inherited:

@@ -55,7 +55,7 @@ class Prefixes:
         self._stored = stored
         self._traits = limits.traits
         self._n_least_saved = limits.prompt_cache.n_least_saved
-        # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
+        # Between slots with cells of their own, llama.cpp copies all cells. A copy cannot always be cut back.
         self._can_copy = limits.traits.can_trim or not limits.own_cells
         self._copy_price = _CELLS_PRICE if limits.own_cells else 0
         # In exact mode, the bits of a generated token may differ from its bits in a prompt.
@@ -137,7 +137,7 @@ class Prefixes:
         return is_worth_it and self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Return the number of tokens in its own cache that a slot can keep for `sequence`."""
+        """Return how many tokens of its own cache a slot can keep for `sequence`."""
         return slot.cache.reachable(self.useful(slot.cache, sequence)) if may_reuse(sequence) else 0
 
     def useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
@@ -165,7 +165,7 @@ class MovePrice:
     def __init__(self, size: PromptCacheSize, step_bytes: int) -> None:
         """step_bytes: the bytes of weights that a step of one token reads; 0: unknown.
 
-        With the time of such a step it gives the speed of memory, and so the cost of the cells of idle texts.
+        These bytes over the time of such a step are the speed of memory, which gives the cost of idle texts.
         """
         self._size = size
         self._step_bytes = step_bytes

@@ -216,7 +216,7 @@ class Scheduler:
     def _entries(
         self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot], n_prompt: int
     ) -> list[PlanEntry]:
-        # What generating slots require has its place in the batch; the rest goes to drafts, then to prompts.
+        # Generating slots get all tokens that they require; the rest goes to drafts, then to prompts.
         n_to_decode = [slot.n_to_decode for slot in generating]
         n_required = sum(n_to_decode)
         n_wanted = n_required + n_prompt

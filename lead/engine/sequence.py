@@ -79,7 +79,7 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """The comparison of a step's draft with the target's tokens, which follow the first `start` of a text.
+    """The comparison of a step's draft with the target's tokens, which follow the first `start` tokens.
 
     Under a grammar, choosing a token may take longer than the step. Until all are chosen, `tokens` are the
     tokens that the sampler has accepted so far, and no other record has them. When all are chosen,
@@ -217,7 +217,7 @@ class EngineSequence:
             return None
         except RequestError as error:  # its grammar has become too complex
             return Failed(sequence=self.id, reason=str(error), param=error.param)
-        except UnavailableError as error:  # nothing can follow its grammar for now
+        except UnavailableError as error:  # grammars are unavailable for now
             return Failed(sequence=self.id, reason=str(error), may_recover=True)
         except MemoryError:  # not the sequence's fault: the next engine process continues it
             raise

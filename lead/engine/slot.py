@@ -91,7 +91,7 @@ class Slot:
             n = min(n, n_rollback)
         if batch_sizes is None:
             return n
-        is_last_of_prompt = self.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
+        is_last_of_prompt = self.is_in_prompt and not batch_sizes.is_uniform  # decoded in another way
         return 0 if is_last_of_prompt else min(n, batch_sizes.max_draft)
 
     @property

@@ -30,7 +30,7 @@ class OpenTarget(Protocol):
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
     """Load the target; return it and its guarantee.
 
-    Raises ModelLoadError, also if a required --exact is impossible.
+    Raises ModelLoadError if that fails, or if --exact is required and impossible.
     """
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:

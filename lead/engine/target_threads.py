@@ -16,7 +16,7 @@ _N_TIMED = 3
 _MAX_SECONDS = 6.0
 """The maximum number of seconds to measure; then the steps timed so far decide."""
 _MARGIN = 0.95
-"""`few` threads are used only if their step takes less than this part of the other."""
+"""`few` threads are used only if their step takes less than this share of the time with `many`."""
 
 
 class TargetThreads:

@@ -106,13 +106,13 @@ def _serve(
     _log_what_is_loaded(model, load)
     side_jobs = SideJobs(pipe.send)
     side_jobs.register(Explain, lambda _: Explained(report=engine.explain()))
-    # rings plug in what they do before the first command can arrive
+    # rings are plugged in before the first command can arrive
     parts = EngineParts(model, engine, load, side_jobs, lookups)
     for module in plugged(RINGS, "in_engine"):
         module.plug_in(parts)
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
-    pipe.send(ready)  # from now on commands come; T(n) is measured while none does
+    pipe.send(ready)  # from now on commands may come; T(n) is measured until one does
     parts.chores.append(side_jobs)
     if limits.traits.can_speculate and load.calibrate:
         stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load, inline))

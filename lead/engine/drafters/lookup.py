@@ -19,8 +19,8 @@ LONGEST_MATCH = 32
 SHORTEST_MATCH = 2
 """On stories, the next token is right in 15 % of matches of one token, and in 38 % of matches of two."""
 
-# x / (x + 3) with x = length * weight spreads what was measured over all of (0, 1). It
-# was, after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
+# x / (x + 3) with x = length * weight spreads the measured shares of right tokens over all of (0, 1).
+# Measured after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
 _HALF = 3.0
 _UNANIMOUS = 2.5
 _DISPUTED_POWER = 1.5

@@ -39,7 +39,7 @@ class ModelDraft(InlineDraft):
         self._sampling = sampling
         self._tokens = tokens
         self._drafter = drafter
-        self._n_known = 0  # tokens that the drafter has heard of; 0: not of the sequence either
+        self._n_known = 0  # tokens that the drafter has received; 0: it does not know the sequence
 
     @property
     def n_pending(self) -> int | None:

@@ -80,7 +80,7 @@ class SuffixIndex:
         (newest, previous), (newest_long, previous_long) = self._views
         a, b, c, d, e = _FACTORS
         shift = self._shift
-        for end in range(max(first + 1, ORDERS[0]), len(tokens)):  # as in `_buckets`: each step waits for it
+        for end in range(max(first + 1, ORDERS[0]), len(tokens)):  # `_buckets` inlined, as steps wait for it
             short = tokens[end - 1] * a + tokens[end - 2] * b
             bucket = (short & _MASK) >> shift
             previous[bucket] = newest[bucket]

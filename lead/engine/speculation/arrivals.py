@@ -128,7 +128,7 @@ class Arrivals:
             if base > last.base:
                 last.base, last.end, last.grown_at = base, end, now
                 last.unseen_since = drafts.passed(base)
-            elif end > last.end:  # one that repeats what was said before says nothing
+            elif end > last.end:  # a repeated draft is no news
                 last.end, last.grown_at = end, now
         if alive:
             last.dead_since = None
@@ -183,7 +183,7 @@ class Arrivals:
             return
         waited, drafted = timing.waited.value, timing.drafted.value
         parts = ""
-        # The means are of different drafts: without parts rather than with some that exceed the whole.
+        # The means are of different drafts, so the parts may exceed the whole. Then they are left out.
         if waited is not None and drafted is not None and (way := first - waited - drafted) >= 0:
             parts = (
                 f": {1000 * waited:.1f} ms waiting, {1000 * drafted:.1f} ms drafting, "

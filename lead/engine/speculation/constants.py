@@ -55,7 +55,7 @@ class SpeculationConstants(StepCostConstants):
     of 94 simulated cells, the speed of adaptive over the best fixed or sync depth was .92 with weight 0, .95
     with .5, .98 with .65 and .8, .97 with 1."""
     speedup_decay: float = 0.98
-    """The weight that the long-run rate keeps with each step: about the last 50 count."""
+    """The weight that the long-run rate keeps with each step: about the last 50 steps count."""
     speedup_min_steps: int = 8
     """Steps before the long-run rate counts."""
     explore_every: int = 32

@@ -18,7 +18,7 @@ from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
 from lead.engine.drafters.followers import Followers
 
 _MAX_COMMITS = 64
-"""Commits whose times are kept; a source that answers older ones is not worth waiting for."""
+"""The number of commits whose times are kept; a source that answers an older one is not worth a wait."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
 """The tokens of other sources at a position: none, the same token, or only other tokens."""

@@ -119,7 +119,7 @@ class Forecast:
             return prior
         bin_ = -1 if confidence is None else bisect_right(self._edges, confidence)
         n_prior = self._n_prior
-        if all_ := record.bins.get((bin_, None)):  # the hot path of every step: `_posterior` written out
+        if all_ := record.bins.get((bin_, None)):  # `_posterior` inlined: every step comes here
             prior = (all_.n_right + n_prior * prior) / (all_.n_outcomes + n_prior)
         if agreement != "single" and (some := record.bins.get((bin_, agreement))):
             prior = (some.n_right + n_prior * prior) / (some.n_outcomes + n_prior)
@@ -209,7 +209,7 @@ class Forecast:
         return FutureDraft(tuple(accumulate(own[:n_max], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Forget all sources but these, because another back of the same name may be different."""
+        """Forget all sources except these, because another back of the same name may be different."""
         known = {*backs, *own}
         for gone in self._records.keys() - known:
             del self._records[gone]

@@ -154,7 +154,7 @@ class Adaptive:
 
         plain_rate: tokens per second of steps without drafts. If steps were independent, the value would be
         the long-run rate (a renewal process). But backs draft while the lead decodes, and good and bad
-        moments come in runs. Therefore it is a mean of the long-run rate and this moment's.
+        moments come in runs. Therefore the value is a mean of the long-run rate and the rate of this moment.
         """
         here: float = max(plain_rate, *map(truediv, expected, seconds))
         speedup = self._speedup.value

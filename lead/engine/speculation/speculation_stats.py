@@ -11,8 +11,8 @@ from lead.engine.events import Committed
 class StepReport(NamedTuple):
     """A step with `n_tokens` tokens in its batch, which took `seconds` and ended at `ended_at`.
 
-    depths: the lengths of the verified drafts. n_committed: the number of committed tokens. n_expected: their
-    expected number; None with prompts in the batch. n_passes: passes over the weights.
+    depths: the lengths of the verified drafts. n_committed: the number of committed tokens. n_expected: the
+    number that was expected; None with prompts in the batch. n_passes: passes over the weights.
     """
 
     n_tokens: int

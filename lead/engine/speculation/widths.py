@@ -1,7 +1,8 @@
 """The batch size of a step on devices where changing it costs time.
 
-CUDA records a new graph for each batch size, so a step of another size costs time, and so does the return.
-Therefore most steps have a usual size: smaller ones are padded, and larger ones must be worth the change.
+CUDA records a new graph for each batch size, so a step of another size costs time, and so does the return to
+the old size. Therefore most steps have a usual size: smaller ones are padded, and larger ones must be worth
+the change.
 """
 
 from collections.abc import Sequence
@@ -32,8 +33,8 @@ class Widths(StepWidths):
         self._max_width = constants.max_exact_size
         self._decay = constants.width_decay
         self._base = 0  # the width without drafts
-        self._worths: list[float] = []  # by width above the base: of the last steps, had all had this width
-        self._changing = 0.0  # the same if each had had its best width
+        self._worths: list[float] = []  # by width - base: of the last steps, if all had had this width
+        self._changing = 0.0  # the same, if each step had had its best width
         self._usual = 0  # 0: none
 
     def seconds(self, sizes: range) -> list[float]:
