@@ -230,7 +230,7 @@ class EngineClient:
                 backs.result()
             await self._keeper.listen(process.events(), lambda event: self._take(event, backs), self._timeout)
         finally:
-            self._questions.close_all("the engine has ended")  # waiting callers learn that at once
+            self._questions.close_all("the engine has ended")  # so that waiting callers fail at once
             self._keeper.lost(self._sequences.on_death)
 
     def _fail(self) -> NoReturn:
@@ -244,7 +244,7 @@ class EngineClient:
     def _take(self, event: Event, backs: "asyncio.Future[DraftReports]") -> None:
         match event:
             case DraftsDropped() | Tune():
-                _tell(event, backs.result())  # it knows of some, so they are there
+                _tell(event, backs.result())  # it has heard of backs, so they are there
             case Ready():
                 self._become_ready(event)
             case Answer():
@@ -269,7 +269,7 @@ class EngineClient:
             self._keeper.fail()
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
-        if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
+        if event.may_recover:  # neither the engine nor a sequence is at fault
             self._keeper.worked()
             self._sequences.fail_all(event.reason)
 

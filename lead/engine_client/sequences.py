@@ -65,15 +65,15 @@ class Broadcast:
 class LiveSequence:
     """A sequence in progress, as the front knows it: the request, and the tokens so far.
 
-    tokens: prompt and answer without the rows of images, as drafts and events count positions. n_prompt
-    includes these rows. Times are in seconds of one clock. The sequence waits for its first slot until
+    tokens: prompt and answer without the rows of images; drafts and events count positions in `tokens`.
+    n_prompt includes the rows. Times are in seconds of one clock. The sequence waits for its first slot until
     `started_at`. It ends with either a `finish_reason` or a `failure`.
     """
 
     request: Submit
     private: bool = False  # not sent to backs
     tokens: "array[int]" = field(init=False)
-    steps: list[Committed] = field(default_factory=list)  # that its stream has not taken yet
+    steps: list[Committed] = field(default_factory=list)  # steps that its stream has not taken yet
     progress: list[PromptProgress] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     failure: DuoError | None = None
@@ -90,9 +90,9 @@ class LiveSequence:
     last_token_at: float | None = None
     step_seconds: float | None = None  # of the last step; None before the second one
     n_first: int = 0  # tokens of the first step, which ended at first_token_at
-    n_submitted: int | None = None  # length when this engine process got it; None: it has not
+    n_submitted: int | None = None  # its length when this engine process got it; None: not yet
     n_deaths: int = 0  # of engine processes, counted against it
-    held_drafts: dict[str, Draft] = field(default_factory=dict)  # that wait for the engine, by source
+    held_drafts: dict[str, Draft] = field(default_factory=dict)  # drafts that wait for the engine, by source
     changed: Broadcast = field(default_factory=Broadcast)
 
     def __post_init__(self) -> None:
