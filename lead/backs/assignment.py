@@ -36,7 +36,7 @@ _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
 @dataclass(slots=True)
 class _AskedBacks:
-    """The backs that draft a sequence. The back on trial is among them for `n_left` more updates."""
+    """The backs that draft for a sequence. The back on trial is among them for `n_left` more updates."""
 
     asked: list[Back] = field(default_factory=list)
     trial: Back | None = None
@@ -68,7 +68,7 @@ def division(n: int) -> list[BranchPart | None]:
 
 
 class Assignment:
-    """Chooses the backs that draft each sequence.
+    """Chooses the backs that draft for each sequence.
 
     `Back.followed` has the sequences that a back has received. Gains are right tokens per update
     (`Back.gain`). The time of a step is a mean of measured times.
@@ -124,7 +124,7 @@ class Assignment:
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
             return None
-        # in the order in which they joined, which stays
+        # in the order in which they joined, which does not change
         chosen = [each for each in self.backs.values() if asked_backs.has_chosen(each)]
         best = max((each.gain for each in chosen), default=0.0)
         dividing = sorted(

@@ -41,7 +41,7 @@ class Following:
     n_arrived: int = 0
 
     def unsent(self, sequence: LiveSequence, part: BranchPart | None) -> list[LeadMessage]:
-        """Return messages with all unsent tokens, which count as sent from then on."""
+        """Return messages with all unsent tokens, which count as sent from now on."""
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
@@ -60,12 +60,12 @@ class Back:
     """The record of one connected back. Times are in seconds of the registry's clock.
 
     peer: identifies the sender (`JoinLimits`). is_local: it runs on this machine. changed: notified when
-    there are updates, or when the back was removed. followed: by sequence, also sequences for which it does
-    not draft at present, and ended sequences that are still to be closed.
+    there are updates, or when the back was removed. followed: the received parts, by sequence. They include
+    sequences for which it does not draft at present, and ended sequences that are still to be closed.
 
     n_updates, n_right: updates and right tokens, weighted by age; at first one of each. n_in_time, n_late:
-    right tokens while it was assigned that arrived before the lead generated them, and after. n_answered: the
-    number of updates. tried_at: the number of its last trial.
+    right tokens, while it was assigned, that arrived before and after the lead generated them. n_answered:
+    the number of updates. tried_at: the number of its last trial.
     """
 
     id: str

@@ -93,7 +93,7 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != ours.fingerprint:
             raise VocabularyError(_vocabularies_differ(ours, hello.vocabulary))
-        # from here on it could draft: it is admitted if it behaved, and there is room
+        # this back could draft: it is admitted if it is not locked out, and there is room
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
