@@ -248,7 +248,7 @@ class MtpDrafter:
         return MtpSpan(slot, start, tokens, states)
 
     def _state(self, draft: MtpDraft, slot: int, position: int) -> NDArray[np.float32]:
-        """Return the hidden state behind the token before `position`."""
+        """Return the hidden state after the token before `position`."""
         if position >= draft.base:
             return draft.own_states[position - draft.base]
         return self._states.state(slot, position - 1) if position else self._states.nothing
