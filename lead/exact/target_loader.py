@@ -40,7 +40,7 @@ _VERSION = 4
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
-    """Load the target; raises ModelLoadError, also if --exact is required and impossible.
+    """Load the target; raises ModelLoadError if that fails, or if --exact is required and impossible.
 
     with_heads: passes also compute the states that the heads read.
     """
@@ -59,7 +59,7 @@ def _load_target(
     options = load.options
     told = ExactMode.of(load.exactness)
     known = told if told and told.key == stored.key else None
-    if known and known.is_on:  # a GPU that has room by now would compute other bits
+    if known and known.is_on:  # a GPU may have room by now, and would compute other bits
         options = options.on_cpu()
     if known := known or _recalled(load, stored):
         model = open_target(options.for_exact(), RESERVE) if known.is_on else open_target(options)
