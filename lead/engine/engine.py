@@ -181,7 +181,7 @@ class Engine:
         """Return the events since the last call.
 
         Call it between two steps, or while the next step is computed. Speculation learns from a step in this
-        call, so that the next step on a device need not wait for it.
+        call, so that the next step on a device need not wait for the learning.
         """
         self._count_committed()
         events, self._events = self._events, []
@@ -347,7 +347,7 @@ class Engine:
     # How a sequence ends
 
     def _make_room(self, lost: Sequence[int]) -> None:
-        """Free cells after the cache had no room for a plan, although there was room by the records.
+        """Free cells after the cache had no room for a plan, although the records show room.
 
         lost: the slots that the model has emptied. The next step decodes one token of each running sequence.
         If that fails, too, idle slots are emptied. When there are none, the youngest sequence is preempted. A

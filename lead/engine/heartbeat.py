@@ -14,7 +14,7 @@ class Heartbeat(threading.Thread):
     """
 
     def __init__(self, seconds: float, send: Callable[[Event], None]) -> None:
-        """Send `Alive` with `send` every `seconds`."""
+        """Send `Alive` with `send` every `seconds` seconds."""
         super().__init__(name="heartbeat", daemon=True)
         self._seconds = seconds
         self._send = send

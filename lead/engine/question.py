@@ -1,4 +1,4 @@
-"""Questions from the front to a running engine that are not about a sequence's tokens; each gets one reply.
+"""Questions that the front asks a running engine, except about a sequence's tokens; each gets one reply.
 
 `lead.engine_client.engine_client` sends a question. The job that is registered for its type in
 `lead.engine.side_jobs` answers it.

@@ -240,8 +240,8 @@ class Scheduler:
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
         """Return entries for `prompts`, one prompt after the other, with at most `n_spare` tokens in all.
 
-        Prompts do not divide the tokens, because attention for a few tokens costs as much as for a tile of
-        64. Images, and prompts after an image, wait for a later step.
+        Prompts do not share the tokens, because attention for a few tokens costs as much as for a tile of 64.
+        Images, and prompts after an image, wait for a later step.
         """
         entries = []
         for slot in itertools.takewhile(lambda slot: not slot.image, prompts):

@@ -1,4 +1,4 @@
-"""Loads the target so that the planned inline sources can read it.
+"""Loads the target so that the planned inline sources can read its outputs.
 
 A ring plugs in at the seam `target_loader`: it loads the target so that a stronger guarantee holds
 (`--exact`).

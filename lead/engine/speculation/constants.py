@@ -17,7 +17,8 @@ the engine.
 class SpeculationConstants(StepCostConstants):
     """The constants of speculation, and of T(n) (`shared.step_cost`).
 
-    A field that ends in `_decay` is the weight of the past at each new sample: 1 - 1 / n for about n samples.
+    A field that ends in `_decay` is the weight of the past at each new sample: 1 - 1 / n if about n samples
+    count.
     """
 
     # The probability that a draft token is accepted: `forecast`
@@ -92,8 +93,8 @@ class SpeculationConstants(StepCostConstants):
     tune_every: int = 16
     """Steps between two updates of backs."""
     max_ahead: int = 16
-    """The maximum number of tokens that a back drafts ahead. With more, more are ready, but more are in vain.
-    """
+    """The maximum number of tokens that a back drafts ahead. More would be ready earlier, but in vain more
+    often."""
     spare_ahead: int = 2
     """Backs draft this many tokens more than twice the depth in use, even if it is 0, to show improvement."""
     ahead_decay: float = 0.98
@@ -128,7 +129,7 @@ class SpeculationConstants(StepCostConstants):
     max_exploration: float = 16.0
     """The maximum time of one such attempt, in steps, including text that the drafter must read first."""
     min_probability: float = 0.01
-    """Drafts are cut where their probability falls below this: more tokens would seldom gain."""
+    """Drafts are cut where their probability falls below this: more tokens would seldom pay."""
 
 
 DEFAULTS = SpeculationConstants()

@@ -60,8 +60,8 @@ class DraftTree:
     """A tree of draft tokens that follow the first `base` committed tokens, as in `shared.protocol.Draft`.
 
     The cursor is at the last committed token, as long as the committed tokens form a path in the tree. Tokens
-    below the cursor may still be accepted. It starts at the root, and `follow` moves it. branch: the main
-    branch from the cursor on, which takes the first child at every fork.
+    below the cursor may still be accepted. The cursor starts at the root, and `follow` moves it. branch: the
+    main branch from the cursor on, which takes the first child at every fork.
     """
 
     __slots__ = ("_children", "_following", "_nodes", "base", "branch", "source")
@@ -135,9 +135,9 @@ class SourceState(Enum):
     """The state of a source for a sequence, judged by its last draft."""
 
     SILENT = "it has sent nothing yet"
-    GROWING = "its draft agrees with the text, and it has seen the whole text; the draft may still grow"
-    BEHIND = "its draft agrees with the text, but it has not seen the newest tokens; then the draft may grow"
-    ANSWERING = "its draft has departed from the text; its next draft will follow the new text"
+    GROWING = "it has seen the whole text, its draft agrees with the text, and the draft may still grow"
+    BEHIND = "it has not seen the newest tokens; its draft agrees with the text, and may grow after it has"
+    ANSWERING = "its draft differs from the text; its next draft will follow the new text"
 
 
 @dataclass(slots=True)
@@ -148,9 +148,9 @@ class SourceProgress:
     tokens, in time and too late, since the last `pop_right`.
 
     Its last draft followed `base` tokens, ended at position `end`, and last grew at the time `grown_at`.
-    `Arrivals` sets the other fields, only for backs. dead_since: the number of committed tokens when that
-    draft became stale; None: it is alive. unseen_since: the time when tokens were first committed that the
-    back had not seen; None: it has seen all.
+    `Arrivals` sets the other fields, only for backs. dead_since: the number of committed tokens when its last
+    draft became stale; None: that draft is alive. unseen_since: the time when tokens were first committed
+    that the back had not seen; None: it has seen all.
     """
 
     grown_at: float  # at first, when the sequence began

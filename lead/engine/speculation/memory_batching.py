@@ -52,7 +52,7 @@ class Replaying(EqualDepths):
     def _step_seconds(self, candidates: Sequence[Candidate], n_prompt: int, depth: int) -> float:
         """Return the time of all passes.
 
-        The first pass decodes as many tokens of each span as the shortest has.
+        The first pass decodes as many tokens of each span as the shortest span has.
         """
         if len(candidates) == 1:
             return self.cost.seconds(candidates[0].n_fed + depth + n_prompt)
@@ -95,7 +95,7 @@ def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching
 
 
 def _extended(draft: Probabilities, n: int) -> list[float]:
-    """Return `draft` extended to `n` values; the last ratio of two neighbors continues."""
+    """Return `draft` extended to `n` values, which continue the ratio of the last two."""
     known = list(draft[:n])
     ratio = known[-1] / known[-2] if len(known) > 1 else (known[0] if known else 1.0)
     for _ in repeat(None, n - len(known)):

@@ -41,7 +41,7 @@ class DraftOrder(NamedTuple):
     """Draft up to `n_rounds` more tokens for each of these sequences in the engine, then choose again.
 
     A sequence drops out when the probability that its whole draft is accepted falls below `min_probability`.
-    at_once: the drafter reads the text that it has missed in one round, however long that takes.
+    at_once: in one round, the drafter reads all text that it has missed, however long that takes.
     """
 
     sequences: tuple[Drafts, ...]
@@ -116,7 +116,7 @@ class Adaptive:
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float) -> None:
         """Record that a step without prompts committed `n_committed` tokens in `seconds`, including the wait
-        before.
+        before it.
         """
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))

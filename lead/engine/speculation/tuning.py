@@ -40,7 +40,7 @@ class BackTuning:
                 self.n_ahead = 0
 
     def pause(self) -> None:
-        """Ask backs for no drafts until `note_step` is called again."""
+        """Ask backs to send no drafts until `note_step` is called again."""
         self._is_pausing = True
 
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:
