@@ -42,7 +42,7 @@ _BEATS = 10
 _LOOK_SECONDS = 10.0
 """The time limit for a reply. It comes between two steps, and a step of a slow machine may take seconds."""
 _N_SPARE = 8
-"""Descriptors reserved for starting an engine: those of its pipe, and of starting a process."""
+"""Descriptors reserved for starting an engine: for its pipe, and for starting a process."""
 
 
 class DraftReports(Protocol):
