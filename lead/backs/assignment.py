@@ -30,7 +30,7 @@ _PART_GAIN = 0.5
 """A back whose gain is at least this share of the best back's gets a part of the side branches."""
 _REVIEW_STEPS = 16
 _MAX_REVIEWED = 16
-"""The maximum number of sequences for which backs are chosen when one joins or becomes free."""
+"""The maximum number of sequences for which backs are chosen when a back joins or becomes free."""
 _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
 
@@ -117,7 +117,7 @@ class Assignment:
         return asked_backs.asked if asked_backs else ()
 
     def part(self, sequence: str, back: Back) -> BranchPart | None:
-        """Return the side branches of a sequence that `back` drafts first; None: all.
+        """Return which side branches of a sequence `back` drafts first; None: all.
 
         The best back drafts all side branches. Other backs that are about as good divide them.
         """

@@ -18,15 +18,15 @@ Transport = Literal["websocket", "http"]
 TRIAL_UPDATES = 16
 """The number of updates in a trial, after which a back's gain is known."""
 _DECAY = 0.95
-"""The decay, per update, of past updates and right tokens: about the last 20 updates count."""
+"""The decay, per update, of the numbers of updates and right tokens: about the last 20 updates count."""
 _LATE_WEIGHT = 0.5
 """The weight of a right token that came too late, if all other tokens of its back came in time."""
 _N_TRUSTED = 8.0
 """A new back is credited with this many right tokens in time, so that its first late tokens count little."""
 _LATENESS_DECAY = 0.99
-"""The decay, per right token, of tokens in time and too late: about the last 100 tokens count."""
+"""The decay, per right token, of the numbers in time and too late: about the last 100 tokens count."""
 _MIN_VALUE_CHANGE = 0.15
-"""Smaller changes of `Back.value` are not sent, because a back would divide its time again."""
+"""Smaller changes of `Back.value` are not sent, because each makes a back divide its time again."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """The connected backs.
 
-It knows the messages but not the transport: the routes for WebSocket and POST fetch updates and pass on
-drafts.
+This module knows the messages but not the transport: the routes for WebSocket and POST fetch updates and pass
+on drafts.
 """
 
 import itertools
