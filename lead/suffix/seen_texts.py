@@ -156,7 +156,7 @@ def mark(owner: int, tokens: Sequence[int]) -> list[int]:
 
 
 def unmark(owner: int, marked: Sequence[int]) -> list[int]:
-    """Return the tokens without marks, up to the first that is not `owner`'s."""
+    """Return the tokens without marks, up to the first token that is not `owner`'s."""
     base = (owner + 1) << _OWNER_SHIFT
     return [each - base for each in takewhile(lambda each: each >> _OWNER_SHIFT == owner + 1, marked)]
 
