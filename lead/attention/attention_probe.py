@@ -38,7 +38,7 @@ from shared.settings.model_options import DEFAULT_SLOTS, UNQUANTIZED, ModelOptio
 log = logging.getLogger("llama")
 
 _VERSION = 1
-"""Raise this when something else is measured."""
+"""Raise this when the measurement changes."""
 _LENGTHS = (256, 1024)
 """The numbers of tokens in a text before the step."""
 _SHORT_OTHERS = 256
