@@ -115,7 +115,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 
 
 def enable_exact_mode(model: Model) -> ExactMode:
-    """Measure batch sizes that are exact, decode once with each, and make `model` use them."""
+    """Measure which batch sizes are exact, decode once with each of them, and make `model` use them."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = measure_sizes(model, _SPARE_SECONDS)
