@@ -349,9 +349,9 @@ class Engine:
     def _make_room(self, lost: Sequence[int]) -> None:
         """Free cells after the cache had no room for a plan, although the records show room.
 
-        lost: the slots that the model has emptied. The next step decodes one token of each running sequence.
-        If that fails, too, idle slots are emptied. When there are none, the youngest sequence is preempted. A
-        sequence that runs alone ends.
+        lost: the slots that the model has emptied. An idle slot is emptied, and the next step decodes one
+        token of each running sequence. If that fails when all idle slots are empty, the youngest sequence is
+        preempted. A sequence that runs alone ends.
         """
         self.slots.mark_lost(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True

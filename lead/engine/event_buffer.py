@@ -11,8 +11,8 @@ from lead.engine.commands import Cancel, Command, SetBacks, Submit
 from lead.engine.events import Committed, Event, Failed, Finished
 
 _HOLD_SECONDS = 1 / 20
-"""While steps are shorter than this, tokens are held for this long: people do not read faster. SmolLM2 on two
-cores, at 8 ms per token, becomes 5 % faster."""
+"""While steps are shorter than this, tokens are held for up to this time: people do not read faster. SmolLM2
+on two cores, at 8 ms per token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
 """The maximum number of sends to clients, over all streams: from seventeen streams on, tokens wait longer. A
 send is half of the front's work for a stream."""

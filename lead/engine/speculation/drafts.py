@@ -261,7 +261,7 @@ class Drafts:
 
     @property
     def n_looked_up(self) -> int:
-        """The number of right tokens so far of the longest-living draft of a lookup."""
+        """The number of tokens that the oldest living draft of a lookup had right so far."""
         lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
         return len(self.tokens) - min(lasting, default=len(self.tokens))
 
