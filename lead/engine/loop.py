@@ -25,7 +25,8 @@ _CHECK_EVERY_S = 1.0
 """The shortest time between two checks of the records, which are made when the engine becomes idle."""
 
 STALL_SECONDS = 29.0
-"""No progress for longer is a deadlock: a wait for drafts lasts at most 1 s, and a grammar at most 3 s."""
+"""No progress for longer is a deadlock: a wait for drafts ends after 1 s, and a grammar takes a few seconds.
+"""
 _MAX_SECONDS_COUNTED = 5.0
 """The maximum number of seconds counted between two checks, as the process may have been stopped (Ctrl-Z)."""
 
