@@ -5,7 +5,7 @@ cells of other texts. But it computes each token of a step separately, so draft 
 more. Which effect is larger depends on the heads, the threads and the CPU.
 
 The stand-in model has the real model's heads in two layers, and almost nothing else. So filling its cache
-takes some hundredths of a second, however large the real model is.
+takes a few hundredths of a second, however large the real model is.
 """
 
 import ctypes
@@ -38,22 +38,21 @@ from shared.settings.model_options import DEFAULT_SLOTS, UNQUANTIZED, ModelOptio
 log = logging.getLogger("llama")
 
 _VERSION = 1
-"""Raise this when something else is measured."""
+"""Raise this when the measurement changes."""
 _LENGTHS = (256, 1024)
-"""Tokens of a text before the step."""
+"""The numbers of tokens in a text before the step."""
 _SHORT_OTHERS = 256
-"""Tokens of each other text in the pool, where there are any."""
+"""The number of tokens in each other text in the pool."""
 _WIDTHS = {1: 1.0, 4: 2.5}
-"""Tokens of a step, and about how many of them it commits."""
+"""Numbers of tokens in a step, each with the approximate number that the step commits."""
 _TIE = 1.05
-"""The difference between two measurements of the same time."""
+"""Two measurements of the same time may differ by this factor."""
 _N_TIMED = 8
 _MAX_SECONDS = 3.0
 """The time limit for all measurements, which take .2 to .5 s on an idle machine. Beside programs that compute
-on all cores, threads wait for each other many times longer, and measurements are chance.
-"""
+on all cores, threads wait for each other many times longer, and the results are random."""
 _LATENT = "attention.kv_lora_rank"
-"""Has multi-head latent attention."""
+"""The metadata key of models with multi-head latent attention."""
 _N_LAYERS, _N_VOCAB, _WIDTH, _N_BATCH = 2, 64, 64, 256
 
 
@@ -69,8 +68,8 @@ class AttentionShape:
 
     @classmethod
     def of(cls, path: Path) -> Self | None:
-        """Return the shape of a model's attention. None: layers differ, or have another kind of attention;
-        llama.cpp aborts on a wrong shape.
+        """Return the shape of a model's attention. None if layers differ or have another kind of attention,
+        because llama.cpp aborts on a wrong shape.
         """
         prefix = read_beginning(path).get("general.architecture", "")
         found = {key.removeprefix(f"{prefix}."): value for key, value in integers(path, f"{prefix}.").items()}
@@ -130,8 +129,9 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
 
 
 def measure(shape: AttentionShape, options: ModelOptions, n_others: int) -> AttentionTimes | None:
-    """Time attention for a text alone, and beside `n_others` in one pool; None if this llama.cpp cannot make
-    the model, or measuring takes too long.
+    """Measure attention for a text alone, and beside `n_others` other texts in one pool.
+
+    None: this llama.cpp cannot make the model, or measuring takes too long.
     """
     library.start()
     end = time.perf_counter() + _MAX_SECONDS

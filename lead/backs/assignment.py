@@ -14,30 +14,29 @@ from shared.protocol import BranchPart
 from shared.rate_limit import Bucket
 
 MAX_ASKED = 4
-"""The maximum number of backs for one sequence, without one on trial. More would agree with the best, or be
-worse.
-"""
+"""The maximum number of backs for a sequence, not counting a back on trial. More would only agree with the
+best, or be worse."""
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update and the draft in reply (`bench backs`)."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
-"""The share of a step's time for updates to chosen backs, and of all time for updates to backs on trial."""
+"""The maximum shares of time for updates: of a step's time to chosen backs, of all time to backs on trial."""
 _MIN_GAIN = 0.02
-"""Right tokens per update below which a back is not chosen."""
+"""A back with fewer right tokens per update is not chosen."""
 _PROMOTING = 3
 """Right tokens after which a trial ends early if another back is wanted."""
 _INCUMBENT = 1.25
-"""The factor by which a back must be better to replace a chosen one, as it must read the text first."""
+"""A back must be better by this factor to replace a chosen back, because it must read the text first."""
 _PART_GAIN = 0.5
-"""The gain, relative to the best back's, from which a back gets a part of the side branches."""
+"""A back whose gain is at least this share of the best back's gets a part of the side branches."""
 _REVIEW_STEPS = 16
 _MAX_REVIEWED = 16
-"""The maximum number of sequences for which backs are chosen when one joins or becomes free."""
+"""The maximum number of sequences for which backs are chosen when a back joins or becomes free."""
 _FIRST_STEP_SECONDS, _STEP_GAIN = 0.05, 0.1
 
 
 @dataclass(slots=True)
 class _AskedBacks:
-    """The backs that draft a sequence. The back on trial is among them for `n_left` more updates."""
+    """The backs that draft for a sequence. The back on trial is among them for `n_left` more updates."""
 
     asked: list[Back] = field(default_factory=list)
     trial: Back | None = None
@@ -47,7 +46,7 @@ class _AskedBacks:
 
     @property
     def n_chosen(self) -> int:
-        """The number of backs without the one on trial."""
+        """The number of backs, not counting the back on trial."""
         return len(self.asked) - (self.trial is not None)
 
     def has_chosen(self, back: Back) -> bool:
@@ -62,17 +61,17 @@ def division(n: int) -> list[BranchPart | None]:
     """Return the parts of the side branches for `n` backs, the best back first; None: all branches.
 
     The best back drafts all side branches. If it left some to others, four backs would be slower than one
-    back on hardware where T(n) rises. The reason: the back that has drafted the committed side branch is not
-    always the back that is furthest ahead.
+    back on hardware where T(n) rises, because the back that drafted the committed side branch is not always
+    the back that is furthest ahead.
     """
     return [BranchPart(index=i, of=n) if i else None for i in range(n)]
 
 
 class Assignment:
-    """Chooses the backs that draft each sequence.
+    """Chooses the backs that draft for each sequence.
 
-    `Back.followed` has the sequences that a back has received. Gains are right tokens per update, as counted.
-    The time of a step is a mean of measured times.
+    `Back.followed` has the sequences that a back has received. Gains are right tokens per update
+    (`Back.gain`). The time of a step is a mean of measured times.
     """
 
     def __init__(self, now: float) -> None:
@@ -118,15 +117,14 @@ class Assignment:
         return asked_backs.asked if asked_backs else ()
 
     def part(self, sequence: str, back: Back) -> BranchPart | None:
-        """Return the side branches of a sequence that `back` drafts first; None: all.
+        """Return which side branches of a sequence `back` drafts first; None: all.
 
-        One back drafts all side branches. The other backs that are about as good as the best back divide
-        them.
+        The best back drafts all side branches. Other backs that are about as good divide them.
         """
         asked_backs = self._sequences.get(sequence)
         if asked_backs is None:
             return None
-        # in the order in which they joined, which stays
+        # in the order in which they joined, which does not change
         chosen = [each for each in self.backs.values() if asked_backs.has_chosen(each)]
         best = max((each.gain for each in chosen), default=0.0)
         dividing = sorted(
@@ -206,7 +204,7 @@ class Assignment:
         return sequence in followed or len(followed) < maximum or self._n_followed(back) < maximum
 
     def _n_followed(self, back: Back) -> int:
-        """Return the number of a back's sequences, without ended ones that are still to be closed."""
+        """Return the number of a back's sequences that have not ended."""
         return len(back.followed.keys() & self._sequences.keys())
 
     @property
@@ -227,15 +225,13 @@ class Assignment:
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
     def _is_known(self, back: Back, asked_backs: _AskedBacks) -> bool:
-        """Return whether a back may be chosen without a trial, also because there are few backs to choose
-        from.
-        """
+        """Return whether a back may be chosen without a trial. With few backs, each back may be."""
         if back is asked_backs.trial and asked_backs.has_passed:
             return True
         return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MAX_ASKED
 
     def _begin_trial(self, asked_backs: _AskedBacks, others: Sequence[Back], now: float) -> None:
-        """Try the back whose last trial is the longest ago, or that has had none."""
+        """Try the back that was never tried, or whose last trial is the longest ago."""
         asked_backs.trial = None
         if others and self._trials.take(now, TRIAL_UPDATES):
             self._n_trials += 1

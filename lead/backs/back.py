@@ -16,17 +16,17 @@ from shared.terminal import one_line
 Transport = Literal["websocket", "http"]
 
 TRIAL_UPDATES = 16
-"""The updates of a trial; after as many, a back's gain is known."""
+"""The number of updates in a trial, after which a back's gain is known."""
 _DECAY = 0.95
-"""The weight of past updates and right tokens, per update: about the last 20 count."""
+"""The decay, per update, of the numbers of updates and right tokens: about the last 20 updates count."""
 _LATE_WEIGHT = 0.5
-"""The weight of a right token that came too late, if all others of its back came in time."""
+"""The weight of a right token that came too late, if all other tokens of its back came in time."""
 _N_TRUSTED = 8.0
-"""Right tokens in time that a new back is credited with, so that its first late ones count little."""
+"""A new back is credited with this many right tokens in time, so that its first late tokens count little."""
 _LATENESS_DECAY = 0.99
-"""The weight of past tokens in time and late, per right token: about the last 100 count."""
+"""The decay, per right token, of the numbers in time and too late: about the last 100 tokens count."""
 _MIN_VALUE_CHANGE = 0.15
-"""Smaller changes of `Back.value` are not sent, because a back would divide its time again."""
+"""Smaller changes of `Back.value` are not sent, because each makes a back divide its time again."""
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class Following:
     n_arrived: int = 0
 
     def unsent(self, sequence: LiveSequence, part: BranchPart | None) -> list[LeadMessage]:
-        """Return messages with all unsent tokens, which count as sent from then on."""
+        """Return messages with all unsent tokens, which count as sent from now on."""
         messages: list[LeadMessage] = []
         if not self.n_sent:
             tokens = _message_tokens(sequence, 0)
@@ -60,12 +60,12 @@ class Back:
     """The record of one connected back. Times are in seconds of the registry's clock.
 
     peer: identifies the sender (`JoinLimits`). is_local: it runs on this machine. changed: notified when
-    there are updates, or when the back was removed. followed: by sequence, also sequences for which it does
-    not draft at present, and ended sequences that are still to be closed.
+    there are updates, or when the back was removed. followed: the received parts, by sequence. They include
+    sequences for which it does not draft at present, and ended sequences that are still to be closed.
 
     n_updates, n_right: updates and right tokens, weighted by age; at first one of each. n_in_time, n_late:
-    right tokens while it was assigned that arrived before the lead generated them, and after. n_answered: the
-    number of updates. tried_at: the number of its last trial.
+    right tokens, while it was assigned, that arrived before and after the lead generated them. n_answered:
+    the number of updates. tried_at: the number of its last trial.
     """
 
     id: str
@@ -139,7 +139,7 @@ class Back:
         self.followed.setdefault(sequence, Following())
 
     def has_opened(self, sequence: str) -> bool:
-        """Return whether the back was sent tokens of a sequence."""
+        """Return whether tokens of a sequence were sent to the back."""
         following = self.followed.get(sequence)
         return following is not None and following.n_sent > 0
 
@@ -155,8 +155,9 @@ class Back:
         part: Callable[[str, "Back"], BranchPart | None],
         tune: Tune | None,
     ) -> list[LeadMessage]:
-        """Return all messages since the last call; empty if there are no changes. asked, part: of
-        `Assignment`.
+        """Return all messages since the last call; empty if there are no changes.
+
+        asked, part: methods of `Assignment`.
 
         Tokens of sequences that the back is not asked for are sent only when it is asked again.
         """

@@ -14,16 +14,17 @@ ABUSE_FACTOR = 3
 """A back that keeps sending more than this multiple of a rate limit is disconnected. Smaller excess is only
 dropped: the back may have a fast model and many sequences, and not know the limit."""
 STALE_PART = 4
-"""A back is disconnected if its stale drafts keep exceeding the limit on drafts divided by this number. They
-cost the front process as much as useful ones."""
+"""The rate limit of stale drafts is the limit on drafts divided by this number. A back that keeps exceeding
+it is disconnected: stale drafts cost the front process as much as useful drafts."""
 _TOLERATED_SECONDS = 10.0
 """The excess tolerated in a burst, in seconds of the rate limit."""
 _SKIMMED_SECONDS = 0.5
-"""After the stale drafts allowed in this time, only a sample of a back's drafts is read."""
+"""If a back exceeds the rate by the stale drafts allowed in this time, only a sample of its drafts is read.
+"""
 _SAMPLE = 8
-"""One draft in this many is read; a back that becomes useful again loses little."""
+"""One draft in this many is then read; a back that becomes useful again loses little."""
 PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
-"""Seconds of pausing and of reading such a back, because a wake-up costs more than a message."""
+"""How long the lead pauses, and then reads, such a back, in seconds: a wake-up costs more than a message."""
 
 
 @dataclass(slots=True)
@@ -77,8 +78,8 @@ class DraftLimits:
         """Return whether to read a message of `n_bytes`; raises ProtocolError to disconnect the back."""
         if self._is_stale:
             raise ProtocolError(
-                f"more than {self._stale_rate:g} stale drafts per second: this back or its network "
-                f"is too slow (1/{STALE_PART} of --max-drafts-per-second)"
+                f"more than {self._stale_rate:g} stale drafts per second: this back or its network is too "
+                f"slow. The limit is 1/{STALE_PART} of --max-drafts-per-second"
             )
         if not (self._drafts.allow(1, now) and self._bytes.allow(n_bytes, now)):
             self.stats.n_drafts += 1
@@ -139,7 +140,7 @@ class DraftLimits:
 
 
 class _Allowance:
-    """A rate limit, and how much excess may be dropped before the back is disconnected."""
+    """A rate limit, and how much excess is dropped before the back is disconnected."""
 
     def __init__(self, rate: float, min_burst: float, unit: str, now: float) -> None:
         """rate: per second. unit: names the limit's option in messages."""

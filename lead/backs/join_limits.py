@@ -11,13 +11,13 @@ from shared.rate_limit import Bucket
 FIRST_LOCKOUT_SECONDS, MAX_LOCKOUT_SECONDS = 10.0, 600.0
 """The first lockout, doubled with each further offense, and the longest lockout."""
 _PEER_OFFENSES, _PEER_MEMORY_SECONDS = 8, 300.0
-"""The offenses of a peer, and the time they are remembered, after which all its names are locked out."""
+"""A peer's offenses before all its names are locked out, and the seconds after which they are forgotten."""
 _JOINS_PER_SECOND = 1.0
 """The average rate limit of joins; a join costs the lead as much as about a hundred drafts."""
 _JOIN_BURST = 64
-"""The joins in a burst: all backs of a site connect when its lead is restarted."""
+"""The maximum number of joins in a burst: all backs of a site connect when its lead is restarted."""
 _IMPATIENCE = 8
-"""The attempts for which an attempt under a locked name counts, so that its peer must wait soon."""
+"""An attempt under a locked name counts as this many attempts, so that its peer must wait soon."""
 REFUSAL_SECONDS, MAX_HELD_REFUSALS = 1.0, 64
 """The delay of a refusal in seconds, which slows down peers that try again at once; and the maximum number of
 delayed refusals, as each takes a descriptor.
@@ -64,7 +64,7 @@ class _JoinRecord:
 class JoinLimits:
     """Counts attempts to join by peer. Times are in seconds of one clock.
 
-    A peer identifies a sender by anything except a name, which anyone can make up.
+    A peer is a sender, identified by anything except a name, which anyone can make up.
     """
 
     _records: OrderedDict[tuple[str, ...], _JoinRecord] = field(default_factory=OrderedDict)
@@ -79,7 +79,7 @@ class JoinLimits:
         record = self._find((peer,), now)
         record.check(now)
         if not record.joins.take(now):
-            raise UnavailableError("too many connections in a short time. Try again in some seconds")
+            raise UnavailableError("too many connections in a short time. Try again in a few seconds")
 
     def admit_name(self, peer: str, name: str, now: float) -> None:
         """Check the name of an admitted peer; raises UnavailableError if a back of this name must wait."""

@@ -1,7 +1,7 @@
 """The connected backs.
 
-It knows the messages but not the transport: the routes for WebSocket and POST fetch updates and pass on
-drafts.
+This module knows the messages but not the transport: the routes for WebSocket and POST fetch updates and pass
+on drafts.
 """
 
 import itertools
@@ -83,7 +83,7 @@ class Backs:
 
         ours: the vocabulary that it must have. is_local: it runs on this machine. Raises ProtocolError with a
         reason that a person can act on. Raises UnavailableError if it was expelled recently, or if there are
-        too many backs; one of them may be an old connection of this back.
+        too many backs. An old connection of this back may still count.
         """
         self._remove_silent()
         if hello.protocol != PROTOCOL_VERSION:
@@ -93,11 +93,12 @@ class Backs:
             )
         if hello.vocabulary.fingerprint != ours.fingerprint:
             raise VocabularyError(_vocabularies_differ(ours, hello.vocabulary))
-        # from here on it could draft: it is admitted if it behaved, and there is room
+        # this back could draft: it is admitted if it is not locked out, and there is room
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
-                f"the lead already has its maximum of {len(self._backs)} backs (--max-backs)"
+                f"the lead already has its maximum of {len(self._backs)} backs. Stop another back, or raise "
+                "the lead's --max-backs"
             )
         back = self._register(hello, transport, peer, is_local=is_local)
         welcome = Welcome(

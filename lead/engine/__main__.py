@@ -6,7 +6,7 @@ from shared.program_start import run_program
 
 
 def main() -> None:
-    """Run `lead.engine.worker.main`, whose imports take a second."""
+    """Prepare the process; then run `lead.engine.worker.main`, whose imports take a second."""
     end_with_parent_only()  # the front closes the pipe
     raise_limit()  # the front may have few descriptors while it starts this
     run_program("lead.engine.worker")

@@ -23,22 +23,22 @@ from shared.llama.span import Span
 from shared.step_cost import N_UNSTEADY, StepCost
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16)
-"""Some kernels take at most eight tokens: nine may take half as long again, or less time than eight."""
+"""The batch sizes to time. Some kernels take at most eight tokens, so nine tokens may take half as long again
+as eight, or even less time than eight."""
 _REPEATS = 5
 _MAX_SECONDS = 10.0
-"""Time limit; requests teach the remaining sizes of a slower model."""
+"""The time limit. T(n) of sizes that a slow model does not reach is learned from requests."""
 _QUIET = 1.2
 """The machine is busy if T(1) has grown by this factor."""
 _EMPTY_CACHE = TrialPlace()
 _AFTER_SECONDS = (3.0, 10.0, 30.0)
-"""The times to measure again, after the engine was ready. The new samples replace the samples of
-the start.
-"""
+"""When to measure again, in seconds after the engine became ready. The new samples replace the samples from
+the start."""
 _SAME, _N_CHECKED = 1.25, 3
-"""Stored T(n) is outdated if the quickest of three steps takes this many times as long, or as short."""
+"""Stored T(n) is outdated if T(1), the quickest of three steps, has changed by more than this factor."""
 _RETRY_SECONDS, _MAX_RETRIES = 3.0, 5
-"""The delay after an attempt that was interrupted, or found the machine busy. It doubles with each attempt,
-because a model may just be slow."""
+"""The delay after an attempt that was interrupted or found the machine busy, and the maximum number of
+retries. The delay doubles with each retry, because the model itself may be slow."""
 
 
 class StepTimer:
@@ -53,12 +53,12 @@ class StepTimer:
         *,
         is_offloaded: bool = False,
     ) -> None:
-        """Time steps that `decode` computes; `undo` must remove their tokens from the cache.
+        """Measure the time of steps that `decode` computes; `undo` must remove their tokens from the cache.
 
         n_vocab: token ids to decode are drawn from range(n_vocab). is_offloaded: a GPU computes. A GPU
-        compiles kernels at the first step of each batch size. If steps of one size follow one another,
-        llama.cpp reuses its graph: CUDA records it in the second step, which takes twice as long, and replays
-        it in later steps.
+        compiles kernels at the first step of each batch size. In consecutive steps of one size, llama.cpp
+        reuses its graph. CUDA records the graph in the second of these steps, which takes twice as long, and
+        replays it in later steps.
         """
         self._decode = decode
         self._undo = undo
@@ -91,8 +91,8 @@ class StepTimer:
     def warm_up(self) -> None:
         """Run untimed steps, because the first step reads all weights.
 
-        On a GPU, run a step of each size: the first step of a size takes longer. Sizes that are not reached
-        within `_MAX_SECONDS` are left to requests.
+        On a GPU, run a step of each size: the first step of a size takes longer. A size that is not reached
+        within `_MAX_SECONDS` has its first step in a request.
         """
         end = self._clock() + _MAX_SECONDS
         for size in BATCH_SIZES if self._is_offloaded else (1,):
@@ -107,14 +107,14 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """The seconds that the first, second, … step of a batch size took longer than a steady step.
+        """How many seconds longer than a steady step the first, second, … step of a batch size took.
 
         Each value is the median over the steps timed so far.
         """
         return [median(each) for each in zip(*self._unsteady, strict=True)]
 
     def _step(self, size: int) -> float:
-        # The tokens differ as those of a text do: a mixture would send equal ones to the same experts.
+        # The tokens differ, as in a text: a mixture of experts would send equal tokens to the same experts.
         tokens = random.Random(0).choices(range(self._n_vocab), k=size)  # noqa: S311 - the same at each start
         began = self._clock()
         self._decode(tokens)
@@ -144,8 +144,9 @@ class StepTimer:
         n_repeats: int = _REPEATS,
         max_seconds: float = _MAX_SECONDS,
     ) -> None:
-        """Teach `cost` T(n) of these batch sizes; stop when `interrupted` returns True, or after
-        `max_seconds`.
+        """Teach `cost` the T(n) of these batch sizes.
+
+        Stops when `interrupted` returns True, or after `max_seconds`.
         """
         end = self._clock() + max_seconds
         cost.learn_sweeps(self.sweeps(batch_sizes, n_repeats, lambda: interrupted() or self._clock() > end))
@@ -162,14 +163,14 @@ def recalibrate(
     place: TrialPlace = _EMPTY_CACHE,
     max_step_seconds: float = math.inf,
 ) -> bool:
-    """Teach `cost` new times of steps at `place`, which is restored; return whether it learned any.
+    """Teach `cost` new times of steps at `place`, and restore it; return whether there were any.
 
     Stops when `interrupted` returns True, after a step longer than `max_step_seconds`, or when the machine is
     busier than when T(1) was learned. Only complete rounds over all sizes count.
     """
     apply_edits(place.edits, target)
     timer = StepTimer.of_target(target, n_vocab, clock, place)
-    timer.seconds(1)  # what other programs have pushed out of the CPU's caches is read again
+    timer.seconds(1)  # not counted: it refills the CPU's caches after other programs
     longest_single = min(_QUIET * cost.seconds(1), max_step_seconds)
     timed = []
     for size, seconds in timer.sweeps(BATCH_SIZES, _REPEATS, interrupted):
@@ -186,8 +187,8 @@ def recalibrate(
 class Recalibration:
     """A chore that measures T(n) again in an idle engine, at fixed times after the start.
 
-    The first measurement is made while other programs are starting, too, so it may be too high. A size that
-    seems too slow is never used in a step, so no later step would correct its T(n).
+    The first measurement may be too high, because other programs may be starting at the same time. A size
+    that seems too slow is never used in a step, so no later step would correct its T(n).
     """
 
     def __init__(
@@ -196,7 +197,7 @@ class Recalibration:
         now: float,
         find_place: Callable[[int], TrialPlace | None],
     ) -> None:
-        """Schedule measurements from `now` on, the time in seconds at which the engine was ready.
+        """Schedule measurements. now: the time in seconds at which the engine became ready.
 
         measure: returns whether it learned anything, and returns early when a command arrives. find_place:
         see `SlotManager`.
@@ -216,8 +217,9 @@ class Recalibration:
         return 0.0
 
     def _run(self, now: float) -> None:
-        """Measure if a measurement is due and the largest batch has a place; several missed ones count as
-        one.
+        """Measure if a measurement is due and there is a place for the largest batch.
+
+        Several missed measurements count as one.
         """
         is_due = False
         while self._due and now >= self._due[0]:
@@ -231,10 +233,10 @@ class Recalibration:
 
 
 class StepTimes(BaseModel, frozen=True):
-    """Stored T(n), in seconds by batch size, measured with `n_threads`.
+    """Stored T(n), in seconds by batch size, measured with `n_threads` threads.
 
-    A later process that finds it need not time all sizes. settling: as in `StepCost.settling`; empty if it
-    was not measured.
+    A later process that finds these times need not measure all sizes. settling: as in `StepCost.settling`;
+    empty if it was not measured.
     """
 
     n_threads: int

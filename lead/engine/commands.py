@@ -19,30 +19,31 @@ OWN_SOURCES = frozenset({NGRAM, PREDICTION, SUFFIX, DRAFT_MODEL, MTP})
 
 
 class Submit(BaseModel, frozen=True):
-    """Generate at most `max_tokens` tokens after a prompt. None: until the context is full, or without end.
+    """Generate at most `max_tokens` tokens after a prompt; None: any number.
 
-    Without `n_keep` the sequence ends when its context is full. With it, the oldest tokens after the first
-    `n_keep` are discarded instead (`lead.engine.context_shift`). `n_keep` is at most n_ctx - 2.
+    Without `n_keep`, the sequence ends when its context is full. With `n_keep`, the oldest tokens after the
+    first `n_keep` are discarded instead (`lead.engine.context_shift`). `n_keep` is at most n_ctx - 2.
 
     The following options do not change the tokens:
 
     * prediction: text that the client expects the answer to resemble
-    * n_probs: report, at each position, the probability of the chosen token and of this many likely tokens
+    * n_probs: report the probabilities of the chosen token and the `n_probs` likeliest tokens at each
+      position
     * filtered: report probabilities after the sampling filters, not before
     * n_draft: verify at most this many draft tokens per step
     * slot: run in this slot only
     * progress: report how much of the prompt has been read
     * checkpoints: lengths of prefixes of the prompt that later requests may share; empty: unknown
     * owner: take drafts from this owner's recent texts, and add this text to them; None: neither
-    * keep_for: the owner whose texts on disk (`--cache-disk`) it may continue, and for whom it is stored
-      there; None: it is never stored on disk
+    * keep_for: the owner whose texts on disk (`--cache-disk`) the sequence may continue, and for whom it is
+      stored there; None: it is never stored on disk
     * unread: the client sees nothing before the answer ends
-    * images: the rows of images within `tokens`, which have the images' identities there; a token of the
-      prompt follows each image
+    * images: the spans of image rows within `tokens`, which has ids of the images' contents there; a token of
+      the prompt follows each image
 
     To continue a sequence that an earlier engine process began, `tokens[n_prompt:]` are the tokens that it
-    generated, and `n_cached` is that of its `Started`. n_prompt 0: nothing was generated. n_cached None: the
-    sequence had not started.
+    generated, and `n_cached` is the value of its `Started` event. n_prompt 0: nothing was generated. n_cached
+    None: the sequence had not started.
     """
 
     type: Literal["submit"] = "submit"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContextShift:
-    """A context of `n_ctx` tokens that discards the older half of its tokens after the first `n_keep` when
-    full.
+    """A context of `n_ctx` tokens. When it is full, the older half of the tokens after the first `n_keep` is
+    discarded.
 
         text      [0 .. n_keep) [n_keep .. n_keep + n_discarded) [n_keep + n_discarded .. n_tokens)
         context   [0 .. n_keep)                                  [n_keep .. n_tokens - n_discarded)

@@ -83,9 +83,7 @@ class InlineModel:
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
-        """Return the choice between the two numbers that `choose_threads` compared; None if there is only
-        one.
-        """
+        """Return the choice between the two thread numbers that `choose_threads` compared; None if equal."""
         if self.load.fixed_threads or self.load.options.threads == 1:
             return None
         other = self.load.options.threads if self.n_threads == 1 else 1
@@ -103,7 +101,7 @@ def load_inline_sources(load: Load, target: Model, planned: PlannedSource | None
 
 
 def has_draft_model(load: Load) -> bool:
-    """Return whether `load.draft` is a complete model, which a back could load, too.
+    """Return whether `load.draft` is a complete model, which a back could load as well.
 
     Returns False for a file that only a ring opens, such as a drafter's heads.
     """
@@ -114,15 +112,15 @@ def has_draft_model(load: Load) -> bool:
 def place_draft_model(load: Load) -> Load:
     """Return `load` with devices chosen for the draft model, and its size reserved there.
 
-    The draft model is placed first, as it is smaller and read more often. The places of other processes' data
-    get their names here, too. Raises ModelLoadError.
+    The draft model is placed first, as it is smaller and read more often. The device names in `load.taken`,
+    for data of other processes, are also resolved here. Raises ModelLoadError.
     """
     if load.taken:
         load = load.model_copy(update={"taken": devices.located(load.taken)})
     draft = load.draft
     if not draft or load.rpc:
         return load
-    # Heads are where the last layer is, which they read.
+    # Heads read the last layer's output, so they are on its device.
     if not (has_draft_model(load) and devices.has_gpu()):
         gpus = devices.describe(devices.chosen(load.options) or [])
         n_bytes = size_of(draft.model)
@@ -141,7 +139,7 @@ def place_draft_model(load: Load) -> Load:
 
 
 def load_draft_model(load: LoadDraft, target: Model) -> InlineModel:
-    """Load the draft model; raises ModelLoadError, also if the model cannot draft a single token."""
+    """Load the draft model; raises ModelLoadError if it cannot be loaded or cannot draft a single token."""
     options = load.options.model_copy(update={"ctx_size": load.options.ctx_size or target.n_ctx})
     taken = {CPU: target.plan.placement.host_weights} if target.plan.placement else {}
     n_states = load.n_max + N_FURTHER_STATES

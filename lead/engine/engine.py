@@ -5,7 +5,7 @@ tests drive it by hand. A driver calls `next`, applies the edits of `pop_edits` 
 performs the action, and reports the result with `decoded`, `failed` or `drafted`. Events are kept until they
 are popped.
 
-A token under a grammar may not be chosen yet when its step is over. The engine waits for it for a share of
+Choosing a token under a grammar may take longer than its step. The engine waits for the choice for a share of
 the step's time. After that, the sequence sits out the next steps, and the other sequences go on.
 """
 
@@ -80,7 +80,7 @@ class Engine:
         self._edits: list[CacheEdit] = []  # to be applied before the next step
         self._last_step: Callable[[], StepReport] | None = None  # if nothing was learned from it yet
         self._waiting_since: float | None = None  # for drafts, or None
-        self._n_windows_lost = 0  # slots that were read again (WindowLostError)
+        self._n_windows_lost = 0  # slots whose texts were processed again (WindowLostError)
 
     @property
     def idle(self) -> bool:
@@ -154,8 +154,9 @@ class Engine:
             self.slots.learn_moves(texts, seconds, self.speculation.cost.seconds(1))
 
     def failed(self, error: KvCacheFullError | WindowLostError) -> None:
-        """Handle a plan that could not be decoded: make room in the cache, or read the affected
-        slots again.
+        """Handle a plan that could not be decoded.
+
+        Makes room in the cache, or processes the texts of the affected slots again.
         """
         if isinstance(error, KvCacheFullError):
             log.warning("%s: making room", error)
@@ -180,7 +181,7 @@ class Engine:
         """Return the events since the last call.
 
         Call it between two steps, or while the next step is computed. Speculation learns from a step in this
-        call, so that the next step on a device need not wait for it.
+        call, so that the next step on a device need not wait for the learning.
         """
         self._count_committed()
         events, self._events = self._events, []
@@ -219,8 +220,8 @@ class Engine:
     def _submit(self, request: Submit, now: float) -> None:
         """Queue a sequence, which starts when a slot is free. The prompt must leave room for one token.
 
-        If an earlier engine process generated the whole answer but ended before it reported so, finish the
-        sequence.
+        If an earlier engine process generated the whole answer but ended before it reported the end, finish
+        the sequence.
         """
         if request.images and (reason := self._why_no_images(request)):
             self._report(Failed(sequence=request.sequence, reason=reason, param="messages"))
@@ -238,7 +239,7 @@ class Engine:
         """Return why the images of a request cannot be read here; None: they can."""
         inline, n_ubatch = self.speculation.inline, self._limits.n_ubatch
         if request.n_keep is not None:
-            return "a text with images cannot be shifted. Start the lead without --context-shift"
+            return "a context with images cannot be shifted. Start the lead without --context-shift"
         if self._limits.batch_sizes:
             return "images cannot be combined with --exact. Start the lead with --exact off"
         if inline and inline.drafter.source == MTP:
@@ -253,9 +254,9 @@ class Engine:
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Return the lengths at which the states of a prompt are stored.
 
-        By default just before the answer begins: a later turn of a chat has the same tokens up to there, but
-        maybe another beginning of the answer. The tokens that a context shift keeps are stored, too, so that
-        they need not be decoded again.
+        The default length ends just before the answer. A later turn of a chat has the same tokens up to
+        there, but perhaps another beginning of the answer. Another length is `n_keep`, so that the tokens
+        that a context shift keeps need not be decoded again.
         """
         if self._limits.n_checkpoints == 0:
             return ()
@@ -284,7 +285,7 @@ class Engine:
     def _commit_entry(
         self, entry: PlanEntry, rows: NDArray[np.float32], now: float, *, can_roll_back: bool
     ) -> int:
-        """Commit the tokens of one slot's logits; return their number."""
+        """Commit the tokens chosen from one slot's logits; return their number."""
         slot, sequence = entry.slot_state, entry.slot_state.sequence
         assert sequence
         self.slots.add_decoded(slot, entry.tokens, has_draft=bool(entry.draft), can_roll_back=can_roll_back)
@@ -346,10 +347,11 @@ class Engine:
     # How a sequence ends
 
     def _make_room(self, lost: Sequence[int]) -> None:
-        """Free cells after the cache had no room for a plan, although the records said so.
+        """Free cells after the cache had no room for a plan, although the records show room.
 
-        `lost`: emptied slots. The next step decodes one token of each running sequence. If that fails, too,
-        idle slots are emptied, then the youngest sequence is preempted. The last remaining sequence ends.
+        lost: the slots that the model has emptied. An idle slot is emptied, and the next step decodes one
+        token of each running sequence. If that fails when all idle slots are empty, the youngest sequence is
+        preempted. A sequence that runs alone ends.
         """
         self.slots.mark_lost(lost)
         was_minimal, self._scheduler.is_minimal = self._scheduler.is_minimal, True

@@ -11,9 +11,9 @@ class EngineLimits(LayoutRules):
     """The capacity of the model. n_ctx: the number of KV cells of all slots together.
 
     While some sequence is generating, prompts of other sequences are processed in chunks of `n_prompt_chunk`
-    tokens per step, so that it does not stall. Chunks are larger where steps are quick (`PromptChunk`).
-    n_checkpoints: the number of stored states per slot. step_bytes: see `MovePrice`. n_ubatch: the maximum
-    number of rows of an image that must be decoded at once.
+    tokens per step, so that the generation does not stall. Chunks are larger where steps are quick
+    (`PromptChunk`). n_checkpoints: the number of stored states per slot. step_bytes: see `MovePrice`.
+    n_ubatch: the maximum number of rows of an image that must be decoded at once.
     """
 
     n_slots: int

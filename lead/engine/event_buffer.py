@@ -11,15 +11,14 @@ from lead.engine.commands import Cancel, Command, SetBacks, Submit
 from lead.engine.events import Committed, Event, Failed, Finished
 
 _HOLD_SECONDS = 1 / 20
-"""The longest time between two sends while steps are shorter, as people do not read faster. SmolLM2 on two
-cores, 8 ms a token, becomes 5 % faster."""
+"""While steps are shorter than this, tokens are held for up to this time: people do not read faster. SmolLM2
+on two cores, at 8 ms per token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
-"""The maximum number of sends to the clients of all streams: from seventeen streams on, tokens wait longer. A
-send is half of the front's work for a stream.
-"""
+"""The maximum number of sends to clients, over all streams: from seventeen streams on, tokens wait longer. A
+send is half of the front's work for a stream."""
 _HOLD_UNREAD_SECONDS = 1 / 4
-"""`_HOLD_SECONDS` for answers that are not streamed. Their tokens are not held to the end: the page shows the
-progress, and tokens that the front does not have are generated again if the engine process dies."""
+"""`_HOLD_SECONDS` for answers that are not streamed. It is not longer because the page shows their progress,
+and held tokens are generated again if the engine process dies."""
 
 
 class EventBuffer:
@@ -28,9 +27,7 @@ class EventBuffer:
     def __init__(
         self, send: Callable[..., None], before: Callable[[Sequence[Event]], Iterable[Event]] = lambda _: ()
     ) -> None:
-        """`send` gets events to send together; `before` returns events that must be sent before the given
-        ones.
-        """
+        """`send` gets events to send together; `before(events)` returns events that must precede `events`."""
         self._send, self._before = send, before
         self._has_backs = False
         self._unread: set[str] = set()

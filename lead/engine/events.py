@@ -16,10 +16,10 @@ EXACT_SAMPLE = "drafts never change the model's choices"
 
 
 class Exactness(BaseModel, frozen=True):
-    """The guarantee for texts as a sentence. is_on: texts are bit-identical in all circumstances.
+    """A guarantee for texts, which `guarantee` states. is_on: texts are bit-identical in all circumstances.
 
-    cost: T(1) with the guarantee over T(1) without it, also if the guarantee is off; None: unknown. found:
-    facts found while loading the target, for the next process (`lead.engine.target_loading`).
+    cost: the ratio of T(1) with the guarantee to T(1) without it, even if the guarantee is off; None:
+    unknown. found: facts found while loading the target, for the next process (`lead.engine.target_loading`).
     """
 
     is_on: bool = False
@@ -51,7 +51,7 @@ class Ready(BaseModel, frozen=True):
 
 
 class Alive(BaseModel, frozen=True):
-    """A sign of life: the engine is idle, is loading its model, or has made progress since the last one."""
+    """A sign of life: the engine is idle, is loading its model, or has made progress since the last sign."""
 
     type: Literal["alive"] = "alive"
 
@@ -67,7 +67,7 @@ class LoadFailed(BaseModel, frozen=True):
 class Started(BaseModel, frozen=True):
     """A sequence got a slot whose cache already holds its first `n_cached` tokens.
 
-    again: the sequence had a slot before; it was preempted, or an earlier engine process began it.
+    again: the sequence had a slot before, but was preempted, or an earlier engine process began it.
     """
 
     type: Literal["started"] = "started"
@@ -116,9 +116,9 @@ class Committed(BaseModel, frozen=True):
     """The tokens of a sequence that a step committed: committed[start : start + len(tokens)].
 
     Several steps without drafts are merged. tokens[:n_accepted] were draft tokens; `rejected` is the rest of
-    the verified draft. sources: the source of each draft token, accepted ones first. n_right: by back, the
-    numbers of right tokens in its drafts since the last step, in time and too late. They count whether
-    verified or not.
+    the verified draft. sources: the source of each draft token, accepted ones first. n_right: for each back,
+    how many tokens of its drafts were right since the last step: (in time, too late). Tokens count whether
+    they were verified or not.
     """
 
     type: Literal["committed"] = "committed"
@@ -129,7 +129,7 @@ class Committed(BaseModel, frozen=True):
     rejected: list[int] = []
     sources: list[str] = []
     n_right: dict[str, tuple[int, int]] = Field(default_factory=dict)
-    probabilities: list[TokenProbabilities] = []  # one for each token, where asked for
+    probabilities: list[TokenProbabilities] = []  # one for each token, if requested
 
     @property
     def n_drafted(self) -> int:

@@ -10,11 +10,11 @@ class Heartbeat(threading.Thread):
     """A thread that sends `Alive` while the engine is idle, loads its model or makes progress.
 
     The thread also runs while the engine is in native code. It stops with the process (SIGSTOP). It sends
-    nothing while a step makes no progress, as when a driver hangs.
+    nothing while a step makes no progress, for example when a driver hangs.
     """
 
     def __init__(self, seconds: float, send: Callable[[Event], None]) -> None:
-        """Send `Alive` with `send` every `seconds`."""
+        """Send `Alive` with `send` every `seconds` seconds."""
         super().__init__(name="heartbeat", daemon=True)
         self._seconds = seconds
         self._send = send

@@ -20,7 +20,7 @@ from shared.step_cost import StepCost
 
 _REPEATS = 5
 _BATCH_SIZES = (1, 2, 4, 8, 32, 128)
-"""The batch sizes to time: small ones for drafting, large ones for reading text that it missed."""
+"""The batch sizes to time: small ones for drafting, large ones for reading text that the source missed."""
 _MAX_SECONDS = 3.0
 
 
@@ -76,7 +76,7 @@ def planned_source(load: Load) -> PlannedSource | None:
     """
     rings = list(plugged(RINGS, "inline_source"))
     if load.mtp == "on" and not rings:
-        raise ModelLoadError("--mtp on: this lead was installed without support for MTP heads")
+        raise ModelLoadError("--mtp on: this lead was installed without support for MTP heads. Use --mtp off")
     return next((found for ring in rings if (found := ring.plan_source(load))), None)
 
 

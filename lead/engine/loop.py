@@ -20,12 +20,13 @@ from shared.protocol import Draft
 log = logging.getLogger("engine")
 
 _DRAFT_SECONDS = 0.001
-"""Seconds of drafting after which commands, among them drafts of backs, are looked at."""
+"""After this many seconds of drafting, the engine looks at commands, which include drafts of backs."""
 _CHECK_EVERY_S = 1.0
 """The shortest time between two checks of the records, which are made when the engine becomes idle."""
 
 STALL_SECONDS = 29.0
-"""No progress for longer is a deadlock: a wait for drafts ends after 1 s, and a grammar takes 3 s."""
+"""No progress for longer is a deadlock: a wait for drafts ends after 1 s, and a grammar takes a few seconds.
+"""
 _MAX_SECONDS_COUNTED = 5.0
 """The maximum number of seconds counted between two checks, as the process may have been stopped (Ctrl-Z)."""
 
@@ -33,8 +34,7 @@ _MAX_SECONDS_COUNTED = 5.0
 class ProgressWatch:
     """Detects an engine that makes no progress although sequences wait.
 
-    It sums up the time since a token was last decoded, or a sequence admitted or ended, while there are
-    sequences.
+    While there are sequences, it sums up the time since a token was decoded, or a sequence admitted or ended.
     """
 
     def __init__(self, now: float) -> None:
@@ -43,8 +43,9 @@ class ProgressWatch:
         self._seconds = 0.0
 
     def reset(self) -> None:
-        """Record progress: tokens were decoded (also by a drafter), a sequence started or ended, or none
-        waits.
+        """Record progress.
+
+        Call it when the target or a drafter has decoded, a sequence has started or ended, or none waits.
         """
         self._seconds = 0.0
 
@@ -75,8 +76,9 @@ class Chore(Protocol):
     """Work between steps: moving texts to and from disk, saving slots, measuring T(n) again."""
 
     def run_due(self, now: float, *, idle: bool) -> float:
-        """Do what is due, between two steps; return the seconds until the next call, 0: after the
-        next step.
+        """Do what is due between two steps; return the seconds until the next call.
+
+        0: the next call is after the next step.
         """
 
     def seconds_until_due(self, now: float) -> float | None:
@@ -127,9 +129,7 @@ def _decode(
 
 
 def _draft(order: DraftOrder, engine: Engine, clock: Callable[[], float]) -> bool:
-    """Run at least one round, and more until commands must be looked at; return whether anything
-    was decoded.
-    """
+    """Run rounds, at least one, until commands must be looked at; return whether anything was decoded."""
     rest: DraftOrder | None = order
     began = clock()
     end = began + _DRAFT_SECONDS
@@ -190,14 +190,14 @@ class Loop:
         """Do one step, or wait for commands if there is nothing to do."""
         self._take_commands()
         now = self._clock()
-        if self._progress.has_stalled(now):  # also one that spins, although it gives signs of life
+        if self._progress.has_stalled(now):  # a spinning engine, too, although it gives signs of life
             self._fail(f"the engine has made no progress for {STALL_SECONDS:g} s")
         idle = self._engine.idle
         awaited = [seconds for chore in self._chores if (seconds := chore.run_due(now, idle=idle))]
         if awaited:
             self._progress.reset()
         action = self._engine.next(now)
-        # With a prompt in it the front has to know whose step this is, should the process die of it.
+        # Before a step with a prompt, the front must know whose it is, in case the process dies in it.
         can_send_later = isinstance(action, StepPlan) and not action.n_prompt
         overlaps = can_send_later and self._target.overlaps
         if not overlaps:
@@ -223,7 +223,7 @@ class Loop:
         now = self._clock()
         for command in commands:
             if isinstance(command, Cancel):
-                self._buffer.hold(self._pop_events())  # what has happened to it is dropped, too
+                self._buffer.hold(self._pop_events())  # so that its events are dropped, too
             if isinstance(command, Ask):
                 assert self._on_ask
                 self._on_ask(command)
@@ -238,7 +238,8 @@ class Loop:
         """Send events and apply drafts while a device computes.
 
         Drafts do not affect the step in progress; other commands could end one of its sequences. From the
-        first other command on, commands are kept in order, because a draft may depend on a command before it.
+        first other command on, all commands are kept for later, in order, because a draft may depend on a
+        command before it.
         """
         self._send()
         for command in self._pipe.drain(0.0):
@@ -264,9 +265,7 @@ class Loop:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _check_when_idle(self, now: float) -> float | None:
-        """Check the records if that is due; return the seconds until it is due, or None: only after a
-        command.
-        """
+        """Check the records if that is due; return the seconds until then. None: not before a command."""
         if not self._unchecked:
             return None
         if (seconds := self._checked_at + _CHECK_EVERY_S - now) > 0:

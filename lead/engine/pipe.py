@@ -1,7 +1,7 @@
 """The engine's end of the socket pair to the front process: commands in, events out.
 
-The kernel's socket buffers bound it: the front holds back drafts that do not fit, and `send` blocks until the
-front reads.
+It holds as much as the kernel's socket buffers: the front holds back drafts that do not fit, and `send`
+blocks until the front reads.
 """
 
 import select
@@ -18,7 +18,7 @@ def low_numbered(descriptor: int) -> socket.socket:
     process).
 
     The engine waits for drafts for less than a millisecond, which only select() can do: poll and epoll round
-    up to one. But select() fails for descriptors from 1,024 on, and the front may have that many open.
+    up to a millisecond. But select() fails for descriptors from 1,024 on, which the front may reach.
     """
     inherited = socket.socket(fileno=descriptor)
     with inherited:

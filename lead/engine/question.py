@@ -1,4 +1,4 @@
-"""Questions from the front to a running engine that are not about a sequence's tokens; each gets one reply.
+"""Questions that the front asks a running engine, except about a sequence's tokens; each gets one reply.
 
 `lead.engine_client.engine_client` sends a question. The job that is registered for its type in
 `lead.engine.side_jobs` answers it.
@@ -16,7 +16,7 @@ class EngineQuestion(BaseModel, Generic[R], frozen=True):
     """A question to the engine, identified by its type; the type argument is the type of the reply."""
 
     only_looks: ClassVar[bool] = False
-    """True if the question changes nothing. Equal ones share a reply, and do not wake a sleeping engine."""
+    """True if it changes nothing. Then it wakes no sleeping engine, and equal questions share a reply."""
 
     @classmethod
     def read_reply(cls, reply: Mapping[str, Any]) -> R:

@@ -14,21 +14,21 @@ MIN_TOKENS_SAVED = 32
 """A sequence waits for the prompt of another one if that saves it at least this many tokens."""
 
 _CELLS_PRICE = 31
-"""The price of a copy between slots with cells of their own, of which all are copied, in tokens."""
+"""The price, in tokens, of a copy between slots with cells of their own. All cells of the slot are copied."""
 
 _MIN_IDLE_STEPS = 4.0
-"""Steps after which, on a CPU, an idle text has cost others as much as storing and loading it."""
+"""The minimum of `MovePrice.idle_steps`: the usual number on a CPU, and the value before any measurement."""
 _STEP_SHARE = 0.25
-"""The share of a step's time that moving texts may add, if it is enough for more than one part."""
+"""The share of a step's time that moving texts may add. One part of a text may always be moved."""
 _WEIGHT = 0.3
 """The weight of the latest move in the average."""
 _MAX_SURPRISE = 10.0
 """A move counts at most this many times the usual price, as the machine may have slept during it."""
 _MIN_SECONDS = 1e-9
 _MAX_IDLE_STEPS, _MAX_PARTS = 10_000.0, 64
-"""Limits for any measurements: unused texts must leave their slots, and no step may move gigabytes."""
+"""Limits, whatever is measured: unused texts must leave their slots, and no step may move gigabytes."""
 _FORGOTTEN = 0.9
-"""The factor for the price when a text was lost because of it."""
+"""The factor by which the price falls when a text was lost because of it."""
 
 
 class Prefix(NamedTuple):
@@ -55,7 +55,7 @@ class Prefixes:
         self._stored = stored
         self._traits = limits.traits
         self._n_least_saved = limits.prompt_cache.n_least_saved
-        # Between slots with cells of their own, llama.cpp copies all, which cannot always be cut back.
+        # Between slots with cells of their own, llama.cpp copies all cells. A copy cannot always be cut back.
         self._can_copy = limits.traits.can_trim or not limits.own_cells
         self._copy_price = _CELLS_PRICE if limits.own_cells else 0
         # In exact mode, the bits of a generated token may differ from its bits in a prompt.
@@ -91,7 +91,7 @@ class Prefixes:
         return n_coming - n_stored >= MIN_TOKENS_SAVED
 
     def copyable_later(self, source: Slot, sequence: EngineSequence) -> int:
-        """Return the length that a slot can copy for `sequence` from `source` once its prompt is decoded."""
+        """Return the length to copy for `sequence` from `source` once `source` has read its prompt."""
         prompt = source.sequence
         assert prompt
         n = self.common(prompt, sequence)
@@ -132,12 +132,12 @@ class Prefixes:
         return self._stored.best(sequence.context, serves)
 
     def _may_fetch(self, text: StoredText, n: int, sequence: EngineSequence) -> bool:
-        """Return whether `sequence` may wait for `n` tokens of a text on disk, as its owner."""
+        """Return whether `sequence` owns this text on disk, and `n` of its tokens are worth a wait."""
         is_worth_it = text.owner == sequence.request.keep_for and n >= self._n_least_saved
         return is_worth_it and self._stored.may_fetch(text)
 
     def reusable(self, slot: Slot, sequence: EngineSequence) -> int:
-        """Return the number of tokens in its own cache that a slot can keep for `sequence`."""
+        """Return how many tokens of its own cache a slot can keep for `sequence`."""
         return slot.cache.reachable(self.useful(slot.cache, sequence)) if may_reuse(sequence) else 0
 
     def useful(self, text: SlotCache | StoredText, sequence: EngineSequence) -> int:
@@ -165,15 +165,15 @@ class MovePrice:
     def __init__(self, size: PromptCacheSize, step_bytes: int) -> None:
         """step_bytes: the bytes of weights that a step of one token reads; 0: unknown.
 
-        With the time of such a step it gives the speed of memory, and so the cost of the cells of idle texts.
+        These bytes over the time of such a step are the speed of memory, which gives the cost of idle texts.
         """
         self._size = size
         self._step_bytes = step_bytes
         self._bytes = self._seconds = 0.0
         self.idle_steps = _MIN_IDLE_STEPS
-        """Steps of others after which an idle text has cost them as much as storing and loading it."""
+        """The number of steps in which an idle text costs others as much as storing and loading it."""
         self.n_step = size.n_part or UNLIMITED
-        """The number of tokens of texts to move in a step while others run: one part, or more if quick."""
+        """Tokens of texts to move per step while others run: one part, or more if moving is quick."""
         self.token_seconds: float | None = None
         """Seconds to read a token of a prompt; None: unknown. The scheduler sets it."""
 

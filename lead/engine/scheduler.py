@@ -1,6 +1,6 @@
-"""The scheduler: chooses the tokens of each sequence for the next step, or drafts or waits before it.
+"""The scheduler: chooses each sequence's tokens for the next step, or orders drafting or a wait before it.
 
-Continuous batching: every step is one decode over all running sequences, generating ones and prompt chunks.
+Continuous batching: each step is one decode over all running sequences, which generate or read a prompt.
 """
 
 import itertools
@@ -20,9 +20,9 @@ from shared.llama.batch_layout import TILE, Layout, layout
 from shared.llama.span import Span
 
 STEP_SECONDS = 0.5
-"""About the longest time of a step with a prompt, if it allows more than the smallest chunk."""
+"""The approximate maximum time of a step with a prompt. The smallest chunk may take longer."""
 STEP_SECONDS_OF_OWN_CELLS = 2.0
-"""The same if slots have cells of their own; prompts are read a tenth faster than with 0.5 s."""
+"""The same, for slots with cells of their own. With it, prompts are read a tenth faster than with 0.5 s."""
 _WEIGHT = 0.3
 """The weight of the latest step in the average."""
 
@@ -151,7 +151,7 @@ class Scheduler:
     def _widened(self, entries: Sequence[PlanEntry], planned: Layout) -> Layout:
         """Return `planned` padded to the width that speculation expects, if there is room.
 
-        Padding has outputs, too: llama.cpp builds another graph if the number of outputs changes.
+        Padding has outputs, because llama.cpp builds another graph if the number of outputs changes.
         """
         n_draft = sum(len(entry.draft) for entry in entries)
         n_padding = self._speculation.width(planned.n_tokens, n_draft) - planned.n_tokens
@@ -195,7 +195,7 @@ class Scheduler:
         return min(sum(slot.n_to_decode for slot in prompts), max_tokens)
 
     def _lay_out(self, entries: list[PlanEntry]) -> tuple[list[PlanEntry], Layout]:
-        """Lay out the step. Leaves out all drafts if one could not be rolled back, or padding has no room."""
+        """Lay out the step; without drafts if one cannot be rolled back or there is no room for padding."""
         planned = layout(entries, self._limits)
         if not self._limits.rolls_states_back or self._is_safe(entries, planned):
             return entries, planned
@@ -216,7 +216,7 @@ class Scheduler:
     def _entries(
         self, generating: list[Slot], drafts: Sequence[DraftChain], prompts: list[Slot], n_prompt: int
     ) -> list[PlanEntry]:
-        # What generating slots require has its place in the batch; the rest goes to drafts, then to prompts.
+        # Generating slots get all tokens that they require; the rest goes to drafts, then to prompts.
         n_to_decode = [slot.n_to_decode for slot in generating]
         n_required = sum(n_to_decode)
         n_wanted = n_required + n_prompt
@@ -238,10 +238,10 @@ class Scheduler:
         return entries + self._prompt_entries(prompts, min(n_spare, n_prompt)) if prompts else entries
 
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
-        """Return entries for `prompts`, one prompt after the other, with `n_spare` tokens in all.
+        """Return entries for `prompts`, one prompt after the other, with at most `n_spare` tokens in all.
 
-        A few tokens of a second prompt would cost as much attention as a tile of 64. An image that is not the
-        first waits for a later step.
+        Prompts do not share the tokens, because attention for a few tokens costs as much as for a tile of 64.
+        Images, and prompts after an image, wait for a later step.
         """
         entries = []
         for slot in itertools.takewhile(lambda slot: not slot.image, prompts):

@@ -22,7 +22,7 @@ from shared.sampling.top_k import top_k
 log = logging.getLogger("engine")
 
 _MIN_LOGPROB = -1e9
-"""JSON has no infinity."""
+"""Log-probabilities are at least this, because JSON has no infinity."""
 
 
 def model_probabilities(logits: NDArray[np.float32], token: int, n: int) -> TokenProbabilities:
@@ -79,11 +79,11 @@ def verify(
 
 @dataclass(slots=True)
 class Verification:
-    """The comparison of a step's draft with the target's tokens, which follow the first `start` of a text.
+    """The comparison of a step's draft with the target's tokens, which follow the first `start` tokens.
 
-    Under a grammar, a token may not be chosen yet when the step is over. Until all are chosen, `tokens` are
-    those that the sampler has accepted, and no other record has them. Then tokens[:n_accepted] were in the
-    draft.
+    Under a grammar, choosing a token may take longer than the step. Until all are chosen, `tokens` are the
+    tokens that the sampler has accepted so far, and no other record has them. When all are chosen,
+    tokens[:n_accepted] were in the draft.
 
     The event is made only while a device computes the next step, because pydantic takes time. rows: the
     logits of each token. is_covered: a token was rejected, and a draft of a back or of the inline drafter
@@ -128,7 +128,7 @@ class EngineSequence:
     """The engine's record of a sequence. `tokens` only ever grows.
 
     Only `SlotManager` writes it, except that the engine begins a `verification`. `context` is the part that
-    the model sees: `tokens` itself until a shift discards some. Each shift makes another list. Without
+    the model sees: `tokens` itself until a shift discards some tokens. Each shift makes a new list. Without
     shifts, the sequence ends when its context has `n_ctx` tokens.
 
     `text` is `tokens` without the rows of images; drafts and samplers count positions in `text`. Without
@@ -217,7 +217,7 @@ class EngineSequence:
             return None
         except RequestError as error:  # its grammar has become too complex
             return Failed(sequence=self.id, reason=str(error), param=error.param)
-        except UnavailableError as error:  # nothing can follow its grammar for now
+        except UnavailableError as error:  # grammars are unavailable for now
             return Failed(sequence=self.id, reason=str(error), may_recover=True)
         except MemoryError:  # not the sequence's fault: the next engine process continues it
             raise

@@ -39,11 +39,10 @@ class Slot:
 
     @property
     def n_to_decode(self) -> int:
-        """The number of committed tokens that are not yet in the cache: 1 while generating, more during a
-        prompt.
+        """The number of committed tokens that are not yet in the cache.
 
-        Also more while accepted tokens are replayed, because the memory could not be cut back precisely, and
-        after a context shift.
+        It is 1 while generating. It is more during a prompt, after a context shift, and while accepted tokens
+        are replayed because the memory could not be cut back precisely.
         """
         return len(self.sequence.context) - len(self.cache.tokens) if self.sequence else 0
 
@@ -92,7 +91,7 @@ class Slot:
             n = min(n, n_rollback)
         if batch_sizes is None:
             return n
-        is_last_of_prompt = self.is_in_prompt and not batch_sizes.is_uniform  # which is decoded otherwise
+        is_last_of_prompt = self.is_in_prompt and not batch_sizes.is_uniform  # decoded in another way
         return 0 if is_last_of_prompt else min(n, batch_sizes.max_draft)
 
     @property
@@ -109,7 +108,7 @@ class Slot:
     def n_to_next_checkpoint(self) -> int:
         """The number of tokens to decode up to the next checkpoint, edge of an image, or end of the prompt.
 
-        If there is none, up to the last committed token.
+        If there is none of these, up to the last committed token.
         """
         if self.sequence is None:
             return 0

@@ -15,7 +15,7 @@ from shared.slot_cache import SlotCache, StoredText
 from shared.text_store import TextStore
 
 _STEPS_OF_ANSWER = 64
-"""The number of steps that a new sequence is expected to take, at least."""
+"""The minimum number of steps that a new sequence is expected to take."""
 
 
 class SlotManager:
@@ -203,7 +203,7 @@ class SlotManager:
         return False
 
     def make_room_for_one_token_each(self) -> None:
-        """Evict idle caches, then preempt the youngest sequences, until each running slot has its room."""
+        """Evict idle caches, then preempt the youngest sequences, until each running slot has room."""
         while (running := self._running) and self.n_free < sum([slot.n_required for slot in running]):
             if not self.evict_idle():
                 self.preempt(running[-1])
@@ -218,7 +218,7 @@ class SlotManager:
         return n_free
 
     def find_place(self, n_tokens: int) -> TrialPlace | None:
-        """Return a place where steps of up to `n_tokens` can be timed while nothing runs, if any."""
+        """Return a place to time steps of up to `n_tokens` tokens while nothing runs; None: there is none."""
         for slot in self._idle():
             n_cached = len(slot.cache)
             fits = n_tokens <= min(self.n_free, self._n_ctx_sequence - n_cached)
@@ -263,7 +263,7 @@ class SlotManager:
     def check_integrity(self) -> None:
         """Raise AssertionError unless the records agree with each other."""
         in_order = sorted((slot for slot in self._slots if slot.sequence), key=_number)
-        assert in_order == self._running, "slots with a sequence do not run, or not in their order"
+        assert in_order == self._running, "the running slots are not the slots with a sequence, in order"
         for slot in in_order:
             assert slot.sequence
             assert slot.sequence in self.sequences.values(), "a sequence that has ended has a slot"
@@ -298,7 +298,7 @@ class SlotManager:
         return next((s for s in self._waiting() if s.request.slot is None or s.request.slot in free), None)
 
     def _fits(self, sequence: EngineSequence, only_if_idle: bool) -> bool:
-        """Return whether there is room for its prompt beside the running sequences."""
+        """Return whether there is room for the text of `sequence` beside the running sequences."""
         held = [len(slot.sequence.context) + 1 for slot in self._running if slot.sequence]
         if not held:
             return True
@@ -360,7 +360,7 @@ class SlotManager:
         return None
 
     def store_idle(self) -> None:
-        """Store and empty idle slots before a step of others: attention reads all cells of the pool."""
+        """Store and empty idle slots before others run, because attention reads all cells of the pool."""
         if not self._stores_idle or not self._running:
             return
         self.texts.limit_moves()
@@ -377,7 +377,7 @@ class SlotManager:
     def store_all(self) -> bool:
         """Store some texts of idle slots, for writing to disk; return whether all are stored.
 
-        Slots keep them.
+        The slots keep their texts.
         """
         self.texts.begin_step()
         left = [self.texts.store(slot.cache) for slot in self._idle() if slot.cache.owner is not None]
@@ -400,7 +400,9 @@ class SlotManager:
         self.texts.n_step = self.price.n_step
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
-        """Add a checkpoint where two texts depart: others may share the prefix (instructions to agents)."""
+        """Add a checkpoint where two texts depart: others may share the prefix, such as an agent's
+        instructions.
+        """
         if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))
 

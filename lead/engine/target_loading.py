@@ -1,4 +1,4 @@
-"""Loads the target so that the planned inline sources can read it.
+"""Loads the target so that the planned inline sources can read its outputs.
 
 A ring plugs in at the seam `target_loader`: it loads the target so that a stronger guarantee holds
 (`--exact`).
@@ -30,7 +30,7 @@ class OpenTarget(Protocol):
 def load_target(load: Load, planned: PlannedSource | None = None) -> tuple[Model, Exactness]:
     """Load the target; return it and its guarantee.
 
-    Raises ModelLoadError, also if a required --exact is impossible.
+    Raises ModelLoadError if that fails, or if --exact is required and impossible.
     """
 
     def open_target(options: ModelOptions, n_reserve: int = 0) -> Model:
@@ -64,7 +64,7 @@ def plan_target(
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """Return (options, n_reserve) with which the target is loaded; with --exact auto, of the first attempt.
+    """Return (options, n_reserve) for loading the target; --exact auto may load it again with others.
 
     n_reserve: see `plan_memory`. Raises ModelLoadError.
     """
@@ -77,7 +77,7 @@ def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
 
 def _refuse_exact(options: ModelOptions) -> None:
     if options.exact == "on":
-        raise ModelLoadError("--exact on: this lead was installed without support for --exact")
+        raise ModelLoadError("--exact on: this lead was installed without support for it. Use --exact off")
 
 
 def limits_of(

@@ -12,11 +12,11 @@ from statistics import median
 log = logging.getLogger("engine")
 
 _N_TIMED = 3
-"""Timed steps with each number of threads, alternating."""
+"""The number of steps to time with each number of threads; the two numbers alternate."""
 _MAX_SECONDS = 6.0
 """The maximum number of seconds to measure; then the steps timed so far decide."""
 _MARGIN = 0.95
-"""`few` threads are used only if their step takes less than this part of the other."""
+"""`few` threads are used only if their step takes less than this share of the time with `many`."""
 
 
 class TargetThreads:
@@ -41,9 +41,8 @@ class TargetThreads:
         self._apply()
 
     def measure(self, step: Callable[[], float], interrupted: Callable[[], bool]) -> None:
-        """Measure whether `many` threads are faster, while nothing else computes.
-
-        Call again if `interrupted`. step: decodes one token and returns its time in seconds.
+        """Measure whether `many` threads are faster. Nothing else may compute. Call again if `interrupted`.
+        step: decodes one token and returns its time in seconds.
         """
         if self._few == self._many or self._are_faster or self.are_shared:
             return

@@ -50,7 +50,8 @@ log = logging.getLogger("engine")
 _MAX_STEP_SECONDS = 0.3
 """After a longer step, no more steps are timed, because a request would have to wait for them."""
 _NGRAM_BITS = 14
-"""The index then takes a quarter of a megabyte per request; it forgets older repetitions."""
+"""With this size the n-gram index takes a quarter of a megabyte per request, and forgets older repetitions.
+"""
 _VERSION = 1
 """Raise this when the meaning of stored step times changes."""
 _MAX_AGE = 86_400.0
@@ -105,13 +106,13 @@ def _serve(
     _log_what_is_loaded(model, load)
     side_jobs = SideJobs(pipe.send)
     side_jobs.register(Explain, lambda _: Explained(report=engine.explain()))
-    # rings plug in what they do before the first command can arrive
+    # rings are plugged in before the first command can arrive
     parts = EngineParts(model, engine, load, side_jobs, lookups)
     for module in plugged(RINGS, "in_engine"):
         module.plug_in(parts)
     timer = StepTimer.of_target(model, model.n_vocab)
     timer.warm_up()
-    pipe.send(ready)  # from now on commands come; T(n) is measured while none does
+    pipe.send(ready)  # from now on commands may come; T(n) is measured until one does
     parts.chores.append(side_jobs)
     if limits.traits.can_speculate and load.calibrate:
         stored = Remembered(CacheFolder.STEP_TIMES, StepTimes, step_times_key(model, load, inline))
@@ -188,9 +189,7 @@ def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str
 
 
 def _threads(model: Model, exactness: Exactness, load: Load) -> TargetThreads:
-    """Return the choice of threads. There is none with --exact, as another number might compute
-    other bits.
-    """
+    """Return the choice of threads. With --exact it has one number, as another might compute other bits."""
     n = load.options.threads
     return TargetThreads(
         model.use_threads, n, n if exactness.is_on or model.is_offloaded else load.max_threads

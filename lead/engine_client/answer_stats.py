@@ -8,7 +8,7 @@ from lead.engine_client.sequences import LiveSequence
 
 
 class VerifiedDraft(NamedTuple):
-    """The numbers of verified and accepted tokens of one draft."""
+    """How many tokens of one draft were verified, and how many of these were accepted."""
 
     n_drafted: int
     n_accepted: int
@@ -27,9 +27,9 @@ class AnswerStats:
     """The statistics of one answer, so far or complete.
 
     n_cached: prompt tokens found in the KV cache. n_generated: tokens that the client received, of which the
-    first step gave `n_first`. prompt_seconds: from getting a slot to the end of the first step.
-    generation_seconds: from there to the last token. sources: statistics of each draft source, sorted by
-    name.
+    first step gave `n_first`. prompt_seconds: from getting a slot to the end of the first step that gave
+    tokens. generation_seconds: from the end of this step to the last token. sources: statistics of each draft
+    source, sorted by name.
     """
 
     n_prompt: int
@@ -84,9 +84,9 @@ def seconds_between(start: float | None, end: float | None) -> float:
 class RequestStats:
     """The statistics of one HTTP request, for its line in the log. `id` is also the header X-Request-Id.
 
-    tokens_per_second: of the slowest of its answers, after its first step. first_ms: from the request to the
-    engine until the first token of all. Both None if there were no tokens. is_forwarded: the process that
-    answers logs it.
+    tokens_per_second: the speed of its slowest answer after the answer's first step. first_ms: the time from
+    submission to the first token of any answer. Both are None if there were no tokens. is_forwarded: the
+    process to which the request is forwarded logs it.
     """
 
     id: str
@@ -101,7 +101,7 @@ class RequestStats:
     is_forwarded: bool = False
 
     def add(self, sequence: LiveSequence) -> None:
-        """Add a sequence from which no more is read."""
+        """Add the numbers of a sequence that is not read any further."""
         self.n_sequences += 1
         self.n_prompt += sequence.n_prompt
         self.n_cached += sequence.n_cached

@@ -89,7 +89,7 @@ class Assembler:
 
 
 class StopFinder:
-    """Finds the earliest of several stop strings in a growing text; tells how much text may begin one."""
+    """Finds the earliest of several stop strings, or a beginning of one, in a growing text."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
@@ -122,7 +122,7 @@ class _Beginning:
 
     def __init__(self, stop: str) -> None:
         self._stop = stop
-        self._shorter = [0]  # by length n: that of the longest end of stop[:n] that also begins it
+        self._shorter = [0]  # by n: the length of the longest end of stop[:n] that also begins stop
         self._n = 0
 
     def push(self, text: str) -> int:

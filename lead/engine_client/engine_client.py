@@ -36,13 +36,13 @@ from shared.supervisor import MAX_DEATHS, MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("lead")
 
 _MAX_UNSENT_BYTES = 1 << 16
-"""While the engine has more bytes to read, drafts are held back, and only the newest are sent later."""
+"""While the engine has more unread bytes than this, drafts are held back; only the newest are sent later."""
 _BEATS = 10
 """The number of signs of life that the engine sends within --engine-timeout."""
 _LOOK_SECONDS = 10.0
-"""The time limit for a reply, which comes between two steps; a step of a slow machine may take as long."""
+"""The time limit for a reply. It comes between two steps, and a step of a slow machine may take seconds."""
 _N_SPARE = 8
-"""Descriptors reserved for starting an engine: those of its pipe, and of starting a process."""
+"""Descriptors reserved for starting an engine: for its pipe, and for starting a process."""
 
 
 class DraftReports(Protocol):
@@ -80,9 +80,9 @@ class EngineClient:
         """max_queue: the maximum number of sequences that wait for a slot; None: any number.
 
         timeout: seconds without a sign of life after which the engine is killed; 0: never. sleep_seconds:
-        seconds without sequences after which the engine is ended, until one comes; 0 or less: never.
-        on_sleep: called when it has ended. share_grammars: `TokenizerPool.share`. clock: returns seconds;
-        times events.
+        seconds without sequences after which the engine is ended until a sequence comes; 0 or less: never.
+        on_sleep: called when it has ended. share_grammars: `TokenizerPool.share`. clock: returns the seconds
+        that events are stamped with.
         """
         self._load = load.model_copy(update={"heartbeat_seconds": timeout / _BEATS})
         self._sequences, self._share_grammars = sequences, share_grammars
@@ -120,7 +120,7 @@ class EngineClient:
 
         backs: awaited while the first engine loads the model; its exceptions propagate. Raises ModelLoadError
         if no engine becomes ready. Raises EngineError if no engine will be started again, or if the first
-        lacks something.
+        cannot load the model for now.
         """
         with contextlib.closing(self._spare):
             await self._keeper.run(self._start, lambda process: self._talk(process, backs))
@@ -230,7 +230,7 @@ class EngineClient:
                 backs.result()
             await self._keeper.listen(process.events(), lambda event: self._take(event, backs), self._timeout)
         finally:
-            self._questions.close_all("the engine has ended")  # waiting callers learn that at once
+            self._questions.close_all("the engine has ended")  # so that waiting callers fail at once
             self._keeper.lost(self._sequences.on_death)
 
     def _fail(self) -> NoReturn:
@@ -239,12 +239,12 @@ class EngineClient:
             raise ModelLoadError(
                 f"the engine died {MAX_DEATHS_AT_START} times before it was ready. Read the log"
             )
-        raise EngineError(f"the engine died {MAX_DEATHS} times in a row while idle")
+        raise EngineError(f"the engine died {MAX_DEATHS} times in a row while idle. Read the log")
 
     def _take(self, event: Event, backs: "asyncio.Future[DraftReports]") -> None:
         match event:
             case DraftsDropped() | Tune():
-                _tell(event, backs.result())  # it knows of some, so they are there
+                _tell(event, backs.result())  # it has heard of backs, so they are there
             case Ready():
                 self._become_ready(event)
             case Answer():
@@ -269,7 +269,7 @@ class EngineClient:
             self._keeper.fail()
             raise EngineError(event.reason) if event.may_recover else ModelLoadError(event.reason)
         log.error("%s", event.reason)
-        if event.may_recover:  # what it lacks is no fault of its own, nor of the sequences
+        if event.may_recover:  # neither the engine nor a sequence is at fault
             self._keeper.worked()
             self._sequences.fail_all(event.reason)
 
@@ -294,7 +294,7 @@ class EngineClient:
             self._feed()
 
     def _check_queue(self) -> None:
-        """Raise QueueFullError if too many sequences wait. A submitted one counts as if it had its slot."""
+        """Raise QueueFullError if too many sequences wait. Submitted ones count as if they had a slot."""
         assert self.ready
         n_waiting = len(self._sequences) - self.ready.n_slots
         if self._max_queue is not None and n_waiting >= self._max_queue:

@@ -50,7 +50,7 @@ class EngineProcess(ConnectedChild):
         except asyncio.IncompleteReadError:
             pass  # it has ended, perhaps in the middle of an event
         except OSError:
-            pass  # reading from a killed process raises what a write to it has met: reset, or a broken pipe
+            pass  # after a kill, reading raises the error of an earlier write: reset, or broken pipe
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:

@@ -11,7 +11,7 @@ class EngineState(enum.Enum):
     STARTING = "the model is loading"
     READY = "ready"
     RESTARTING = "the engine died and is restarting"
-    SLEEPING = "the idle model was freed"
+    SLEEPING = "the idle model was unloaded"
     WAKING = "the model is loading again"
     FAILED = "the engine cannot start"
     STOPPED = "the server is shutting down"

@@ -62,5 +62,5 @@ class FrontVocabulary:
     def check(self, token: int) -> int:
         """Return `token`, or raise ValueError if the vocabulary does not have it."""
         if not 0 <= token < self.n_tokens:
-            raise ValueError(f"token {token} is not in the vocabulary of {self.n_tokens}")
+            raise ValueError(f"token {token} is not in the vocabulary of {self.n_tokens} tokens")
         return token

@@ -28,8 +28,8 @@ class OpenQuestions:
     async def ask(self, question: EngineQuestion[Any]) -> Answer:
         """Send a question and wait for the answer; if the engine ends, the answer is a failure.
 
-        A question with `only_looks` that equals an open one is not sent: both callers get the same answer.
-        Raises UnavailableError if too many questions are open.
+        A question with `only_looks` that equals an open question is not sent: both callers get the same
+        answer. Raises UnavailableError if too many questions are open.
         """
         answer = self._shared(question) if question.only_looks else None
         return await asyncio.shield(answer or self._begin(question))

@@ -20,7 +20,7 @@ _REJECTED = "\x1b[31m"
 _TIMES = "\x1b[2m"
 RESET = "\x1b[0m"
 _MAX_HELD_CHARACTERS: Final = 1 << 16
-"""The maximum number of characters held of an answer while another answer is shown."""
+"""The maximum number of characters of an answer that are held while another answer is shown."""
 _MAX_WAITING: Final = 64
 """The maximum number of answers that wait while an answer is shown; with more, the next answer is shown."""
 _CUT = "…\n"
@@ -28,8 +28,8 @@ _CUT = "…\n"
 
 @dataclass(slots=True)
 class _PrintedAnswer:
-    """One answer. held: what waits to be shown; n_held: its characters. at_line_start: no line of it is
-    unfinished.
+    """One answer. held: text that waits to be shown, of `n_held` characters. at_line_start: its last line is
+    complete.
     """
 
     assembler: Assembler
@@ -42,8 +42,8 @@ class _PrintedAnswer:
 class Printer:
     """Prints sequences; an observer of `Sequences`.
 
-    Of several at once one is shown as it grows. The others are shown after it, each as a whole, in the order
-    in which they began. Of private sequences only the line with the times is printed.
+    If several sequences run, one is shown as it grows. The others are shown after it, each as a whole, in the
+    order in which they began. For private sequences, only the line with the times is printed.
     """
 
     def __init__(self, vocabulary: FrontVocabulary, mode: Print, writer: TerminalWriter) -> None:
@@ -88,7 +88,7 @@ class Printer:
         yield "".join(token.text for token in tokens if not token.source), ""
 
     def _add(self, sequence: str, answer: _PrintedAnswer, text: str, color: str) -> None:
-        """Show text of an answer, now or when it is its turn."""
+        """Show text of an answer now, or when it is the answer's turn."""
         if not (shown := sanitize(text)):
             return
         painted = self._painted(shown, color)
@@ -102,13 +102,13 @@ class Printer:
         answer.at_line_start = shown.endswith("\n")
 
     def _painted(self, text: str, color: str) -> str:
-        """Each line by itself: the log may come between them."""
+        """Return `text` with each line colored by itself, because the log may come between lines."""
         if not (color and self._color):
             return text
         return "\n".join(f"{color}{line}{RESET}" if line else "" for line in text.split("\n"))
 
     def _show_next(self) -> None:
-        """End the answer that is shown, and show what is held of those after it, up to one that goes on."""
+        """End the shown answer; show the held text of the next ones, up to the first unfinished one."""
         self._answers.pop(next(iter(self._answers)))
         while self._answers:
             following = next(iter(self._answers.values()))
@@ -130,7 +130,7 @@ class Printer:
 
 
 def times_of(sequence: LiveSequence) -> str:
-    """Return a line with the times of an answer in seconds, whose parts add up to the whole."""
+    """Return a line with the times of an answer in seconds. The rounded parts add up to the whole."""
     stats = AnswerStats.of(sequence, sequence.n_generated)
     parts = [count(stats.n_generated, "token")]
     if (rate := stats.tokens_per_second) is not None:

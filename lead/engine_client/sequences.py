@@ -1,16 +1,16 @@
 """The sequences in progress, with the front's only record of each.
 
 Connections to backs read the committed tokens with cursors of their own, so a slow back costs no memory.
-Other data of a step is dropped once the client's stream has taken it: an answer may go on for days, and costs
-four bytes per token. Tokens are append-only.
+Other data of a step is dropped once the client's stream has taken it. So an answer, which may go on for days,
+costs four bytes per token. Tokens are append-only.
 
 A sequence does not depend on the engine process that ran it: its tokens are a function of seed, position and
 the tokens before. When the process dies, the next process gets the sequence with all its tokens, and
 continues the same text.
 
-A sequence may kill every process that gets it, but must not take others with it. It kills each process at the
-same token, so a death is counted against sequences that had generated almost nothing in that process.
-Sequences with two counted deaths are given to the next process one at a time, before all others.
+A sequence may kill every process that gets it, but other sequences must not fail with it. It kills each
+process at the same token, so a death is counted against sequences that had generated almost nothing in that
+process. Sequences with two counted deaths are given to the next process one at a time, before all others.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ log = logging.getLogger("lead")
 
 _SUSPECT_DEATHS = 2
 _SETTLED_TOKENS = 16
-"""A sequence with this many tokens in an engine process is past the token that may have killed the last."""
+"""A sequence that generated this many tokens in a process is past a token that killed the last process."""
 
 
 class Broadcast:
@@ -65,15 +65,15 @@ class Broadcast:
 class LiveSequence:
     """A sequence in progress, as the front knows it: the request, and the tokens so far.
 
-    tokens: prompt and answer without the rows of images, as drafts and events count positions. n_prompt
-    includes these rows. Times are in seconds of one clock. The sequence waits for its first slot until
+    tokens: prompt and answer without the rows of images; drafts and events count positions in `tokens`.
+    n_prompt includes the rows. Times are in seconds of one clock. The sequence waits for its first slot until
     `started_at`. It ends with either a `finish_reason` or a `failure`.
     """
 
     request: Submit
     private: bool = False  # not sent to backs
     tokens: "array[int]" = field(init=False)
-    steps: list[Committed] = field(default_factory=list)  # that its stream has not taken yet
+    steps: list[Committed] = field(default_factory=list)  # steps that its stream has not taken yet
     progress: list[PromptProgress] = field(default_factory=list)
     finish_reason: FinishReason | None = None
     failure: DuoError | None = None
@@ -90,9 +90,9 @@ class LiveSequence:
     last_token_at: float | None = None
     step_seconds: float | None = None  # of the last step; None before the second one
     n_first: int = 0  # tokens of the first step, which ended at first_token_at
-    n_submitted: int | None = None  # length when this engine process got it; None: it has not
+    n_submitted: int | None = None  # its length when this engine process got it; None: not yet
     n_deaths: int = 0  # of engine processes, counted against it
-    held_drafts: dict[str, Draft] = field(default_factory=dict)  # that wait for the engine, by source
+    held_drafts: dict[str, Draft] = field(default_factory=dict)  # drafts that wait for the engine, by source
     changed: Broadcast = field(default_factory=Broadcast)
 
     def __post_init__(self) -> None:
@@ -239,7 +239,7 @@ class Sequences:
     ) -> LiveSequence:
         """Create a sequence for `request`, with an unguessable id that is never used again.
 
-        private: do not send it to backs. changed: notified of its changes; several sequences may share one.
+        private: do not send it to backs. changed: notified of its changes; several sequences may share it.
         """
         request = request.model_copy(update={"sequence": secrets.token_hex(16)})
         sequence = LiveSequence(request, private, created_at=self._clock(), changed=changed or Broadcast())
@@ -339,5 +339,5 @@ def _error(event: Failed) -> DuoError:
 
 
 def _to_blame(submitted: list[LiveSequence], running: list[LiveSequence]) -> list[LiveSequence]:
-    """Return the sequences that had just begun to run; if there are none, all running sequences; then all."""
+    """Return the sequences that had just begun to run; if none, all running ones; if none runs, all."""
     return [each for each in running if not each.has_settled] or running or submitted

@@ -1,4 +1,4 @@
-"""Writes generated text to a terminal that also shows the log, and never lets one cut a line of the other."""
+"""Writes generated text to a terminal that also shows the log, so that neither cuts a line of the other."""
 
 import codecs
 import contextlib
@@ -12,11 +12,11 @@ from enum import Enum
 from typing import Final, TextIO
 
 _MAX_WAITING: Final = 4096
-"""Pieces of text that wait for a stopped terminal before further ones are dropped."""
+"""The maximum number of pieces that wait for a stopped terminal; further pieces of text are dropped."""
 _MAX_HELD: Final = 200
-"""Pieces of the log that wait for the end of a line of text."""
+"""The maximum number of pieces of the log that wait for the end of a line of text."""
 _PAUSE_SECONDS: Final = 3.0
-"""After which an unfinished line of text is broken for the log, which may say why nothing follows."""
+"""After this time an unfinished line of text is broken for the log, which may say why nothing follows."""
 _END_SECONDS: Final = 1.0
 """The time limit for unwritten text when the program ends: the terminal may be stopped."""
 _STDERR: Final = 2
@@ -24,7 +24,7 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class _Column(Enum):
-    """The content of the line with the cursor."""
+    """The kind of output in the line with the cursor."""
 
     NOTHING = 0
     TEXT = 1
@@ -91,7 +91,7 @@ class TerminalWriter:
         threading.Thread(target=self._run, name="printer", daemon=True).start()
 
     def put(self, text: str) -> None:
-        """Write a piece of text soon; it is dropped if too much waits."""
+        """Write a piece of text soon, or drop it if too much waits."""
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait((False, text))
 
@@ -152,7 +152,7 @@ def stderr_through(writer: TerminalWriter) -> Iterator[None]:
 
 
 def _relay(reading: int, until: int, writer: TerminalWriter) -> None:
-    """Pass on what arrives; ends when `until` has been closed and all has been read."""
+    """Pass on the log from `reading`; end when `until` has been closed and all has been read."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while True:
         ready, _, _ = select.select([reading, until], [], [])

@@ -13,8 +13,8 @@ _ENOUGH_DRAFT = 8
 class ExactMode(BaseModel, frozen=True):
     """The state of exact mode, which is on if `batch_sizes` are in force.
 
-    cost: T(1) in exact mode over T(1) without it; None: not measured, for the `reason`. key: of the start
-    that measured it (`shared.llama.start_key`).
+    cost: the ratio of T(1) in exact mode to T(1) without it; None: not measured, for the `reason`. key:
+    identifies the start that measured the cost (`shared.llama.start_key`).
     """
 
     batch_sizes: InvariantSizes | None = None

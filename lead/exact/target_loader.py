@@ -30,9 +30,9 @@ from shared.settings.model_options import ModelOptions
 log = logging.getLogger("engine")
 
 _MAX_SECONDS = 2.5
-"""A model that needs longer is measured only with --exact."""
+"""A model whose measurement takes longer is measured only with --exact."""
 _SPARE_SECONDS = 2.0
-"""The time with --exact for measurements that are not required."""
+"""The time limit, with --exact, for measurements that are not required."""
 _MAX_AUTO_COST = 1.05
 """The maximum cost of a step of one token with --exact auto, as a ratio."""
 _VERSION = 4
@@ -40,7 +40,7 @@ _VERSION = 4
 
 
 def load_target(load: Load, open_target: OpenTarget, *, with_heads: bool) -> tuple[Model, Exactness]:
-    """Load the target; raises ModelLoadError, also if --exact is required and impossible.
+    """Load the target; raises ModelLoadError if that fails, or if --exact is required and impossible.
 
     with_heads: passes also compute the states that the heads read.
     """
@@ -59,7 +59,7 @@ def _load_target(
     options = load.options
     told = ExactMode.of(load.exactness)
     known = told if told and told.key == stored.key else None
-    if known and known.is_on:  # a GPU that has room by now would compute other bits
+    if known and known.is_on:  # a GPU may have room by now, and would compute other bits
         options = options.on_cpu()
     if known := known or _recalled(load, stored):
         model = open_target(options.for_exact(), RESERVE) if known.is_on else open_target(options)
@@ -80,7 +80,7 @@ def _load_target(
 
 
 def _recalled(load: Load, stored: Remembered[ExactMode]) -> ExactMode | None:
-    """Return the cached measurement of such a start; None if none can be read."""
+    """Return the cached measurement of an equal start; None if there is none that can be read."""
     mode = stored.recall()
     if mode and load.options.exact != "off":
         log.info("--exact: using the measurement of an earlier start (%s)", stored.path)
@@ -110,14 +110,12 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """Return (options, n_reserve) with which the target is loaded; with `exact` auto, of the first
-    attempt.
-    """
+    """Return (options, n_reserve) for loading the target; `exact` auto may load it again with others."""
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 
 def enable_exact_mode(model: Model) -> ExactMode:
-    """Measure batch sizes that are exact, decode once with each, and make `model` use them."""
+    """Measure which batch sizes are exact, decode once with each of them, and make `model` use them."""
     if reason := _why_never(model):
         return ExactMode(reason=reason)
     report = measure_sizes(model, _SPARE_SECONDS)
@@ -150,7 +148,7 @@ def _priced(report: SizeReport, batch_sizes: InvariantSizes) -> ExactMode:
 
 _HINT = "try weights in f16 or q8_0, --no-repack, --flash-attn off or a KV cache in f16"
 _NO_SIZES = f"no two batch sizes give the same bits; {_HINT}"
-_NOT_TIMED = "its cost was not measured (--no-calibrate)"
+_NOT_TIMED = "--no-calibrate"
 _NOISY = "times varied too much, perhaps because of other programs"
 _NOT_KEPT = f"the logits of a test text changed when other sequences ran beside it; {_HINT}"
 

@@ -105,9 +105,7 @@ class PlannedEagle:
         self._load, self._path = load, path
 
     def attach(self, _target: Model) -> None:
-        """Do nothing: the drafter's file names the layers to record, and is opened with the
-        target's weights.
-        """
+        """Do nothing: `open` reads from the drafter's file which layers to record."""
 
     def open(self, target: Model) -> InlineMtp:
         heads, states = open_eagle(target, self._path)
@@ -115,9 +113,7 @@ class PlannedEagle:
 
 
 def plan_source(load: Load) -> PlannedMtp | PlannedEagle | None:
-    """Return the planned heads, or None; raises ModelLoadError if the model's heads are required and it has
-    none.
-    """
+    """Return the planned heads, or None; raises ModelLoadError if heads are required and missing."""
     if load.draft:
         path = load.draft.model
         if is_eagle_file(path):

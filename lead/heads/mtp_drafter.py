@@ -3,8 +3,8 @@
 For committed tokens, a head reads the target's hidden states, which are kept in host memory
 (`shared.heads.hidden_states`) until the head is asked to draft. For drafted tokens, the head reads its own
 states, and reads the tokens again with the target's states once these are known. If the hidden states of a
-text's beginning are no longer kept, the head's cache begins later; any window is correct, because the target
-verifies.
+text's beginning are no longer kept, the head's cache begins later. This cannot change the text, because the
+target verifies.
 """
 
 import logging
@@ -50,8 +50,7 @@ class Heads(Protocol):
 class _MtpCache:
     """The consecutive tokens that the head has read in one slot, from position `first` on.
 
-    n_own: the number of last tokens that were read with the head's own states. is_idle: its sequence has
-    left.
+    n_own: how many of the last tokens were read with the head's own states. is_idle: its sequence has left.
     """
 
     is_idle: bool = False
@@ -249,7 +248,7 @@ class MtpDrafter:
         return MtpSpan(slot, start, tokens, states)
 
     def _state(self, draft: MtpDraft, slot: int, position: int) -> NDArray[np.float32]:
-        """Return the hidden state behind the token before `position`."""
+        """Return the hidden state after the token before `position`."""
         if position >= draft.base:
             return draft.own_states[position - draft.base]
         return self._states.state(slot, position - 1) if position else self._states.nothing
@@ -261,7 +260,7 @@ class MtpDrafter:
         return {span.slot: output for span, output in zip(spans, outputs, strict=True)}
 
     def _forget_idle(self) -> None:
-        """Empty the slots without a sequence, or all slots, because the cache is full."""
+        """Empty the slots without a sequence, or, if there are none, all slots, because the cache is full."""
         idle = [slot for slot, cache in self._caches.items() if cache.is_idle and cache.tokens]
         for slot in idle or list(self._caches):
             self._cut(slot, self._caches[slot], 0)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from lead.engine.drafters.suffix_index import MAX_PLACE, ORDERS, SuffixIndex
 
 _NOTHING = 0
-"""Stands after each text, and where one was forgotten; no token is marked so."""
+"""The value after each text, and in place of forgotten texts; no marked token has it."""
 _OWNER_SHIFT = 32
 """Token ids and numbers of owners have at most 31 bits."""
 _TOKEN_BYTES = 8
 _BUCKET_BYTES = 2 * 4 * len(ORDERS)
 _BLOCK = 64
-"""Tokens of the blocks in which beginnings of texts are compared: more than any match has."""
+"""The number of tokens in a block. Beginnings of texts are compared by blocks, longer than any match."""
 
 
 class _SeenText(NamedTuple):
@@ -39,7 +39,7 @@ class SeenTexts(Sequence[int]):
 
     def __init__(self, n_bytes: int, max_age: float, clock: Callable[[], float]) -> None:
         """n_bytes: the maximum number of bytes for tokens and their index; at least 1 KB are used. max_age:
-        the seconds after its end at which a text is forgotten. clock: returns seconds.
+        the age, in seconds since its end, at which a text is forgotten. clock: returns seconds.
         """
         self._n_bits = (n_bytes // (_TOKEN_BYTES + _BUCKET_BYTES)).bit_length() - 1
         n_tokens = (n_bytes - (_BUCKET_BYTES << self._n_bits)) // _TOKEN_BYTES
@@ -79,9 +79,7 @@ class SeenTexts(Sequence[int]):
         return [place for place in self._index.places(marked) if place > self._start]
 
     def add(self, owner: int, tokens: Sequence[int]) -> None:
-        """Store an ended text of `owner`, without the part that it shares with the beginning of another of
-        the owner's texts.
-        """
+        """Store an ended text of `owner`, except a beginning that another text of the owner has as well."""
         self.forget_old()
         beginnings = _beginnings(owner, tokens)
         n_known = self._n_known(beginnings)
@@ -120,9 +118,7 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """Return the number of blocks with which another text began, except blocks about to be
-        overwritten.
-        """
+        """Return how many first blocks another text has, too, except blocks about to be overwritten."""
         oldest = max(self._start, self._end - len(self._ring) // 2)
         for n, beginning in enumerate(beginnings):
             if self._blocks.get(beginning, -1) < oldest:
@@ -160,7 +156,7 @@ def mark(owner: int, tokens: Sequence[int]) -> list[int]:
 
 
 def unmark(owner: int, marked: Sequence[int]) -> list[int]:
-    """Return the tokens without marks, up to the first that is not `owner`'s."""
+    """Return the tokens without marks, up to the first token that is not `owner`'s."""
     base = (owner + 1) << _OWNER_SHIFT
     return [each - base for each in takewhile(lambda each: each >> _OWNER_SHIFT == owner + 1, marked)]
 

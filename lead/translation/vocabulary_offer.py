@@ -50,7 +50,7 @@ class VocabularyOffer:
             return self._made
 
     def _make(self) -> OfferedVocabulary:
-        # A front has no llama.cpp but for this; nor has it a GPU, which llama.cpp would open.
+        # The front uses llama.cpp only here. It hides the GPUs, which llama.cpp would open.
         from shared.llama.devices import hide_gpus  # noqa: PLC0415
         from shared.llama.gguf_metadata import content_digest, write_vocabulary_file  # noqa: PLC0415
 

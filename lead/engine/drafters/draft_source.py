@@ -1,6 +1,6 @@
 """Sources of draft tokens.
 
-* lookup: in the engine, without a model; free, asked before every step (`lookup`)
+* lookup: in the engine, without a model; costs almost nothing, so it is asked before every step (`lookup`)
 * inline: in the engine, with a model or heads of the target; takes engine time (`model_drafter`,
   `mtp_drafter`)
 * remote: in a back, which sends drafts whenever it has some (`shared.protocol.Draft`)
@@ -41,8 +41,7 @@ class InlineDraft(ABC):
         """The draft after the text so far."""
 
     def place(self, slot: int, context: Sequence[int]) -> None:  # noqa: B027 - most have slots of their own
-        """Handle the sequence's placement in a slot of the target; `context` is the part that the target
-        sees.
+        """Handle placement in a slot of the target; `context` is the part of the text that the target sees.
 
         The list `context` grows with the sequence; a context shift replaces it by another list.
         """
@@ -78,5 +77,5 @@ class InlineDrafter(Protocol[D]):
     def on_round(self, n_tokens: int, seconds: float) -> bool:
         """Record that a round decoded `n_tokens` tokens in `seconds`; return whether this time is typical.
 
-        It is not typical if the round also moved texts, or tried another number of threads.
+        The time is not typical if the round also moved texts, or tried another number of threads.
         """

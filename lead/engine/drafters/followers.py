@@ -6,8 +6,8 @@ from collections.abc import Sequence
 class Followers:
     """Maps each token to the token that followed it most recently in one growing text.
 
-    A single equal token is too little for a draft (`lookup.SHORTEST_MATCH`), but a guess is better than
-    padding, which costs as much. Keeps no copy of the text.
+    A match of a single token is too short for a draft (`lookup.SHORTEST_MATCH`). But a guess costs no more
+    than padding, and is better. Keeps no copy of the text.
     """
 
     def __init__(self) -> None:

@@ -15,21 +15,21 @@ from lead.engine.drafters.draft_source import Continuation, LookupDrafter
 from lead.engine.drafters.suffix_index import SuffixIndex
 
 LONGEST_MATCH = 32
-"""Longer matches are cut: acceptance hardly rises with more."""
+"""Longer matches are cut to this length, because acceptance hardly rises with more tokens."""
 SHORTEST_MATCH = 2
 """On stories, the next token is right in 15 % of matches of one token, and in 38 % of matches of two."""
 
-# x / (x + 3) with x = length * weight spreads what was measured over all of (0, 1). It
-# was, after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
+# x / (x + 3) with x = length * weight spreads the measured shares of right tokens over all of (0, 1).
+# Measured after 2, 5 and 12 tokens: alone .54, .75, .95; unanimous .77, .88, .96; disputed .22, .32, .75.
 _HALF = 3.0
 _UNANIMOUS = 2.5
 _DISPUTED_POWER = 1.5
 
 
 _TRUST = 6
-"""The length that the match with the client's prediction is assumed to have at first."""
+"""The assumed length of the match with the client's prediction, before the answer has any tokens."""
 _MAX_PLACES = 8
-"""The maximum number of earlier places of the answer's last tokens to compare, nearest first."""
+"""The maximum number of places in the prediction to compare, nearest first."""
 
 
 class Match(NamedTuple):
@@ -57,9 +57,9 @@ def match_length(text: Sequence[int], at: int, other: Sequence[int], other_at: i
 
 
 def longest_first(text: Sequence[int], places: Iterable[int], other: Sequence[int]) -> list[Match]:
-    """Return the matches in `text` of the last tokens of `other` that end just before one of `places`.
+    """Return the matches between the last tokens of `other` and the tokens of `text` before one of `places`.
 
-    Sorted by length, longest first; of equal length, the later place first. Matches shorter than
+    The longest match comes first; of equally long ones, the match at the later place. Matches shorter than
     SHORTEST_MATCH are left out.
     """
     found = [
@@ -89,8 +89,8 @@ def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wr
     """Return a draft of at most `max_tokens` tokens that follow the first of `matches` in `text`.
 
     The other matches only change the confidences. Confidences rise along the draft, because each right token
-    makes the match longer. wraps: `text` is also the text to continue, so a draft that reaches its end goes
-    on with the drafted tokens, which continues repetitions.
+    makes the match longer. wraps: `text` is also the text to continue. A draft that reaches its end goes on
+    with the drafted tokens, so it continues a repetition.
     """
     chosen, *others = matches
     tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
@@ -127,8 +127,8 @@ class CopiedPassage:
         self._at = self._n_tokens = 0
 
     def among(self, places: Sequence[int], n_tokens: int) -> list[int]:
-        """Return `places` plus the place where the current copy continues, in a text of now `n_tokens`
-        tokens.
+        """Return `places` and the place where the current copy continues. n_tokens: the text's present
+        length.
         """
         here = self._at + n_tokens - self._n_tokens
         return [*places, here] if self._at and here not in places else [*places]

@@ -18,15 +18,15 @@ from shared.sampling.parameters import SamplingParameters
 log = logging.getLogger("engine")
 
 _N_TIMED = 7
-"""The last rounds whose times are kept, for each number of threads; their median counts."""
+"""For each number of threads, this many times of the latest rounds are kept; their median counts."""
 _TRIAL = 6
-"""Rounds of a trial of the other number. The first, which starts the threads, is not timed."""
+"""Rounds of a trial of the other number of threads. The first round starts the threads, and is not timed."""
 _MIN_TIMED = 3
-"""A trial with fewer rounds of one token decides nothing; other sequences may have joined."""
+"""A trial with fewer rounds of one token decides nothing. Rounds have more tokens if other sequences join."""
 _FIRST_TRIAL, _MAX_BETWEEN = 16, 2048
-"""Rounds before the first trial, and at most between two trials. Failed trials become rarer."""
+"""Rounds before the first trial, and at most between two trials. Each failed trial doubles their number."""
 _MARGIN = 0.95
-"""The other number is used only if its time is below this part of the present one's."""
+"""The other number of threads is used only if its time is below this share of the present number's time."""
 
 
 class ModelDraft(InlineDraft):
@@ -39,7 +39,7 @@ class ModelDraft(InlineDraft):
         self._sampling = sampling
         self._tokens = tokens
         self._drafter = drafter
-        self._n_known = 0  # tokens that the drafter has heard of; 0: not of the sequence either
+        self._n_known = 0  # tokens that the drafter has received; 0: it does not know the sequence
 
     @property
     def n_pending(self) -> int | None:
@@ -51,7 +51,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def n_pending_now(self) -> int:
-        """`n_pending` as it is after `bring_up_to_date`; 0 if the drafter has given up the sequence."""
+        """The value of `n_pending` after `bring_up_to_date`; 0 if the drafter has given up the sequence."""
         return self._state.n_pending_after_move if self._state else 0
 
     @property
@@ -128,9 +128,9 @@ class ModelDrafter:
 class ThreadChoice:
     """Chooses the faster number of threads for a round of one token: one, or as many as the target uses.
 
-    With several threads, a small model spends most of a step waiting at barriers. The choice is learned from
-    the rounds of drafting, because it depends on the load of the cores, and other processes are starting
-    while the engine starts.
+    With several threads, a small model spends most of a step waiting at barriers. The choice depends on the
+    load of the cores, which is higher while the engine and other processes start. So it is learned from the
+    rounds of drafting.
     """
 
     def __init__(self, use: Callable[[int], None], used: int, other: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ORDERS = (2, 5)
-"""Lengths of the n-grams. With two places of each, matches are as good as those of a full search."""
+"""The lengths of n-grams. With two places of each n-gram, matches are as good as in a full search."""
 MAX_PLACE = (1 << 31) - 1
 """The largest place that an index can hold."""
 
@@ -49,7 +49,7 @@ class SuffixIndex:
             for newest, previous in zip(self._newest, self._previous, strict=True)
         ]
         self.n_indexed = 0
-        """The position up to which n-grams that end there are in the tables."""
+        """N-grams that end at or before this position are in the tables."""
 
     def extend(self, tokens: Sequence[int], start: int = 0) -> None:
         """Index `tokens`, which are the text from position `start` on; tokens indexed before are skipped.
@@ -64,10 +64,10 @@ class SuffixIndex:
         self.n_indexed = max(self.n_indexed, start + len(tokens) - 1)
 
     def places(self, tokens: Sequence[int]) -> list[int]:
-        """Return places just after possible earlier occurrences of the last tokens of `tokens`; distinct,
-        unordered.
+        """Return places just after possible earlier occurrences of the last tokens of `tokens`.
 
-        Hashes may collide, so callers must compare the tokens before each place.
+        The places are distinct and in no order. Hashes may collide, so callers must compare the tokens before
+        each place.
         """
         found: dict[int, None] = {}
         for (newest, previous), bucket in zip(self._views, self._buckets(tokens, len(tokens)), strict=False):
@@ -80,7 +80,7 @@ class SuffixIndex:
         (newest, previous), (newest_long, previous_long) = self._views
         a, b, c, d, e = _FACTORS
         shift = self._shift
-        for end in range(max(first + 1, ORDERS[0]), len(tokens)):  # as in `_buckets`: each step waits for it
+        for end in range(max(first + 1, ORDERS[0]), len(tokens)):  # `_buckets` inlined, as steps wait for it
             short = tokens[end - 1] * a + tokens[end - 2] * b
             bucket = (short & _MASK) >> shift
             previous[bucket] = newest[bucket]
@@ -126,7 +126,7 @@ def _enter(
     buckets: NDArray[np.int64],
     ends: NDArray[np.int32],
 ) -> None:
-    """Enter all places at once, with the result of entering one after the other.
+    """Enter all places at once, with the same result as entering them one after the other.
 
     numpy does not guarantee an order for repeated indices, hence the maximum.
     """

@@ -66,7 +66,8 @@ class _Timing:
     """The learned times of one back. first: seconds from a commit to a new draft of `n_first` tokens. token:
     seconds per further token.
 
-    waited, drafted: parts of `first` that the back reports, waiting for an earlier decode and drafting.
+    waited, drafted: the parts of `first` that the back reports for waiting for an earlier decode, and for
+    drafting.
     """
 
     first: _RunningMean = field(default_factory=_RunningMean)
@@ -99,7 +100,7 @@ class Arrivals:
         return max((timing.first.value or 0.0 for timing in self._sources.values()), default=0.0)
 
     def connect(self, sources: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Set the connected sources. Forgets all others, also in the open `sequences`."""
+        """Set the connected sources; forget all others, and their progress with the open `sequences`."""
         names = set(sources)
         gone = self._sources.keys() - names
         for source in sorted(gone):
@@ -127,7 +128,7 @@ class Arrivals:
             if base > last.base:
                 last.base, last.end, last.grown_at = base, end, now
                 last.unseen_since = drafts.passed(base)
-            elif end > last.end:  # one that repeats what was said before says nothing
+            elif end > last.end:  # a repeated draft is no news
                 last.end, last.grown_at = end, now
         if alive:
             last.dead_since = None
@@ -182,7 +183,7 @@ class Arrivals:
             return
         waited, drafted = timing.waited.value, timing.drafted.value
         parts = ""
-        # The means are of different drafts: without parts rather than with some that exceed the whole.
+        # The means are of different drafts, so the parts may exceed the whole. Then they are left out.
         if waited is not None and drafted is not None and (way := first - waited - drafted) >= 0:
             parts = (
                 f": {1000 * waited:.1f} ms waiting, {1000 * drafted:.1f} ms drafting, "
@@ -215,7 +216,7 @@ class Arrivals:
         return waited > latest
 
     def _remaining(self, mean: _RunningMean, waited: float) -> float:
-        """Return the expected seconds until arrival; for overdue tokens, about as late as others were."""
+        """Return the expected seconds until arrival; for overdue tokens, the mean deviation."""
         remaining = (mean.value or 0.0) - waited
         return remaining if remaining > 0 else max(mean.deviation, self._constants.min_remaining_s)
 

@@ -15,7 +15,7 @@ from shared.step_cost import StepCost
 
 
 class StepWidths:
-    """The batch size in which a step is decoded. In this class it is the number of tokens; see `widths`."""
+    """The batch size of a step. In this class it is the number of tokens; `Widths` may pad it."""
 
     def __init__(self, cost: StepCost) -> None:
         self._cost = cost
@@ -60,8 +60,9 @@ class Batching(ABC):
 
     @abstractmethod
     def expected(self, drafts: Sequence[Probabilities], n: int) -> list[float]:
-        """Return the expected tokens of steps of sizes[0] to sizes[n] tokens; fewer values if drafts are
-        short.
+        """Return the expected tokens of steps of sizes[0], …, sizes[n] tokens.
+
+        The list is shorter if the drafts have too few tokens for the last sizes.
         """
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""The tuned constants of speculation, with the trade-off of each. `bench simulate` can vary them.
+"""The tuned constants of speculation, with the effects that each trades off. `bench simulate` can vary them.
 
 Numbers that only bound memory or guard a division are in the modules that use them.
 """
@@ -17,37 +17,37 @@ the engine.
 class SpeculationConstants(StepCostConstants):
     """The constants of speculation, and of T(n) (`shared.step_cost`).
 
-    A field that ends in `_decay` is the weight of the past at each new sample: 1 - 1 / memory.
+    A field that ends in `_decay` is the weight of the past at each new sample: 1 - 1 / n if about n samples
+    count.
     """
 
     # The probability that a draft token is accepted: `forecast`
 
     confidence_edges: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99)
-    """Edges of the bins of confidence, narrow at the top, where most tokens are: precision against speed."""
+    """Edges of the bins of confidence, which are narrow at the top, where most tokens are."""
     acceptance_decay: float = 0.97
-    """Per draft token in a bin; about the last 30 count: a smooth estimate against following the text."""
+    """Per draft token in a bin: about the last 30 count. Higher is smoother, lower adapts faster."""
     mean_acceptance_decay: float = 0.99
-    """The same for all bins; about the last 100 count. It is for tokens that are not drafted yet."""
+    """The same for all bins: about the last 100 count. It rates tokens that are not drafted yet."""
     acceptance_prior: float = 3.0
-    """Weight of a source's own confidence, in draft tokens: trust in the source against its record."""
+    """The weight of a source's own confidence, as a number of outcomes in its record."""
     unknown_acceptance: float = 0.5
     """The assumed acceptance of sources that state no confidence, before any of their tokens was scored."""
 
     # When further draft tokens arrive: `arrivals`
 
     arrival_gain: float = 0.2
-    """Weight of a new sample in means and mean deviations: following the network against noise."""
+    """The weight of a new sample in means and mean deviations. Higher adapts faster, lower is less noisy."""
     patience_deviations: float = 4.0
-    """A source is awaited for this many deviations beyond its mean: patience against lost time."""
+    """The engine waits for a source until this many mean deviations beyond its mean time."""
     min_patience_s: float = 0.002
-    """Added to this time, for sources that hardly deviate."""
+    """Added to this limit, for sources whose times hardly deviate."""
     min_remaining_s: float = 0.0005
-    """The earliest time, from now, at which overdue tokens are expected."""
+    """The minimum time, from now, until overdue tokens are expected."""
     pause_factor: float = 4.0
     """A gap of this many times the mean is a pause, which is not learned as the time of a token."""
     max_pauses: int = 3
-    """The pauses in a row after which the mean is learned again; so it is if a third of the gaps are pauses.
-    """
+    """The mean is learned again after this many pauses in a row, or if a third of the gaps are pauses."""
 
     # The adaptive policy: `policy`
 
@@ -56,84 +56,80 @@ class SpeculationConstants(StepCostConstants):
     of 94 simulated cells, the speed of adaptive over the best fixed or sync depth was .92 with weight 0, .95
     with .5, .98 with .65 and .8, .97 with 1."""
     speedup_decay: float = 0.98
-    """The weight that the long-run rate keeps with each step: about the last 50 count."""
+    """The weight that the long-run rate keeps with each step: about the last 50 steps count."""
     speedup_min_steps: int = 8
     """Steps before the long-run rate counts."""
     explore_every: int = 32
-    """Every n-th choice to verify may measure another T(n): lost tokens against outdated values."""
+    """Every n-th choice to verify may measure another T(n). Measuring costs tokens, but T(n) changes."""
     stale_after: int = 128
-    """Steps after which T(n) is measured again, next to the best choice or where it is doubtful."""
+    """After this many steps, T(n) is measured again for sizes next to the best, or if it is doubtful."""
     max_awaited: int = 10
-    """The maximum number of tokens to wait for: computing time against rare gains."""
+    """The maximum number of tokens to wait for. More would cost computing time for rare gains."""
 
     # Whether to speculate at all: `guard`
 
     guard_loss: float = 1.5
-    """A pause begins after a loss of this many steps without drafts: patience against lost time."""
+    """A pause begins when drafts have lost the time of this many steps without drafts."""
     first_pause: int = 64
     """Steps of the first pause."""
     pause_growth: int = 4
     """Each further pause has this many times the steps of the last one."""
     longest_pause: int = 1024
-    """The maximum number of steps of a pause: noticing soon that drafts pay again, against the cost of
-    trials. A trial costs up to six short steps: it changes the width twice and reads the text that was
-    missed.
-    """
+    """The maximum number of steps of a pause. In longer pauses the engine notices later that drafts pay
+    again; shorter pauses mean more trials. A trial costs up to six short steps: it changes the width twice
+    and reads the text that was missed."""
     longest_pause_s: float = 30.0
     """The maximum number of seconds of a pause. If steps take long, a trial is cheap in comparison."""
     look_every: int = 8
-    """The steps of a pause between drafts of the lookups. A lookup that was right for n tokens ends the
-    pause.
-    """
+    """During a pause, lookups draft every n steps. A lookup that was right for n tokens ends the pause."""
 
     # How wide steps are on a GPU: `widths`
 
     width_decay: float = 0.95
-    """The weight of the past yields of each width, per step: about the last 20 steps count."""
+    """The decay, per step, of the yields of each width: about the last 20 steps count."""
 
     # What backs are asked to draft: `tuning`
 
     tune_every: int = 16
     """Steps between two updates of backs."""
     max_ahead: int = 16
-    """The maximum number of tokens that a back drafts ahead: ready drafts against drafting in vain."""
+    """The maximum number of tokens that a back drafts ahead. More would be ready earlier, but in vain more
+    often."""
     spare_ahead: int = 2
-    """Tokens beyond twice the depth in use, even if it is 0, so that improvements of backs show."""
+    """Backs draft this many tokens more than twice the depth in use, even if it is 0, to show improvement."""
     ahead_decay: float = 0.98
-    """The weight of the largest recent depth, per step."""
+    """The decay, per step, of the largest recent depth."""
     confidence_share: float = 0.5
-    """Backs stop at this share of the confidence that is worth verifying: they misjudge themselves."""
+    """Backs stop at this share of the confidence that is worth verifying, as they misjudge themselves."""
     max_min_confidence: float = 0.3
-    """Backs never stop above this confidence."""
+    """The lead never asks backs to stop above this confidence."""
     min_confidence_change: float = 0.05
     """Smaller changes are not worth a message."""
 
     # Draft tokens of sources in the engine, and of drafts in general: `manager`
 
     max_local_tokens: int = 16
-    """The maximum number of tokens requested from a source in the engine: long copies against time in each
-    step.
-    """
+    """The maximum number of tokens requested from a lookup. More would help with long copies, but cost time
+    in each step."""
     enough_local_tokens: int = 8
-    """A source with this many draft tokens left does not draft."""
+    """A lookup with this many draft tokens left does not draft."""
     usual_answer: float = 128.0
-    """The assumed tokens of an answer before any has ended, over which reading a prompt must pay off."""
+    """The assumed length of answers before any has ended. Reading a prompt must pay off over an answer."""
     answer_decay: float = 0.9
-    """The weight of the mean length of answers, per answer."""
+    """The decay, per answer, of the mean length of answers."""
     inline_upper_deviations: float = 2.0
-    """Standard deviations added to the mean acceptance of an inline drafter: drafts that do not pay against
-    giving up after bad luck. In the worst of 150 simulated cells, the speed of adaptive over the best fixed
-    depth, or no drafts, was .82 with 0, .96 with 1, .99 with 2, .97 with 3."""
-    inline_exploration: float = 0.005
-    """The share of the engine's time for inline drafting that does not seem to pay."""
-    first_exploration: float = 0.02
-    """The same at first: some slower steps against rejecting a good draft model by chance."""
-    max_exploration: float = 16.0
-    """The maximum number of steps that one such attempt may cost, including text that the drafter must read
-    first.
+    """Standard deviations added to the mean acceptance of an inline drafter. With more, it drafts where that
+    does not pay; with less, it gives up after bad luck. In the worst of 150 simulated cells, the speed of
+    adaptive over the best of fixed depths and no drafts was .82 with 0, .96 with 1, .99 with 2, .97 with 3.
     """
+    inline_exploration: float = 0.005
+    """The share of the engine's time for trying inline drafts that seem not to pay."""
+    first_exploration: float = 0.02
+    """The same until the drafter is known, so that a good draft model is not rejected by chance."""
+    max_exploration: float = 16.0
+    """The maximum time of one such attempt, in steps, including text that the drafter must read first."""
     min_probability: float = 0.01
-    """Drafts are cut where they are less likely to be right: computing time against rare gains."""
+    """Drafts are cut where their probability falls below this: more tokens would seldom pay."""
 
 
 DEFAULTS = SpeculationConstants()

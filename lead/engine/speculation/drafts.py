@@ -18,7 +18,7 @@ from lead.engine.drafters.draft_source import InlineDraft, LookupDrafter
 from lead.engine.drafters.followers import Followers
 
 _MAX_COMMITS = 64
-"""Commits whose times are kept; a source that answers older ones is not worth waiting for."""
+"""The number of commits whose times are kept; a source that answers an older one is not worth a wait."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
 """The tokens of other sources at a position: none, the same token, or only other tokens."""
@@ -53,15 +53,15 @@ def survival(chain: DraftChain) -> tuple[float, ...]:
 
 Learn = Callable[[DraftToken, Agreement, int, bool], None]
 """Called as learn(token, agreement, place, right) for each scored token; all tokens before it were right.
-Place 0 directly followed the committed tokens when they were extended."""
+place: its index among the committed tokens with which the draft was compared."""
 
 
 class DraftTree:
     """A tree of draft tokens that follow the first `base` committed tokens, as in `shared.protocol.Draft`.
 
     The cursor is at the last committed token, as long as the committed tokens form a path in the tree. Tokens
-    below the cursor may still be accepted. It starts at the root, and `follow` moves it. branch: the main
-    branch from the cursor on, which takes the first child at every fork.
+    below the cursor may still be accepted. The cursor starts at the root, and `follow` moves it. branch: the
+    main branch from the cursor on, which takes the first child at every fork.
     """
 
     __slots__ = ("_children", "_following", "_nodes", "base", "branch", "source")
@@ -135,9 +135,9 @@ class SourceState(Enum):
     """The state of a source for a sequence, judged by its last draft."""
 
     SILENT = "it has sent nothing yet"
-    GROWING = "its draft agrees with the text, and it has seen the whole text; the draft may still grow"
-    BEHIND = "its draft agrees with the text, but it has not seen the newest tokens; then the draft may grow"
-    ANSWERING = "its draft has departed from the text; its next draft will follow the new text"
+    GROWING = "it has seen the whole text, its draft agrees with the text, and the draft may still grow"
+    BEHIND = "it has not seen the newest tokens; its draft agrees with the text, and may grow after it has"
+    ANSWERING = "its draft differs from the text; its next draft will follow the new text"
 
 
 @dataclass(slots=True)
@@ -148,9 +148,9 @@ class SourceProgress:
     tokens, in time and too late, since the last `pop_right`.
 
     Its last draft followed `base` tokens, ended at position `end`, and last grew at the time `grown_at`.
-    `Arrivals` sets the other fields, only for backs. dead_since: the number of committed tokens when that
-    draft became stale; None: it is alive. unseen_since: the time when tokens were first committed that the
-    back had not seen; None: it has seen all.
+    `Arrivals` sets the other fields, only for backs. dead_since: the number of committed tokens when its last
+    draft became stale; None: that draft is alive. unseen_since: the time when tokens were first committed
+    that the back had not seen; None: it has seen all.
     """
 
     grown_at: float  # at first, when the sequence began
@@ -233,7 +233,7 @@ class Drafts:
         tokens after it. Messages may overtake each other. So the draft does not replace a draft of the same
         source with a larger base, or with the same base and more tokens.
 
-        received_at: tokens committed before this time were drafted too late; None: no tokens were.
+        received_at: tokens for positions committed before this time came too late; None: no token did.
         """
         if tree.base > len(self.tokens):
             return False
@@ -254,16 +254,14 @@ class Drafts:
             self.trees[source] = DraftTree(source, len(self.tokens), tokens, None, confidences)
 
     def ask_lookups(self, enough: int, max_tokens: int) -> None:
-        """Have each lookup drafter draft up to `max_tokens` tokens if its draft has fewer than
-        `enough` left.
-        """
+        """Ask each lookup drafter whose draft has fewer than `enough` tokens left for up to `max_tokens`."""
         for source, drafter in self.lookups.items():
             if len(self.branch(source)) < enough:
                 self.post_own(source, *drafter.draft(self.tokens, max_tokens))
 
     @property
     def n_looked_up(self) -> int:
-        """The largest number of committed tokens that a lookup's draft, which is still alive, had right."""
+        """The number of tokens that the oldest living draft of a lookup had right so far."""
         lasting = [self.trees[source].base for source in self.lookups if source in self.trees]
         return len(self.tokens) - min(lasting, default=len(self.tokens))
 

@@ -26,7 +26,7 @@ from lead.engine.speculation.drafts import (
 )
 
 _MAX_PLACES = 16
-"""Places of a draft that are counted separately; the last one includes all further places."""
+"""The number of places in a draft that are counted separately; the last one includes all further places."""
 
 
 class Candidate(NamedTuple):
@@ -68,7 +68,7 @@ class _Counts:
 
 @dataclass(slots=True)
 class _SourceRecord:
-    """The outcomes of a source's tokens. bins: by confidence and agreement; agreement None: all outcomes."""
+    """The outcomes of a source's tokens. bins: counts by confidence and agreement (None: any)."""
 
     bins: defaultdict[tuple[int, Agreement | None], _Counts] = field(
         default_factory=lambda: defaultdict(_Counts)
@@ -119,7 +119,7 @@ class Forecast:
             return prior
         bin_ = -1 if confidence is None else bisect_right(self._edges, confidence)
         n_prior = self._n_prior
-        if all_ := record.bins.get((bin_, None)):  # the hot path of every step: `_posterior` written out
+        if all_ := record.bins.get((bin_, None)):  # `_posterior` inlined: every step comes here
             prior = (all_.n_right + n_prior * prior) / (all_.n_outcomes + n_prior)
         if agreement != "single" and (some := record.bins.get((bin_, agreement))):
             prior = (some.n_right + n_prior * prior) / (some.n_outcomes + n_prior)
@@ -133,7 +133,7 @@ class Forecast:
     def upper_mean(self, source: str) -> float:
         """Return an upper confidence bound of `mean`, for sources that draft only if drafting seems to pay.
 
-        With `mean` itself, some bad luck would end a source's drafts for good.
+        With `mean` itself, a little bad luck would end a source's drafts for good.
         """
         mean = self.mean(source)
         record = self._records.get(source)
@@ -209,7 +209,7 @@ class Forecast:
         return FutureDraft(tuple(accumulate(own[:n_max], mul)), n_drafted, arrival)
 
     def connect(self, backs: Iterable[str], own: Iterable[str], sequences: Iterable[Drafts]) -> None:
-        """Forget all sources but these, because another back of the same name may be different."""
+        """Forget all sources except these, because another back of the same name may be different."""
         known = {*backs, *own}
         for gone in self._records.keys() - known:
             del self._records[gone]

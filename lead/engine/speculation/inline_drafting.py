@@ -19,9 +19,9 @@ _USUAL_PENDING = 4
 """After a step, the drafter has one or two pending tokens, or a few more with several sources. With more than
 this many, it was not used for a while, or the prompt is new, and it must catch up."""
 _N_TIMED, _N_TRUSTED = 6, 32
-"""Rounds after which their time is known, and after which their acceptance is known."""
+"""The number of rounds after which the time of a round is known, and after which the acceptance is known."""
 _HOPELESS = 0.4
-"""A lower mean acceptance is believed as soon as rounds are timed."""
+"""A mean acceptance below this is believed as soon as the time of a round is known."""
 _CATCH_UP_CHUNK = 128
 """The maximum number of missed tokens to read before each step while other sequences are generating."""
 _UNLIMITED = 1 << 30
@@ -78,8 +78,8 @@ class InlineDrafting:
         return draft._replace(catch_up=self._catch_up_seconds(n_pending) / n_steps)
 
     def exploration(self, sequences: Iterable[Drafts], mean: float, step_seconds: float) -> Drafts | None:
-        """Return a sequence to draft for although it seems not to pay, to learn whether it pays now; None:
-        not yet.
+        """Return a sequence to draft for, although this seems not to pay, to learn whether it does; None: not
+        yet.
 
         Exploration may take only a small share of the engine's time, so it waits until catching up is cheap.
         mean: the estimated probability that a token is right. step_seconds: the time of a step.

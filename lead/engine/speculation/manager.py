@@ -1,7 +1,7 @@
 """Speculation, as the scheduler and the loop see it: drafts go in, chains to verify come out.
 
 The manager owns the drafts of each sequence, T(n), the forecast, the tuning of backs, and the statistics;
-they change only when it calls them. Its policy chooses what to verify.
+these change only when the manager calls them. Its policy chooses what to verify.
 """
 
 import math
@@ -68,7 +68,7 @@ class SpeculationManager:
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
-        """inline: the drafter in the engine, if there is one. batching: has the T(n) that is learned.
+        """inline: the drafter in the engine, if there is one. batching: has the T(n) to learn.
 
         batch_sizes: the sizes in which the model decodes; draft tokens fill the padding.
         """
@@ -104,7 +104,7 @@ class SpeculationManager:
         self.guard.reset()
 
     def connect(self, backs: Sequence[str], sequences: Iterable[EngineSequence]) -> None:
-        """Forget the measurements of all backs except these; the drafts of the other backs stay.
+        """Forget the measurements of all backs except `backs`; the drafts of the forgotten backs stay.
 
         sequences: all open sequences.
         """
@@ -113,7 +113,7 @@ class SpeculationManager:
         self.forecast.connect(backs, self._own_sources, [each.drafts for each in sequences])
 
     def post_draft(self, target: EngineSequence | None, draft: Draft) -> None:
-        """Store a draft of a back for `target`; it may be stale. target None: the sequence has ended."""
+        """Store a back's draft for `target`; the draft may be stale. target None: the sequence has ended."""
         source = draft.source
         if target is None:
             self._n_stale[source] += 1

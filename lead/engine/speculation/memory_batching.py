@@ -35,7 +35,7 @@ class EqualDepths(Batching):
 class Replaying(EqualDepths):
     """Batches for recurrent models that cannot roll back, but decode accepted tokens again after a rejection.
 
-    Such a model returns to the state before the draft (`shared.llama.slot_parts`). The accepted tokens are
+    Such a model returns to the state before the draft (`shared.llama.slot_parts`). Accepted tokens are
     replayed together with the next draft, so a rejection makes the next step larger. Depths are equal, but
     shorter drafts are not padded, as padding would be a rejected draft token. So spans may have unequal
     lengths, which llama.cpp decodes in several passes.
@@ -52,7 +52,7 @@ class Replaying(EqualDepths):
     def _step_seconds(self, candidates: Sequence[Candidate], n_prompt: int, depth: int) -> float:
         """Return the time of all passes.
 
-        The first pass decodes as many tokens of each span as the shortest has.
+        The first pass decodes as many tokens of each span as the shortest span has.
         """
         if len(candidates) == 1:
             return self.cost.seconds(candidates[0].n_fed + depth + n_prompt)
@@ -95,7 +95,7 @@ def batching_for(limits: EngineLimits, cost: StepCost | None = None) -> Batching
 
 
 def _extended(draft: Probabilities, n: int) -> list[float]:
-    """Return `draft` extended to `n` values; the last ratio of two neighbors continues."""
+    """Return `draft` extended to `n` values, which continue the ratio of the last two."""
     known = list(draft[:n])
     ratio = known[-1] / known[-2] if len(known) > 1 else (known[0] if known else 1.0)
     for _ in repeat(None, n - len(known)):

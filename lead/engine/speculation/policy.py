@@ -20,9 +20,7 @@ from shared.step_cost import StepCost
 SYNC_PATIENCE_S = 1.0
 """The time after which `Sync` no longer waits for a silent source."""
 _MAX_PLAIN_STEPS = 2.0 * MAX_DEPTH
-"""The maximum time counted for a step, in steps without drafts: a longer step was interrupted (machine
-slept).
-"""
+"""The maximum time counted for a step, in steps without drafts. A longer step was interrupted."""
 _MIN_WAIT_S = 0.0005
 """The shortest wait, as the pipe cannot wait more precisely. Any command ends it."""
 
@@ -43,7 +41,7 @@ class DraftOrder(NamedTuple):
     """Draft up to `n_rounds` more tokens for each of these sequences in the engine, then choose again.
 
     A sequence drops out when the probability that its whole draft is accepted falls below `min_probability`.
-    at_once: the drafter reads the text that it has missed in one round, however long that takes.
+    at_once: in one round, the drafter reads all text that it has missed, however long that takes.
     """
 
     sequences: tuple[Drafts, ...]
@@ -54,7 +52,7 @@ class DraftOrder(NamedTuple):
 
 Choice = Verify | Wait | DraftOrder
 _Weighed = tuple[float, Choice]
-"""(worth in tokens, choice)"""
+"""A choice with its worth in tokens: (worth, choice)."""
 
 
 class Policy(Protocol):
@@ -118,7 +116,7 @@ class Adaptive:
 
     def learn(self, n_sequences: int, n_committed: int, seconds: float) -> None:
         """Record that a step without prompts committed `n_committed` tokens in `seconds`, including the wait
-        before.
+        before it.
         """
         # No step is faster than one without drafts, even if an early estimate of T suggests it.
         n_plain_steps = max(1.0, seconds / self._batching.cost.seconds(n_sequences))
@@ -156,7 +154,7 @@ class Adaptive:
 
         plain_rate: tokens per second of steps without drafts. If steps were independent, the value would be
         the long-run rate (a renewal process). But backs draft while the lead decodes, and good and bad
-        moments come in runs. Therefore it is a mean of the long-run rate and this moment's.
+        moments come in runs. Therefore the value is a mean of the long-run rate and the rate of this moment.
         """
         here: float = max(plain_rate, *map(truediv, expected, seconds))
         speedup = self._speedup.value
@@ -202,10 +200,10 @@ class _NextStep(NamedTuple):
         return best, self.with_size(self.worths.index(best))
 
     def yields(self, cost: StepCost | None) -> list[float]:
-        """Return the expected tokens by number of additional tokens, minus the price of drafting them.
+        """Return the expected tokens of steps with 0, 1, … additional tokens, minus the price of drafting.
 
-        Includes tokens that the engine could draft, and prices the tokens that it has drafted for this step.
-        cost: T(n) of its drafter; None: there is none.
+        Includes tokens that the engine's drafter could add. The price includes tokens that it has drafted for
+        this step. cost: T(n) of this drafter; None: there is none.
         """
         drafts = [
             max(each.probabilities, each.inline.probabilities if each.inline else (), key=len)
@@ -243,7 +241,7 @@ class _NextStep(NamedTuple):
         return worth, DraftOrder(tuple(self.candidates[i].drafts for i in offers), n_rounds, min_probability)
 
     def worth_measuring(self) -> Iterator[int]:
-        """Yield the indices of sizes that should have been timed lately: doubtful ones, and the best one's
+        """Yield the indices of sizes that should have been timed lately: doubtful ones, and the best's
         neighbors.
 
         A step with fewer tokens is seldom slower than one with more. If measured times say so, the machine
@@ -262,7 +260,7 @@ class _NextStep(NamedTuple):
         """Return (worth, seconds, tokens) of the best moment to stop waiting for these drafts.
 
         futures: the drafts of each candidate. A worth of -inf: no moment is better than now. tokens: how many
-        tokens the draft that grows at that moment has gained.
+        tokens the draft that grows at that moment has gained by then.
         """
         grown = [(i, draft) for i, drafts in enumerate(futures) for draft in drafts]
         best = (-math.inf, 0.0, 0)

@@ -11,8 +11,8 @@ from lead.engine.events import Committed
 class StepReport(NamedTuple):
     """A step with `n_tokens` tokens in its batch, which took `seconds` and ended at `ended_at`.
 
-    depths: the lengths of the verified drafts. n_committed: the number of committed tokens. n_expected: their
-    expected number; None with prompts in the batch. n_passes: passes over the weights.
+    depths: the lengths of the verified drafts. n_committed: the number of committed tokens. n_expected: the
+    number that was expected; None with prompts in the batch. n_passes: passes over the weights.
     """
 
     n_tokens: int
@@ -26,7 +26,7 @@ class StepReport(NamedTuple):
 
 @dataclass(slots=True)
 class SpeculationStats:
-    """The totals; times in seconds. Expected and actual values cover steps without prompts.
+    """The totals of all steps, with times in seconds. Expected and actual values cover steps without prompts.
 
     Only the manager writes them.
     """
@@ -59,7 +59,7 @@ class SpeculationStats:
             self.n_covered += covered
 
     def add_step(self, step: StepReport, expected_seconds: float, waited: float) -> None:
-        """Count a step, before which the engine `waited` for drafts for this many seconds."""
+        """Count a step. waited: the seconds for which the engine waited for drafts before the step."""
         if step.n_expected is not None:
             self.expected_tokens += step.n_expected
             self.expected_seconds += expected_seconds + waited

@@ -9,7 +9,7 @@ from shared.protocol import Tune
 from shared.step_cost import StepCost
 
 _COST_SIZES = 8
-"""The number of batch sizes among which the cheapest additional token is searched."""
+"""The number of batch sizes among which to find the cheapest additional token."""
 
 
 class BackTuning:
@@ -40,7 +40,7 @@ class BackTuning:
                 self.n_ahead = 0
 
     def pause(self) -> None:
-        """Ask backs for no drafts until `note_step` is called again."""
+        """Ask backs to send no drafts until `note_step` is called again."""
         self._is_pausing = True
 
     def note_step(self, depths: Sequence[int], n_committed: int, seconds: float) -> None:

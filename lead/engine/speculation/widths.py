@@ -1,7 +1,8 @@
 """The batch size of a step on devices where changing it costs time.
 
-CUDA records a new graph for each batch size, so a step of another size costs time, and so does the return.
-Therefore most steps have a usual size: smaller ones are padded, and larger ones must be worth the change.
+CUDA records a new graph for each batch size, so a step of another size costs time, and so does the return to
+the old size. Therefore most steps have a usual size: smaller ones are padded, and larger ones must be worth
+the change.
 """
 
 from collections.abc import Sequence
@@ -11,9 +12,9 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.step_cost import StepCost
 
 _N_WIDTHS = 17
-"""The number of widths that may be usual, starting with the one without drafts."""
+"""The number of widths that may become the usual one, starting with the width without drafts."""
 _MAX_PADDING, _MAX_SHARE = 2, 0.9
-"""A step with drafts gets up to 2 padding tokens if they reduce its time below this share."""
+"""A step with drafts gets up to 2 padding tokens if they reduce its time to less than this share."""
 
 
 class Widths(StepWidths):
@@ -26,14 +27,14 @@ class Widths(StepWidths):
     def __init__(
         self, cost: StepCost, constants: SpeculationConstants = DEFAULTS, *, pads: bool = False
     ) -> None:
-        """pads: steps may be padded if T(n) is a GPU's."""
+        """pads: whether steps may be padded. They are padded only if T(n) was measured on a GPU."""
         super().__init__(cost)
         self._pads = pads and cost.settles
         self._max_width = constants.max_exact_size
         self._decay = constants.width_decay
         self._base = 0  # the width without drafts
-        self._worths: list[float] = []  # by width above the base: of the last steps, had all had this width
-        self._changing = 0.0  # the same if each had had its best width
+        self._worths: list[float] = []  # by width - base: of the last steps, if all had had this width
+        self._changing = 0.0  # the same, if each step had had its best width
         self._usual = 0  # 0: none
 
     def seconds(self, sizes: range) -> list[float]:
