@@ -37,13 +37,13 @@ class StoredKind(enum.Flag):
 
     NOTHING = 0
     TEXTS = enum.auto()
-    """On disk and in files of slots."""
+    """Texts on disk and in slot files."""
     EXACTNESS = enum.auto()
     STEP_TIMES = enum.auto()
     MEMORY = enum.auto()
     """The memory of contexts (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """True if flash attention is faster (the ring `lead.attention`)."""
+    """The answer whether flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
@@ -59,16 +59,16 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         **dict.fromkeys(("n_gpu_layers", "kv_offload", "device", "split_mode"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("main_gpu", "tensor_split", "override_tensor"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("cpu_moe", "n_cpu_moe"), _ALL_BUT_ATTENTION),
-        "ctx_size": _MEASURED,  # of texts `n_ctx_of_rope` tells what there is to tell
-        "flash_attn": _MEASURED,  # of texts `uses_flash_attention`, however it was chosen
+        "ctx_size": _MEASURED,  # texts depend on `n_ctx_of_rope` instead
+        "flash_attn": _MEASURED,  # texts depend on `uses_flash_attention` instead
         "load_mode": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,
-        "fit": StoredKind.EXACTNESS,  # otherwise the layers that were chosen count
+        "fit": StoredKind.EXACTNESS,  # other kinds depend on the chosen layers
         "fit_target": StoredKind.EXACTNESS,
         "cache_ram": StoredKind.NOTHING,  # as much as is free
         "ctx_checkpoints": StoredKind.NOTHING,
         "checkpoint_memory": StoredKind.NOTHING,
-        # What else a start is given, or finds.
-        "version": _ALL,  # of what is measured or written
+        # Other inputs of a start.
+        "version": _ALL,  # of the code that measures or writes
         "with_heads": _MEASURED,  # they have a cache of their own
         "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # texts are not stored then
         "max_threads": StoredKind.STEP_TIMES,
@@ -119,7 +119,7 @@ def changed_meanwhile(model: Path) -> ModelLoadError:
 
 
 def _environment() -> list[str]:
-    """Return the variables that llama.cpp reads itself, such as LLAMA_ATTN_ROT_DISABLE."""
+    """Return the environment variables that llama.cpp reads itself, such as LLAMA_ATTN_ROT_DISABLE."""
     return sorted(
         f"{name}={value}"
         for name, value in os.environ.items()

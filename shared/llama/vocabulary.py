@@ -112,8 +112,8 @@ class Vocabulary:
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """The control tokens by their text. A grammar refers to them by id, because they have no
-        text in it.
+        """The control tokens by their text. A grammar refers to a control token by its id, because the token
+        stands for no text there.
         """
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
@@ -358,7 +358,7 @@ def unusable(path: Path, reason: str) -> ModelLoadError:
 def _check_usable(model: Any, path: Path, n_parts: int) -> None:
     """Raise ModelLoadError if the model cannot continue a text token by token.
 
-    `check_kind` refuses most of them before they are loaded; here all metadata are at hand.
+    `check_kind` refuses most of them before they are loaded; here all metadata is known.
     """
     architecture = metadata(model, "general.architecture") or ""
     check_metadata(path, architecture, metadata(model, "general.type") or "")
