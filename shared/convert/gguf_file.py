@@ -131,7 +131,7 @@ class GgufFile:
         others = {name: Encoder(name) for name in ("f32", "f16")}
 
         def encoder(each: Weights) -> Encoder:
-            """Return the same choice as llama-quantize's: rows that do not fill blocks are stored as f16."""
+            """Return llama-quantize's encoder: rows that do not fill blocks are stored as f16."""
             if len(each.dimensions) == 1 or each.exact:
                 return others["f32"]
             return others["f16"] if each.width % main.block else main

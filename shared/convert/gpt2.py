@@ -49,7 +49,7 @@ def byte_alphabet() -> list[str]:
 class Gpt2Vocabulary:
     """The vocabulary of a GPT-2 model. end: the id of the token that ends a text.
 
-    tokens: by id; fewer than the model's if the model has unused tokens at the end. merges: best first.
+    tokens: the tokens by id, without the model's unused tokens at the end. merges: best first.
     """
 
     tokens: list[str]
@@ -231,7 +231,7 @@ def _layers(config: Gpt2Config) -> Iterator[_Mapping]:
 
 
 def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapping]:
-    """Yield weight and bias; a matrix is a Conv1D's."""
+    """Yield weight and bias; the weight belongs to a Conv1D if it is a matrix."""
     yield _Mapping(f"{origin}.weight", f"{name}.weight", dimensions, transposed=len(dimensions) > 1)
     yield _Mapping(f"{origin}.bias", f"{name}.bias", dimensions[:1])
 

@@ -1,7 +1,7 @@
 """Grows a model: a small llama-architecture GGUF file becomes a larger one that computes the same function.
 
-The real weights are in the top-left corner of each larger matrix. All added weights are multiplied by zero
-later on. A step has the cost of the new shape, but the output of the small model: a stand-in
+The real weights are in the top-left corner of each larger matrix. The results of all added weights are
+multiplied by zero. A step has the cost of the new shape, but the output of the small model: a stand-in
 for a big model that can be shipped in a few megabytes.
 
 Let d be the width of the source and D the new width. Three facts keep the function the same:
@@ -46,7 +46,7 @@ from shared.progress import Progress, progress_bar
 from shared.settings.base import ProgramSettings
 
 VERSION = 2
-"""Raise this when the same arguments give another file."""
+"""Increase this when the same arguments give another file than before."""
 _ARCHITECTURE = "llama"
 _NOISE_SCALE = np.float32(0.02)
 """The size of the initial weights of a real model, so that the added arithmetic stays in a normal range."""
@@ -60,7 +60,7 @@ class Shape:
     """The width of the residual stream: llama.cpp's n_embd."""
     n_layers: int
     n_heads: int
-    """Query heads. Key/value heads follow, so that as many query heads share one as in the source."""
+    """Query heads. Key/value heads follow, so that as many query heads as in the source share one."""
     n_feed_forward: int
     """Hidden units of each layer's feed-forward part."""
 
