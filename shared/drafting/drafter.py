@@ -1,11 +1,11 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
 It does no I/O and knows no threads or clock. `handle` takes the lead's messages. Each `step` is one decode
-over all sequences with work. `take_due` returns the drafts to send after it.
+over all sequences with work. `take_due` returns the drafts to send after a step.
 
 A step decodes one token of each of the likeliest branches, main and side. The number of branches maximizes
-the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply, only the main branch is
-decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
+the sum of their probabilities divided by T(n), which is learned. Where T(n) rises steeply, only the main
+branch is decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
 """
 
 import logging
@@ -34,10 +34,10 @@ from shared.step_cost import StepCost
 log = logging.getLogger("drafter")
 
 _MIN_BRANCH_PROBABILITY = 0.02
-"""The minimal probability, in a decode that takes the time of one token, at which drafting a side branch's
-token pays."""
+"""Drafting a side branch's token pays from this probability on, if the token costs as much as a decode of one
+token. If it costs less, the minimum is lower."""
 _GRAMMAR_SECONDS = 0.002
-"""The time that a step waits for answers about grammars; branches without an answer sit out steps."""
+"""The time that a step waits for answers about grammars; branches without an answer skip steps."""
 
 DrafterMessage = Open | Extend | Close | Tune
 ValuedBranch = tuple[float, SequenceState, DraftBranch]
