@@ -3,7 +3,7 @@
 llama.cpp calls its abort callback before each operation of a graph on the CPU, thousands of times in a step.
 A Python callback would take a few percent of the step, and need a lock that another thread may hold.
 Therefore the callbacks are functions of libc, which take nanoseconds. If a callback returns anything but 0,
-llama.cpp aborts.
+llama.cpp aborts the decode.
 """
 
 import ctypes

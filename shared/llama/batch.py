@@ -1,4 +1,4 @@
-"""llama_batch structures over numpy arrays: filling them with ctypes element by element outlasts sampling."""
+"""llama_batch structures over numpy arrays: with ctypes, filling them would take longer than sampling."""
 
 import ctypes
 from typing import Any

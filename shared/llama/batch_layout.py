@@ -22,7 +22,7 @@ both cost the same at 450 to 800 cells.
 class BatchSizes(Protocol):
     """The batch sizes in which all tokens are decoded, for a model that is restricted to certain sizes.
 
-    Generated tokens and prompts may have different sizes.
+    Generated tokens and prompts may be decoded in different sizes.
     """
 
     @property

@@ -1,7 +1,7 @@
 """Switches CUDA graphs off where a replayed step would be wrong.
 
-The CUDA backend records a step that has the shape of the one before it, and updates the recorded graph when
-another shape is recorded. On an H200, 8 to 17 of 300 rows of random traffic were then wrong in three of 15
+The CUDA backend records a step that has the shape of the step before it. When another shape is recorded, it
+updates the recorded graph. On an H200, 8 to 17 of 300 rows of random traffic were then wrong in three of 15
 runs, by as much as logits differ from each other. Without graphs none were. The likely reason: cuBLAS kernels
 use clusters of blocks since compute capability 9.0, and `cudaGraphExecUpdate` ignores the number of blocks in
 a cluster. Others have found this, too. cuBLAS multiplies weights that are not quantized, and computes
@@ -21,7 +21,7 @@ log = logging.getLogger("llama")
 
 _FIRST_WITH_CLUSTERS = 9.0
 _SWITCH = "GGML_CUDA_DISABLE_GRAPHS"
-"""The environment variable, which ggml reads when it computes for the first time."""
+"""The environment variable that ggml reads when it computes for the first time."""
 _CAPABILITY = re.compile(r"compute capability (\d+\.\d+)")
 _VECTOR = re.compile(r"norm|\.bias$|^rope_|sinks")
 """Matches the names of tensors that are not matrices."""

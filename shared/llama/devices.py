@@ -107,7 +107,7 @@ def chosen(options: ModelOptions) -> list[int] | None:
         found = named(options.device, "--device", only_gpus=True) if options.device else _own_gpus()
     except AttributeError:  # as in `has_gpu`
         return None
-    if not found:  # options for GPUs do nothing without one, as --n-gpu-layers
+    if not found:  # without a GPU, options for GPUs do nothing, as in llama.cpp
         return []
     _check_split(options, found)
     return [found[options.main_gpu]] if options.split_mode == "none" else found
@@ -218,7 +218,7 @@ def _describe(device: int) -> Device:
     properties = _properties(device)
     n_free, n_total = properties.memory_free, properties.memory_total
     is_shared = _type(device) == _INTEGRATED_GPU or _backend(device) == METAL
-    if n_total == 0:  # it does not tell, and takes the host's, as llama.cpp supposes
+    if n_total == 0:  # the device reports none: llama.cpp supposes that it uses the host's memory
         n_free = n_total = free_memory()
         is_shared = True
     return Device(

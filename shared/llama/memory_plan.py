@@ -51,9 +51,9 @@ class ContextNeeds:
     def can_store(self) -> bool:
         """True if texts can be stored.
 
-        Memory with windows that can be cut anywhere stores texts only in parts. Of a whole text, llama.cpp
-        stores only the last window, so the loaded text could not be cut to every length. A part is not longer
-        than a window.
+        Memory with windows that can be cut to any length stores texts only in parts. Of a whole text,
+        llama.cpp stores only the last window, so the loaded text could not be cut to every length. A part is
+        not longer than a window.
         """
         return self.has_parts or not (self.traits.can_trim and self.n_window > 0)
 
@@ -72,7 +72,7 @@ class ContextNeeds:
             parameters,
             self._n_sequences + self.has_parts,
             (traits.n_rollback or 0) if traits.equal_lengths else 0,
-            # Between the ubatches of a decode, cells that an earlier one has masked are given away.
+            # Between the ubatches of a decode, llama.cpp reuses cells that have left the window.
             one_ubatch=self.is_guarded or not traits.can_trim,
         )
         return parameters

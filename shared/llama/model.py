@@ -116,7 +116,7 @@ class Model:
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
-        # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
+        # Models with learned positions (GPT-2) have only these: llama.cpp aborts at other positions.
         self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
         """The maximum length of a slot: with one pool all cells, but at most the training context."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
@@ -219,7 +219,7 @@ class Model:
     def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
         """Start `decode`; return a function that waits for the last pass and returns the logits.
 
-        Do nothing else with this model before that function was called. On a CPU there is nothing left to
+        Do nothing else with this model until that function has returned. On a CPU there is nothing left to
         wait for.
         """
         began = time.perf_counter()
@@ -240,7 +240,7 @@ class Model:
         launched = time.perf_counter()
 
         def finish() -> list[Rows]:
-            if not any(part.n_rows for part in planned.passes[-1]):  # logits would be waited for
+            if not any(part.n_rows for part in planned.passes[-1]):  # else reading the logits waits
                 llama_cpp.llama_synchronize(self._context)
             self._collect(planned.passes[-1], rows, is_last=True)
             waited = time.perf_counter() - launched
@@ -484,4 +484,7 @@ def _why_no_context(path: Path, options: ModelOptions) -> str:
     types = {options.cache_type_k, options.cache_type_v}
     if types <= UNQUANTIZED:
         return reason
-    return f"{reason}; or its attention heads do not divide into blocks of {' and '.join(sorted(types))}"
+    return (
+        f"{reason}, or use --cache-type-k f16 and --cache-type-v f16: the model's attention heads "
+        f"may not divide into blocks of {' and '.join(sorted(types))}"
+    )

@@ -38,7 +38,7 @@ def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> An
     if chosen is not None:
         kept.append(devices.array(chosen))
         parameters.devices = ctypes.cast(kept[-1], ctypes.c_void_p)
-        parameters.main_gpu = 0  # of those
+        parameters.main_gpu = 0  # the first of the chosen devices
     if options.tensor_split:
         n_devices = llama_cpp.llama_max_devices()
         # ctypes keeps the array alive as long as the parameters
@@ -46,16 +46,16 @@ def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> An
     if overrides := _overrides(options, chosen or ()):
         kept.append(overrides)
         parameters.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
-    parameters.kept = kept  # they are only pointers in the structure
+    parameters.kept = kept  # the structure has only pointers to the arrays
     return parameters
 
 
 def _overrides(options: ModelOptions, chosen: Sequence[int]) -> Any:
     """Return a NULL-terminated array of llama_model_tensor_buft_override; None: no tensor is placed by name.
 
-    Several Vulkan devices may not compute ubatches at the same time. When they did, logits were wrong in 2 of
-    5 runs, in 3 of 30 rows, by up to .09. Otherwise no row was wrong in 10 runs. Measured with two software
-    devices and batches of four ubatches.
+    Several Vulkan devices are kept from computing ubatches at the same time. When they did, logits were wrong
+    in 2 of 5 runs, in 3 of 30 rows, by up to .09. Otherwise no row was wrong in 10 runs. Measured with two
+    software devices and batches of four ubatches.
     """
     if not options.n_gpu_layers:
         return None

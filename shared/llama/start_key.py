@@ -43,7 +43,7 @@ class StoredKind(enum.Flag):
     MEMORY = enum.auto()
     """The memory of contexts (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """The answer whether flash attention is faster (the ring `lead.attention`)."""
+    """The measurement that shows whether flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
@@ -52,7 +52,7 @@ _ALL: Final = _ALL_BUT_ATTENTION | StoredKind.ATTENTION
 
 DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
     {
-        # Options of the model. Those that move layers or divide batches change what is rounded how.
+        # Options of the model. Options that move layers or divide batches change how results are rounded.
         **dict.fromkeys(("parallel", "threads", "cache_type_k", "cache_type_v", "kv_unified"), _ALL),
         **dict.fromkeys(("swa_full", "batch_size", "ubatch_size"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("threads_batch", "repack", "lora", "exact"), _ALL_BUT_ATTENTION),
@@ -64,13 +64,13 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "load_mode": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,
         "fit": StoredKind.EXACTNESS,  # other kinds depend on the chosen layers
         "fit_target": StoredKind.EXACTNESS,
-        "cache_ram": StoredKind.NOTHING,  # as much as is free
+        "cache_ram": StoredKind.NOTHING,  # does not affect the data
         "ctx_checkpoints": StoredKind.NOTHING,
         "checkpoint_memory": StoredKind.NOTHING,
         # Other inputs of a start.
         "version": _ALL,  # of the code that measures or writes
-        "with_heads": _MEASURED,  # they have a cache of their own
-        "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # texts are not stored then
+        "with_heads": _MEASURED,  # draft heads have a cache of their own
+        "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # with RPC workers, texts are not stored
         "max_threads": StoredKind.STEP_TIMES,
         "cores": StoredKind.STEP_TIMES | StoredKind.ATTENTION,
         "batch_sizes": StoredKind.TEXTS | StoredKind.STEP_TIMES,
@@ -81,7 +81,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "uses_flash_attention": StoredKind.TEXTS,
     }
 )
-"""The stored kinds whose key changes with an input. A test fails for an option without a row."""
+"""For each input, the stored kinds whose key changes with it. A test fails for an option without a row."""
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:

@@ -66,7 +66,7 @@ class Vocabulary:
         self._vocab = llama_cpp.llama_model_get_vocab(model)
         self.info = _read_info(model, self._vocab, path)
         self.n_tokens = self.info.n_vocab
-        # llama.cpp has a default id for a BOS token, which in a vocabulary without one is any other token.
+        # llama.cpp has a default BOS id, which is an ordinary token in a vocabulary without BOS.
         has_bos = metadata(model, "tokenizer.ggml.bos_token_id") is not None
         self.bos = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab)) if has_bos else None
         self.eos = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
