@@ -106,7 +106,7 @@ class NativeFilters:
             if truncates:
                 are_sorted = stages[-1:] == [self._top_k]
                 truncation = _Truncation(tuple(names), self._parameters, are_sorted=are_sorted)
-                if are_sorted:  # where only the likeliest is left, no others are looked for
+                if are_sorted:  # if only the likeliest is left, no others are searched
                     stages[-1] = functools.partial(self._top_k, offset=truncation.offset)
                 stages.append(truncation)
             else:
@@ -261,7 +261,7 @@ def _finite(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> Candidates:
 
 
 def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
-    """Return a llama_sampler for repetition, frequency and presence penalties, which the caller owns."""
+    """Return a llama_sampler for repetition, frequency and presence penalties; the caller owns it."""
     return llama_cpp.llama_sampler_init_penalties(
         n_vocab,
         parameters.penalties_window,
@@ -272,7 +272,7 @@ def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
 
 
 def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
-    """Return a llama_sampler for the penalty for repeated sequences, which the caller owns."""
+    """Return a llama_sampler that penalizes repeated sequences; the caller owns it."""
     prototype = _dry_prototype(
         vocabulary,
         parameters.dry_sequence_breakers if vocabulary else (),

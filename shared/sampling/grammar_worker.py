@@ -101,7 +101,7 @@ class _Follower:
             self._places.pop(place, None)
             return b""
         constraint = self._places[place]
-        if isinstance(constraint, RequestError):  # one that failed fails for good, and so does its copy
+        if isinstance(constraint, RequestError):  # a failed grammar fails for good, and so does its copy
             if operation is Operation.COPY:
                 self._places[arguments[0]] = constraint
             return AnswerKind.ERROR + str(constraint).encode()

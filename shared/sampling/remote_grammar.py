@@ -31,7 +31,7 @@ _AT_ONCE_BYTES = 1 << 16
 """The kernel buffers unread messages up to this size. Longer messages may wait for a compilation."""
 _MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
-"""How long to wait for the fork server's report on a closed connection, which usually takes microseconds."""
+"""How long to wait for the fork server's report on a closed connection. It usually takes microseconds."""
 _RETRY_SECONDS = 0.25
 _PATIENCE_SECONDS = 30.0
 """How long a descriptor, memory or a process for following a grammar may be lacking."""
@@ -111,7 +111,7 @@ class _Channel:
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
-        """Since when a descriptor, memory or process for it is lacking; None: nothing is lacking."""
+        """Since when a descriptor, memory or process is lacking; None: nothing is lacking."""
         self._open()
 
     def _open(self) -> None:
@@ -216,7 +216,7 @@ class _Channel:
 def _send_after(earlier: threading.Thread | None, connection: Connection, messages: Sequence[bytes]) -> None:
     if earlier:
         earlier.join()
-    with contextlib.suppress(OSError):  # who reads the answer notices
+    with contextlib.suppress(OSError):  # `wait_for` notices a closed connection
         for message in messages:
             connection.send_bytes(message)
 
@@ -243,7 +243,7 @@ class RemoteGrammar:
             self._channel.wait_for(self._question)
         except PendingAnswerError:
             return False
-        except (RequestError, UnavailableError):  # for the one who asks again
+        except (RequestError, UnavailableError):  # the next question raises it
             return True
         return True
 
