@@ -199,7 +199,7 @@ class GgufFile:
                     yield n_done
                 n_done += file.write(_padding(tensor.n_bytes))
             file.flush()
-            # Or a power cut after the renaming could leave the whole name on half a file.
+            # Without this, a power cut after the renaming could leave a half file under the final name.
             os.fsync(file.fileno())
         yield n_done
 

@@ -140,7 +140,7 @@ class _GrowthSource:
             return np.asarray(quants.dequantize(tensor.data[rows], tensor.tensor_type), np.float32)
         except NotImplementedError as error:
             kind = tensor.tensor_type.name
-            raise ConfigError(f"{self.path} stores {name} as {kind}, which cannot be read") from error
+            raise ConfigError(f"{self.path} stores {name} as {kind}, a type that cannot be read") from error
 
     def _count(self, key: str, default: int | None = None) -> int:
         value = self._required(key) if default is None else self._optional(key, default)
@@ -177,7 +177,7 @@ def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
     rows = {"width": shape.width, "n_heads": heads, "n_feed_forward": shape.n_feed_forward}
     for name, length in rows.items():
         if length % block:
-            raise ConfigError(f"{name} makes rows of {length} values, but the type packs {block} at a time")
+            raise ConfigError(f"{name} makes rows of {length} values, which must be a multiple of {block}")
 
 
 def _outside(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
@@ -265,7 +265,7 @@ def _matrix(
     return Weights(name, (n_rows, width), rows, encoded)
 
 
-# Said anew for the result, or no longer true of it.
+# Written anew for the result, or no longer true of it.
 _NOT_COPIED = {
     "general.architecture",
     "general.alignment",
@@ -328,10 +328,10 @@ class GrowSettings(ProgramSettings):
 
     source: CliPositionalArg[Path] = Field(description="the GGUF file to grow")
     destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")
-    width: int = Field(description="of the residual stream (n_embd)")
+    width: int = Field(description="width of the residual stream (n_embd)")
     layers: int = Field(description="number of layers")
     heads: int = Field(description="number of query heads; key/value heads follow")
-    feed_forward: int = Field(description="hidden units of each feed-forward part")
+    feed_forward: int = Field(description="number of hidden units of each feed-forward part")
     type: Quantization = Field("f16", description="data type of the matrices")
 
 
