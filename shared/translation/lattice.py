@@ -75,7 +75,7 @@ class NextTokens:
 
 
 _N_SPLIT = 32
-"""The number of continuations inside a target token that are looked at; `_first_tokens` counts the others."""
+"""At a node, target tokens of this many draft tokens are looked up; `_first_tokens` counts the others."""
 
 _HARDLY = 1e-17
 """Replaces a probability of 0, because filters compute with finite logits."""
@@ -96,7 +96,7 @@ class Node:
 
 
 class Reading(NamedTuple):
-    """A continuation of a target token: the draft token `token` after the path's node `node`.
+    """A draft token that counts for a target token: `token`, after the path's node `node`.
 
     data: the text beyond the position if that draft token follows. begins_token: a draft token then begins at
     the position.
@@ -151,7 +151,7 @@ class Lattice:
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])
         found = np.bincount(targets, weights, n_target)[targets]
         logits = np.full(n_target, math.log(_HARDLY), np.float32)
-        logits[targets] = np.log(np.maximum(found, _HARDLY))  # these are few: the others cost nothing
+        logits[targets] = np.log(np.maximum(found, _HARDLY))  # for few tokens: the others cost nothing
         return logits
 
     def best_reading(self, token: int) -> Reading | None:

@@ -294,7 +294,7 @@ class TranslatedSlot:
     def _later_bases(self, n_room: int) -> Iterator[int]:
         """Yield the offsets at which the text may begin for the draft model when its context is full."""
         yield self.decoded.end_of(len(self.decoded) // 2)
-        # No token is shorter than a byte, but a word that is read otherwise may have more tokens than bytes.
+        # No token is shorter than a byte, but a word that the tokenizer changes may have more tokens.
         for n_each in (2, 8, 32, 128):
             yield max(0, self.position - n_room // n_each)
 

@@ -94,7 +94,7 @@ def _representatives(marks: TokenMarks) -> list[int]:
 def tokenizer_inside_text(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
     """Return a tokenizer for text in the middle of a text: SentencePiece puts a blank before every text."""
     if not vocabulary.reads_any_text:
-        return lambda _text: ()  # then the longest tokens that fit are taken
+        return lambda _text: ()  # the longest tokens that fit are then used
     encode = partial(vocabulary.encode, add_special=False, parse_special=False)
     if b"".join(map(vocabulary.piece, encode("a"))) == b"a":
         return encode
