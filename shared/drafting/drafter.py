@@ -268,7 +268,8 @@ class Drafter:
     def _log_unusable(self, message: Extend) -> None:
         log.log(
             logging.DEBUG if self._logged_unusable else logging.WARNING,
-            "sequence %s: drafting stops because the lead's tokens %d to %d are inconsistent",
+            "sequence %s: drafting stops because the lead's tokens %d to %d leave a gap, are unknown or are "
+            "too many",
             message.sequence,
             message.start,
             message.start + len(message.tokens),
@@ -326,7 +327,7 @@ class Drafter:
         """Return the first branches that together give the most probability per second; at least one.
 
         Without at least one, a draft that may grow would never do so, and the caller would step the drafter
-        for ever.
+        forever.
         """
         growing = growing[: self._model.n_batch]
         if not self._options.n_branches:
@@ -463,8 +464,8 @@ class Drafter:
         """
         log.log(
             logging.DEBUG if self._logged_full else logging.WARNING,
-            "the KV cache of the draft model is full, so the back drafts less. Raise --ctx-size "
-            "or lower --parallel",
+            "the KV cache of the draft model is full, so fewer tokens are drafted. Raise --ctx-size (in a "
+            "lead: --ctx-size-draft) or lower --parallel",
         )
         self._logged_full = True
         if any(state.branches for state in self.sequences.values()):
