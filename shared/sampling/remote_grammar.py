@@ -36,7 +36,7 @@ _RETRY_SECONDS = 0.25
 _PATIENCE_SECONDS = 30.0
 """How long a descriptor, memory or a process for following a grammar may be lacking."""
 _NO_START = "the grammar process does not start: try again in a moment"
-_TOO_COSTLY = "the grammar takes too much time or memory"
+_TOO_COSTLY = "the grammar takes too much time or memory: simplify it"
 
 
 class TimeBudget(GrammarBudget):
