@@ -20,7 +20,7 @@ log = logging.getLogger("model")
 
 
 VERSION = 2
-"""Raise this when the same source gives another file."""
+"""Increase this when the same source is converted to another file than before."""
 
 
 def read_conversion(path: Path, tokenizer: Path | None = None) -> Conversion | None:

@@ -131,7 +131,7 @@ class GgufFile:
         others = {name: Encoder(name) for name in ("f32", "f16")}
 
         def encoder(each: Weights) -> Encoder:
-            """Return the same choice as llama-quantize's: rows that do not fill blocks are stored as f16."""
+            """Return llama-quantize's encoder: rows that do not fill blocks are stored as f16."""
             if len(each.dimensions) == 1 or each.exact:
                 return others["f32"]
             return others["f16"] if each.width % main.block else main
@@ -199,7 +199,7 @@ class GgufFile:
                     yield n_done
                 n_done += file.write(_padding(tensor.n_bytes))
             file.flush()
-            # Or a power cut after the renaming could leave the whole name on half a file.
+            # Without this, a power cut after the renaming could leave a half file under the final name.
             os.fsync(file.fileno())
         yield n_done
 

@@ -49,7 +49,7 @@ def byte_alphabet() -> list[str]:
 class Gpt2Vocabulary:
     """The vocabulary of a GPT-2 model. end: the id of the token that ends a text.
 
-    tokens: by id; fewer than the model's if the model has unused tokens at the end. merges: best first.
+    tokens: the tokens by id, without the model's unused tokens at the end. merges: best first.
     """
 
     tokens: list[str]
@@ -90,7 +90,7 @@ def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabula
         raise ModelLoadError(f"{path} is not a GPT-2 vocabulary: it lacks {len(missing)} of 256 bytes")
     end = ids.get(_END) if end is None else end
     if end is None or not 0 <= end < len(tokens):
-        raise ModelLoadError(f"{path} has no end token ({_END}, or eos_token_id of config.json)")
+        raise ModelLoadError(f"{path} has no end token: neither {_END} nor the eos_token_id of config.json")
     return Gpt2Vocabulary(tokens, read_merges(folder / "merges.txt", ids), end)
 
 
@@ -231,7 +231,7 @@ def _layers(config: Gpt2Config) -> Iterator[_Mapping]:
 
 
 def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapping]:
-    """Yield weight and bias; a matrix is a Conv1D's."""
+    """Yield weight and bias; the weight belongs to a Conv1D if it is a matrix."""
     yield _Mapping(f"{origin}.weight", f"{name}.weight", dimensions, transposed=len(dimensions) > 1)
     yield _Mapping(f"{origin}.bias", f"{name}.bias", dimensions[:1])
 
@@ -239,12 +239,12 @@ def _pair(origin: str, name: str, dimensions: tuple[int, ...]) -> Iterator[_Mapp
 def _weights(folder: Path, files: dict[str, SafetensorsFile], mapping: _Mapping) -> Weights:
     origin = _origin(mapping, files)
     if origin not in files:
-        raise ModelLoadError(f"{folder} lacks the tensor {mapping.origin}, so GPT-2 is incomplete")
+        raise ModelLoadError(f"{folder} lacks the tensor {mapping.origin}. Download the folder again")
     entry = files[origin].entries[origin]
     if entry.shape != mapping.origin_dimensions or not is_known_type(entry):
         raise ModelLoadError(
             f"{folder} has {origin} as {entry.dtype[:10]} {entry.shape}, but config.json says "
-            f"{mapping.origin_dimensions} (types F32, F16 and BF16 are supported)"
+            f"{mapping.origin_dimensions} in F32, F16 or BF16"
         )
     read = partial(files[origin].rows, origin, transposed=mapping.transposed)
     return Weights(mapping.name, mapping.dimensions, read, exact=mapping.exact)

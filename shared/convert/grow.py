@@ -1,7 +1,7 @@
 """Grows a model: a small llama-architecture GGUF file becomes a larger one that computes the same function.
 
-The real weights are in the top-left corner of each larger matrix. All added weights are multiplied by zero
-later on. A step has the cost of the new shape, but the output of the small model: a stand-in
+The real weights are in the top-left corner of each larger matrix. The results of all added weights are
+multiplied by zero. A step has the cost of the new shape, but the output of the small model: a stand-in
 for a big model that can be shipped in a few megabytes.
 
 Let d be the width of the source and D the new width. Three facts keep the function the same:
@@ -46,7 +46,7 @@ from shared.progress import Progress, progress_bar
 from shared.settings.base import ProgramSettings
 
 VERSION = 2
-"""Raise this when the same arguments give another file."""
+"""Increase this when the same arguments give another file than before."""
 _ARCHITECTURE = "llama"
 _NOISE_SCALE = np.float32(0.02)
 """The size of the initial weights of a real model, so that the added arithmetic stays in a normal range."""
@@ -60,7 +60,7 @@ class Shape:
     """The width of the residual stream: llama.cpp's n_embd."""
     n_layers: int
     n_heads: int
-    """Query heads. Key/value heads follow, so that as many query heads share one as in the source."""
+    """Query heads. Key/value heads follow, so that as many query heads as in the source share one."""
     n_feed_forward: int
     """Hidden units of each layer's feed-forward part."""
 
@@ -140,7 +140,7 @@ class _GrowthSource:
             return np.asarray(quants.dequantize(tensor.data[rows], tensor.tensor_type), np.float32)
         except NotImplementedError as error:
             kind = tensor.tensor_type.name
-            raise ConfigError(f"{self.path} stores {name} as {kind}, which cannot be read") from error
+            raise ConfigError(f"{self.path} stores {name} as {kind}, a type that cannot be read") from error
 
     def _count(self, key: str, default: int | None = None) -> int:
         value = self._required(key) if default is None else self._optional(key, default)
@@ -177,7 +177,7 @@ def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
     rows = {"width": shape.width, "n_heads": heads, "n_feed_forward": shape.n_feed_forward}
     for name, length in rows.items():
         if length % block:
-            raise ConfigError(f"{name} makes rows of {length} values, but the type packs {block} at a time")
+            raise ConfigError(f"{name} makes rows of {length} values, which must be a multiple of {block}")
 
 
 def _outside(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
@@ -265,7 +265,7 @@ def _matrix(
     return Weights(name, (n_rows, width), rows, encoded)
 
 
-# Said anew for the result, or no longer true of it.
+# Written anew for the result, or no longer true of it.
 _NOT_COPIED = {
     "general.architecture",
     "general.alignment",
@@ -328,10 +328,10 @@ class GrowSettings(ProgramSettings):
 
     source: CliPositionalArg[Path] = Field(description="the GGUF file to grow")
     destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")
-    width: int = Field(description="of the residual stream (n_embd)")
+    width: int = Field(description="width of the residual stream (n_embd)")
     layers: int = Field(description="number of layers")
     heads: int = Field(description="number of query heads; key/value heads follow")
-    feed_forward: int = Field(description="hidden units of each feed-forward part")
+    feed_forward: int = Field(description="number of hidden units of each feed-forward part")
     type: Quantization = Field("f16", description="data type of the matrices")
 
 

@@ -55,7 +55,7 @@ class SafetensorsFile:
             self._data_at, self.entries = self._read_header()
         except ValueError as error:
             raise ModelLoadError(
-                f"{path} is not a complete safetensors file: {_first_line(error)}"
+                f"{path} is not a complete safetensors file: {_first_line(error)}. Download it again"
             ) from error
 
     def rows(self, name: str, start: int, stop: int, *, transposed: bool = False) -> Floats:
@@ -119,7 +119,7 @@ class SafetensorsFolder:
         if strange or not names:
             raise ModelLoadError(f"{index} names {strange[:1]}, which is not a file in its folder")
         if missing := [name for name in names if not (self._folder / name).is_file()]:
-            raise ModelLoadError(f"{self._folder} lacks {missing[0]}, named in {INDEX}")
+            raise ModelLoadError(f"{self._folder} lacks {missing[0]}, which {INDEX} names. Download it")
         return [index], [self._folder / name for name in names]
 
 

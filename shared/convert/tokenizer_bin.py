@@ -3,7 +3,8 @@
     int32   length of the longest piece
     then for each token: f32 score, int32 length, the piece in UTF-8
 
-Blanks are stored as blanks. The tokens for the beginning and end of a text are stored between line breaks.
+Blanks are stored as blanks (GGUF has ▁). The tokens for the beginning and end of a text are stored between
+line breaks.
 """
 
 import math

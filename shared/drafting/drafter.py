@@ -1,11 +1,11 @@
 """Drafting: keeps a small model's KV cache equal to `committed + its own draft`, for several sequences.
 
 It does no I/O and knows no threads or clock. `handle` takes the lead's messages. Each `step` is one decode
-over all sequences with work. `take_due` returns the drafts to send after it.
+over all sequences with work. `take_due` returns the drafts to send after a step.
 
 A step decodes one token of each of the likeliest branches, main and side. The number of branches maximizes
-the sum of their probabilities over T(n), which is learned. Where T(n) rises steeply, only the main branch is
-decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
+the sum of their probabilities divided by T(n), which is learned. Where T(n) rises steeply, only the main
+branch is decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
 """
 
 import logging
@@ -34,10 +34,10 @@ from shared.step_cost import StepCost
 log = logging.getLogger("drafter")
 
 _MIN_BRANCH_PROBABILITY = 0.02
-"""The minimal probability, in a decode that takes the time of one token, at which drafting a side branch's
-token pays."""
+"""Drafting a side branch's token pays from this probability on, if the token costs as much as a decode of one
+token. If it costs less, the minimum is lower."""
 _GRAMMAR_SECONDS = 0.002
-"""The time that a step waits for answers about grammars; branches without an answer sit out steps."""
+"""The time that a step waits for answers about grammars; branches without an answer skip steps."""
 
 DrafterMessage = Open | Extend | Close | Tune
 ValuedBranch = tuple[float, SequenceState, DraftBranch]
@@ -268,7 +268,8 @@ class Drafter:
     def _log_unusable(self, message: Extend) -> None:
         log.log(
             logging.DEBUG if self._logged_unusable else logging.WARNING,
-            "sequence %s: drafting stops because the lead's tokens %d to %d are inconsistent",
+            "sequence %s: drafting stops because the lead's tokens %d to %d leave a gap, are unknown or are "
+            "too many",
             message.sequence,
             message.start,
             message.start + len(message.tokens),
@@ -326,7 +327,7 @@ class Drafter:
         """Return the first branches that together give the most probability per second; at least one.
 
         Without at least one, a draft that may grow would never do so, and the caller would step the drafter
-        for ever.
+        forever.
         """
         growing = growing[: self._model.n_batch]
         if not self._options.n_branches:
@@ -463,8 +464,8 @@ class Drafter:
         """
         log.log(
             logging.DEBUG if self._logged_full else logging.WARNING,
-            "the KV cache of the draft model is full, so the back drafts less. Raise --ctx-size "
-            "or lower --parallel",
+            "the KV cache of the draft model is full, so fewer tokens are drafted. Raise --ctx-size (in a "
+            "lead: --ctx-size-draft) or lower --parallel",
         )
         self._logged_full = True
         if any(state.branches for state in self.sequences.values()):

@@ -25,7 +25,8 @@ from shared.slot_cache import SlotCache, common_prefix_length
 
 _OTHERS_WEIGHT = 0.1
 """The weight of a side branch that is assigned to another back. In simulation with four backs, .1 and .2 are
-equally good. Leaving such branches out is worse than equal drafts, as backs do not get equally far."""
+equally good. If backs left such branches out, the result would be worse than if all backs drafted the same,
+as backs do not get equally far."""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
 """The times between two messages: while the lead has enough to verify, and while it may wait for more tokens.
@@ -112,8 +113,9 @@ class SequenceState:
     part: the side branches that the lead assigns to this back; None: all. options: as tuned by the lead.
     group: the same for all sequences of a lead. release: takes back the slots of dropped branches. branches:
     side branches by key. grown_from: the length of the main branch when the draft began to grow after it was
-    last sent; None: it has not grown. sent_at: the time of the last `take_draft`, in seconds. corrected: when
-    the message that rejected the last draft arrived, and when it was handled, until the next draft is sent.
+    last sent; None: it has not grown. sent_at: the time of the last `take_draft`, in seconds. corrected: the
+    times at which the message that rejected the last draft arrived and was handled; None once the next draft
+    is sent.
     """
 
     id: str
@@ -243,7 +245,7 @@ class SequenceState:
 
     @property
     def _n_kept(self) -> int:
-        """The number of tokens of a full window that are also in the next one."""
+        """The number of tokens of a full window that are also in the next window."""
         return max(1, self.options.n_window // 2)
 
     def drop_branches(self, before: float = math.inf) -> None:

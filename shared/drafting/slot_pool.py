@@ -28,7 +28,7 @@ class SlotPool:
         self._texts = TextStore(n_slots, traits, prompt_cache if traits.can_trim else NO_PROMPT_CACHE)
         self._slots = self._texts.caches
         self._idle, self._idle_branches = self._slots[:n_sequences], self._slots[n_sequences:]
-        self._is_storing = False  # texts of which a part is stored
+        self._is_storing = False  # True while texts of idle slots are only partly stored
 
     def __bool__(self) -> bool:
         """Return whether there is a slot for another sequence."""
@@ -102,7 +102,7 @@ class SlotPool:
         return had_tokens
 
     def trim_all(self) -> None:
-        """Remove tokens that slots no longer hold from the model, and move texts, before a step."""
+        """Before a step, remove from the model the tokens that slots no longer hold, and move texts."""
         self._texts.begin_step()
         if self._is_storing:
             self._store_idle()

@@ -1,8 +1,9 @@
 """Lets another thread watch a running `llama_decode`, and stop it.
 
 llama.cpp calls its abort callback before each operation of a graph on the CPU, thousands of times in a step.
-A Python callback would take some percent of the step, and need a lock that another thread may hold. Therefore
-the callbacks are functions of libc, which take nanoseconds. A result other than 0 means "abort".
+A Python callback would take a few percent of the step, and need a lock that another thread may hold.
+Therefore the callbacks are functions of libc, which take nanoseconds. If a callback returns anything but 0,
+llama.cpp aborts the decode.
 """
 
 import ctypes
@@ -45,7 +46,7 @@ class StepProgress:
 class ContextInterrupt:
     """Stops the decodes of one llama_context, which must not decode after this object is deleted.
 
-    The callback is strlen of a text, which is 0 until `set` writes a character to it.
+    The callback is strlen. It returns 0, the length of an empty text, until `set` writes a character there.
     """
 
     def __init__(self, context: Any) -> None:
@@ -57,5 +58,5 @@ class ContextInterrupt:
         self._text[0] = b"\1"
 
     def clear(self) -> None:
-        """Let decodes run to their ends again."""
+        """Let decodes run to their end again."""
         self._text[0] = b"\0"

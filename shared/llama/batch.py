@@ -1,4 +1,4 @@
-"""llama_batches over numpy arrays; filling them with ctypes element by element takes longer than sampling."""
+"""llama_batch structures over numpy arrays: with ctypes, filling them would take longer than sampling."""
 
 import ctypes
 from typing import Any
@@ -22,9 +22,7 @@ class NativeBatch:
         with_tokens: bool,
         n_sections: int = 1,
     ) -> None:
-        """n_sections: the number of sections of a position, as llama.cpp reads for embeddings under
-        M-RoPE.
-        """
+        """n_sections: the number of sections of each position; several for embeddings under M-RoPE."""
         self._token = np.zeros(n_batch, np.int32)
         self._position = np.zeros(n_sections * n_batch, np.int32)
         self._n_slots = np.ones(n_batch, np.int32)  # each token belongs to one sequence

@@ -12,17 +12,17 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 from shared.llama.span import Pass, Span, SpanPart
 
 TILE = 64
-"""Tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
+"""The number of tokens of a batch that llama.cpp's flash attention computes together on a CPU."""
 _MIN_CELLS = 1024
-"""The number of cells from which on another pass over the weights is cheaper than attention by tiles.
-Measured: both cost the same at 450 to 800.
+"""From this number of cells on, another pass over the weights costs less than attention by tiles. Measured:
+both cost the same at 450 to 800 cells.
 """
 
 
 class BatchSizes(Protocol):
     """The batch sizes in which all tokens are decoded, for a model that is restricted to certain sizes.
 
-    Generated tokens and prompts may have different sizes.
+    Generated tokens and prompts may be decoded in different sizes.
     """
 
     @property
@@ -31,15 +31,15 @@ class BatchSizes(Protocol):
 
     @property
     def is_uniform(self) -> bool:
-        """True if generated tokens have the same bits when they are read again as part of a prompt."""
+        """True if a generated token's logits keep their bits when the token is read again in a prompt."""
 
     @property
     def max_draft(self) -> int:
         """The maximum number of draft tokens of a sequence in one pass."""
 
     def n_padding(self, n_tokens: int) -> int:
-        """Return the number of padding tokens after `n_tokens` tokens of a sequence. Draft tokens can take
-        the places of padding at no cost.
+        """Return the number of padding tokens after `n_tokens` tokens of a sequence. Draft tokens can replace
+        padding at no cost.
         """
 
     def passes(self, spans: Sequence[Span]) -> list[Pass]:
@@ -51,7 +51,8 @@ class LayoutRules:
     """The properties of a model that determine the passes.
 
     n_batch: the maximum number of tokens in a pass. n_ctx_sequence: the maximum number of tokens in a slot,
-    padding included. own_cells: slots do not share one pool of cells. batch_sizes: None: any size is allowed.
+    padding included. own_cells: slots do not share one pool of cells. batch_sizes: the allowed sizes; None:
+    any size.
     tiles_attention: flash attention compares tokens of several sequences with the cells of all of them.
     """
 
@@ -69,7 +70,7 @@ class LayoutRules:
 
     @property
     def pads(self) -> bool:
-        """True if drafts are padded to equal lengths if that saves an ubatch and causes no replay."""
+        """True if drafts are padded to equal lengths where that saves a ubatch and causes no replay."""
         return self.splits_lengths and self.traits.n_rollback != 0
 
     @property
@@ -83,7 +84,7 @@ class Layout(Sequence[Span]):
     """Spans, and the passes that compute them. Iterates over its spans.
 
     can_roll_back: the slots from which some of the decoded tokens can be removed afterwards. n_ubatches: how
-    often llama.cpp reads all weights, if each pass fits into one ubatch apart from unequal lengths.
+    often llama.cpp reads all weights, if only unequal lengths divide a pass into ubatches.
     """
 
     spans: list[Span]
@@ -168,8 +169,8 @@ def _layout(spans: Sequence[Span], passes: list[Pass], rules: LayoutRules) -> La
 def _slots_in_last_ubatch(last: Pass, n_ubatches: int, rules: LayoutRules) -> frozenset[int]:
     """Return the slots whose last tokens can be rolled back: the slots of the last pass, if it is one ubatch.
 
-    A ubatch moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not those after
-    earlier tokens.
+    A ubatch moves the states of other sequences (`llama_memory_recurrent::find_slot`), but not their states
+    after earlier tokens, to which a rollback returns.
     """
     slots = frozenset(part.span.slot for part in last)
     # With cells of their own, only adjacent slots are in one ubatch.
@@ -186,7 +187,7 @@ def _prompts_first(parts: Pass) -> list[Pass]:
 
 
 def _is_read_apart(spans: Sequence[Span]) -> bool:
-    """Return whether to decode prompts apart from other spans, with flash attention on a CPU in one pool.
+    """Return whether to decode prompts apart from other spans, if flash attention runs on a CPU in one pool.
 
     A tile of tokens is compared with the cells of every sequence that has a token in it. In one pass with a
     prompt, a generated token costs as much attention as a tile of tokens.
@@ -200,8 +201,8 @@ def _padded(parts: Pass, rules: LayoutRules) -> Pass:
     """Return the parts in the order of slots, padded to the longest draft, because every ubatch reads all
     weights.
 
-    llama.cpp starts a new ubatch where slot numbers are not consecutive. Longer spans are prompts, whose
-    remainder is worth a ubatch of its own. No padding is added where the batch or a slot is full.
+    llama.cpp starts a new ubatch where slot numbers are not consecutive. Prompts are longer than drafts;
+    their remainder is worth a ubatch of its own. No padding is added where the batch or a slot is full.
     """
     ordered = sorted(parts, key=lambda part: part.span.slot)
     spans = [part.span for part in ordered]

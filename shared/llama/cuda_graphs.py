@@ -1,11 +1,11 @@
 """Switches CUDA graphs off where a replayed step would be wrong.
 
-The CUDA backend records a step that has the shape of the one before it, and updates the recorded graph when
-another shape is recorded. On an H200, 8 to 17 of 300 rows of random traffic were then wrong by as much as
-logits differ, in three of 15 runs; without graphs none were. The likely reason: `cudaGraphExecUpdate` ignores
-the number of blocks in a cluster (others have found this, too), which cuBLAS kernels use since compute
-capability 9.0. cuBLAS multiplies weights that are not quantized, and computes attention without flash
-attention.
+The CUDA backend records a step that has the shape of the step before it. When another shape is recorded, it
+updates the recorded graph. On an H200, 8 to 17 of 300 rows of random traffic were then wrong in three of 15
+runs, by as much as logits differ from each other. Without graphs none were. The likely reason: cuBLAS kernels
+use clusters of blocks since compute capability 9.0, and `cudaGraphExecUpdate` ignores the number of blocks in
+a cluster. Others have found this, too. cuBLAS multiplies weights that are not quantized, and computes
+attention without flash attention.
 """
 
 import logging
@@ -21,7 +21,7 @@ log = logging.getLogger("llama")
 
 _FIRST_WITH_CLUSTERS = 9.0
 _SWITCH = "GGML_CUDA_DISABLE_GRAPHS"
-"""Read by ggml when it computes for the first time."""
+"""The environment variable that ggml reads when it computes for the first time."""
 _CAPABILITY = re.compile(r"compute capability (\d+\.\d+)")
 _VECTOR = re.compile(r"norm|\.bias$|^rope_|sinks")
 """Matches the names of tensors that are not matrices."""
@@ -32,7 +32,7 @@ def switch_off_if_wrong(path: Path, log_lines: Iterable[str], *, flash_attention
     """Switch CUDA graphs off for this process if they would be wrong with the model at `path`.
 
     Call it before the model's first step. log_lines: llama.cpp's messages about the devices, and about the
-    model's context. flash_attention: it may be used.
+    model's context. flash_attention: True if flash attention may be used.
     """
     lines = list(log_lines)
     capabilities = [float(found[1]) for line in lines if (found := _CAPABILITY.search(line))]

@@ -26,7 +26,7 @@ METAL: Final = "MTL"
 _NONE: Final = ("none",)
 _MIB = 1 << 20
 _TENSOR_BYTES = 1 << 12
-"""More than a ggml_context with one tensor takes."""
+"""More bytes than a ggml_context with one tensor takes."""
 
 
 def descriptions() -> list[str]:
@@ -42,7 +42,7 @@ def descriptions() -> list[str]:
 
 
 remote: set[str] = set()
-"""Other machines whose devices models of this process use unless they are told not to."""
+"""Other machines, whose devices the models of this process use by default."""
 
 
 def hide_gpus() -> None:
@@ -60,7 +60,7 @@ def hide_gpus() -> None:
 
 
 def has_gpu() -> bool:
-    """Return whether this machine has a GPU that llama.cpp can use; GPUs behind RPC do not count."""
+    """Return whether this machine has a GPU that llama.cpp can use; GPUs of RPC workers do not count."""
     library.start()
     try:
         return any(_is_own_gpu(device) for device in pointers())
@@ -107,7 +107,7 @@ def chosen(options: ModelOptions) -> list[int] | None:
         found = named(options.device, "--device", only_gpus=True) if options.device else _own_gpus()
     except AttributeError:  # as in `has_gpu`
         return None
-    if not found:  # options for GPUs do nothing without one, as --n-gpu-layers
+    if not found:  # without a GPU, options for GPUs do nothing, as in llama.cpp
         return []
     _check_split(options, found)
     return [found[options.main_gpu]] if options.split_mode == "none" else found
@@ -196,7 +196,7 @@ def _own_gpus() -> list[int]:
     """Return the GPUs that llama.cpp chooses by default: each once, and integrated GPUs only if there are no
     others.
 
-    Several backends may know the same device; the first has it.
+    If several backends list the same device, the device of the first backend is used.
     """
     gpus: list[int] = []
     integrated: list[int] = []
@@ -218,7 +218,7 @@ def _describe(device: int) -> Device:
     properties = _properties(device)
     n_free, n_total = properties.memory_free, properties.memory_total
     is_shared = _type(device) == _INTEGRATED_GPU or _backend(device) == METAL
-    if n_total == 0:  # it does not tell, and takes the host's, as llama.cpp supposes
+    if n_total == 0:  # the device reports none: llama.cpp supposes that it uses the host's memory
         n_free = n_total = free_memory()
         is_shared = True
     return Device(
@@ -232,8 +232,8 @@ def _describe(device: int) -> Device:
 
 
 def _max_tensor(device: int, n_total: int) -> int:
-    """Return the size of the largest tensor that a device can hold, to a MiB; llama.cpp aborts for a larger
-    cache.
+    """Return the size of the largest tensor that a device can hold, within a MiB; llama.cpp aborts if a cache
+    is larger.
     """
     minimum, maximum = 0, n_total // _MIB
     if _can_hold(device, maximum):

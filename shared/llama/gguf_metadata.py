@@ -65,7 +65,7 @@ def integers(path: Path, prefix: str) -> dict[str, int]:
 
 
 def content_digest(path: Path) -> str:
-    """Return the name of a vocabulary file between leads and backs: the start of its SHA-256, in
+    """Return the name by which leads and backs identify a vocabulary file: the start of its SHA-256, in
     hexadecimal.
     """
     with path.open("rb") as file:
@@ -73,7 +73,7 @@ def content_digest(path: Path) -> str:
 
 
 def write_vocabulary_file(model: Path, destination: Path) -> None:
-    """Copy all metadata of `model` (of a split model, the first part); 2 to 16 MB.
+    """Copy all metadata of `model` (for a split model, of its first part) to a file of 2 to 16 MB.
 
     `Vocabulary.load` needs no more. The file appears when it is complete. Raises ConfigError.
     """

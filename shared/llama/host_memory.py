@@ -16,16 +16,16 @@ from shared.llama.unbound import function
 log = logging.getLogger("llama")
 
 _MIN_BYTES = 4 << 20
-"""Less is copied quickly from anywhere."""
+"""Fewer bytes are copied quickly even if they are not pinned."""
 _MAX_BLOCKS = 2048
-"""Some Vulkan drivers allow 4096 allocations in all."""
+"""The maximum number of pinned blocks. Some Vulkan drivers allow only 4096 allocations in all."""
 _SLACK = 8
 """A block is reused for data that is smaller by at most this share of its size."""
 
 
 @dataclass(slots=True, eq=False)
 class HostBlock:
-    """`size` bytes at `pointer`, of `n_allocated`. owner: an array, or a ggml_backend_buffer_t if pinned."""
+    """`size` used bytes of `n_allocated` at `pointer`. owner: an array, or a pinned ggml_backend_buffer_t."""
 
     pointer: Any
     size: int

@@ -28,7 +28,7 @@ class ImageDecoder:
     def decode(self, span: Span, position: int) -> int:
         """Decode some or all rows of an image in one pass; return the result of llama_decode.
 
-        position: of the image's first row.
+        position: the position of the image's first row.
         """
         image, n = span.image, len(span.tokens)
         assert image

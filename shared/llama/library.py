@@ -1,7 +1,7 @@
 """Loads and initializes the native library, once per process, and sends its log to ours.
 
 The code that computes on the CPU (the kernel) is compiled for one kind of CPU. Or there is a library for each
-of many kinds (GGML_CPU_ALL_VARIANTS), of which the best for this CPU is loaded.
+of many kinds (GGML_CPU_ALL_VARIANTS), and the best library for this CPU is loaded.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ log = logging.getLogger("llama")
 _DEBUG, _ERROR = 1, 4
 _LEVELS = {_DEBUG: logging.DEBUG, 2: logging.DEBUG, 3: logging.DEBUG, _ERROR: logging.ERROR}
 _ABORTED = re.compile(r"graph_compute: .* error 1$|process_ubatch: .* status: 1$|llama_decode: .* ret = 2$")
-"""Said with level 4 of a decode that was stopped on purpose (GGML_STATUS_ABORTED)."""
+"""Matches the errors that llama.cpp logs if a decode was stopped on purpose (GGML_STATUS_ABORTED)."""
 _OF_A_DEVICE = re.compile(r" *Device \d+: ")
 _CPU_LOADED = re.compile(r"load_backend: loaded CPU backend from (.*)")
 _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
@@ -33,7 +33,7 @@ _captures: list[list[str]] = []
 _explained: list[list[str]] = []
 """The lists of nested contexts, the innermost last."""
 about_devices: list[str] = []
-"""The messages of backends about their devices, which they write once."""
+"""The messages of backends about their devices, which backends write only once."""
 
 
 def _forward(level: int, text: bytes, _user_data: ctypes.c_void_p) -> None:
@@ -113,7 +113,7 @@ def explained_errors() -> Iterator[list[str]]:
 
 
 def kernel() -> str:
-    """Return the name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if there is only one."""
+    """Return the name of the CPU's kernel in llama.cpp, such as zen4; `compiled` if it is the only one."""
     chosen = start()
     found = _KERNEL.search(chosen.name) if chosen else None
     return found[1] if found else "compiled"

@@ -51,9 +51,9 @@ class ContextNeeds:
     def can_store(self) -> bool:
         """True if texts can be stored.
 
-        Memory with windows that can be cut anywhere stores texts only in parts. Of a whole text, llama.cpp
-        stores only the last window, so the loaded text could not be cut anywhere. A part is not longer than a
-        window.
+        Memory with windows that can be cut to any length stores texts only in parts. Of a whole text,
+        llama.cpp stores only the last window, so the loaded text could not be cut to every length. A part is
+        not longer than a window.
         """
         return self.has_parts or not (self.traits.can_trim and self.n_window > 0)
 
@@ -72,7 +72,7 @@ class ContextNeeds:
             parameters,
             self._n_sequences + self.has_parts,
             (traits.n_rollback or 0) if traits.equal_lengths else 0,
-            # Between the ubatches of a decode, cells that an earlier one has masked are given away.
+            # Between the ubatches of a decode, llama.cpp reuses cells that have left the window.
             one_ubatch=self.is_guarded or not traits.can_trim,
         )
         return parameters
@@ -82,11 +82,11 @@ class ContextNeeds:
 class MemoryPlan:
     """The context, placement and caches that a model is loaded with.
 
-    files: the state of the files that were read (`start_key`). options: as requested, with the chosen layers
-    on devices and batch sizes. placement: None if llama.cpp places layers. step_bytes: the bytes of weights
-    read to decode one token. has_long_rope: llama.cpp chooses between two tables of rope factors by the
-    length of a sequence's context (LongRoPE). with_heads: MTP layers are loaded. with_workers: layers may be
-    on RPC workers.
+    files: the state of the files that were read (`start_key`). options: the requested options, completed with
+    the chosen batch sizes and layers on devices. placement: None if llama.cpp places layers. step_bytes: the
+    bytes of weights read to decode one token. has_long_rope: llama.cpp chooses between two tables of rope
+    factors by the length of a sequence's context (LongRoPE). with_heads: MTP layers are loaded. with_workers:
+    layers may be on RPC workers.
     """
 
     path: Path

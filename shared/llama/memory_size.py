@@ -110,7 +110,7 @@ def graph_bytes(context: Any, parameters: Any) -> int:
 
     Without flash attention, the work buffer holds the attention scores of a whole batch in the type of the KV
     cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params,
-    because llama.cpp prepares its largest graph again. 0 if this build does not report it.
+    because llama.cpp prepares its largest graph again. Returns 0 if this build does not report these bytes.
     """
     try:
         graph = _largest_graph(context, parameters)
@@ -136,7 +136,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """Return the bytes of a graph's nodes, if it has the maximum number."""
+    """Return the bytes of a graph's nodes, if the graph has the maximum number of nodes."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

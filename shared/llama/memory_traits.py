@@ -22,8 +22,8 @@ class MemoryTraits:
 
     n_rollback: the number of tokens at the end of the last decode that can be removed before the next decode,
     but never all of them; None: any number of tokens at any time. n_step_checkpoints: the number of states
-    per slot that can be kept on the device at no cost. equal_lengths: spans of different lengths are decoded
-    in several passes. checkpoint_bytes: the size of a slot's checkpoint.
+    per slot that can be kept on the device at no cost. equal_lengths: llama.cpp decodes spans of different
+    lengths in several ubatches. checkpoint_bytes: the size of a slot's checkpoint.
     """
 
     n_rollback: int | None = None
@@ -43,19 +43,19 @@ class MemoryTraits:
 
     @property
     def replays(self) -> bool:
-        """True if accepted tokens of a rejected draft must be decoded again."""
+        """True if the accepted tokens of a partly rejected draft must be decoded again."""
         return self.n_rollback == 0 and self.n_step_checkpoints > 0
 
 
 PLAIN = MemoryTraits()
-"""Models with attention over the whole text."""
+"""The traits of models with attention over the whole text."""
 
 
 class SlotPart:
     """Data that is kept for each slot. Every method is called after the cells were edited."""
 
     token_bytes = 0
-    """Bytes that are kept for each token of a text that was stored."""
+    """The number of bytes that are kept for each token of a stored text."""
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
         """Record that `slot` now has `length` tokens, followed by padding."""

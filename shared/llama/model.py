@@ -51,7 +51,7 @@ class Model:
     """Weights, vocabulary and a KV cache of `n_ctx` cells for `n_slots` sequences."""
 
     batch_sizes: BatchSizes | None = None
-    """The batch sizes for logits that depend only on the tokens; None: any sizes."""
+    """The batch sizes with which logits depend only on the tokens; None: all sizes are used."""
 
     facts: LoadedFacts
     """The loaded files, and the way in which they were loaded."""
@@ -59,7 +59,7 @@ class Model:
     overlaps = False
     """True if the last step left this thread free most of the time between `launch` and its end.
 
-    Never on a CPU, which may only have been taken away for a while.
+    Always False on a CPU, where a long wait may only mean that other programs used the CPU.
     """
 
     def __init__(self, plan: MemoryPlan, images: ImageMemory | None = None) -> None:
@@ -116,9 +116,9 @@ class Model:
         self.n_vocab = self.vocabulary.n_tokens
         self.n_ctx: int = llama_cpp.llama_n_ctx(self._context)
         n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
-        # Models with learned positions (GPT-2) have no others: llama.cpp aborts.
+        # Models with learned positions (GPT-2) have only these: llama.cpp aborts at other positions.
         self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
-        """Tokens that one slot may have; with one pool of cells all cells, within the training context."""
+        """The maximum length of a slot: with one pool all cells, but at most the training context."""
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         has_layers = self.plan.options.n_gpu_layers != 0
@@ -180,7 +180,7 @@ class Model:
 
     @property
     def n_activations(self) -> int:
-        """The number of activations that the layers compute for a token: `n_embd` times layers."""
+        """The number of activations that the layers compute for a token: `n_embd` in each layer."""
         n_embd: int = llama_cpp.llama_model_n_embd(self._model)
         n_layers: int = llama_cpp.llama_model_n_layer(self._model)
         return n_embd * n_layers
@@ -210,16 +210,17 @@ class Model:
         """Decode `spans`, at most n_batch tokens in total; a `Layout` is decoded as planned.
 
         Returns the logits of each span, shape (n_logits, n_vocab), as views that the next call overwrites.
-        Raises KvCacheFullError (the cache is unchanged except for the slots that it names), WindowLostError
-        (the cache is unchanged), DecodeAbortedError (slots may hold some of the tokens) or DecodeFatalError.
+        Raises KvCacheFullError (which names the slots that were emptied; the others are unchanged),
+        WindowLostError (the cache is unchanged), DecodeAbortedError (slots may hold some of the tokens) or
+        DecodeFatalError.
         """
         return self.launch(spans)()
 
     def launch(self, spans: Sequence[Span]) -> Callable[[], list[Rows]]:
         """Start `decode`; return a function that waits for the last pass and returns the logits.
 
-        Nothing else may be done with this model before that function was called. On a CPU there is nothing
-        left to wait for.
+        Do nothing else with this model until that function has returned. On a CPU there is nothing left to
+        wait for.
         """
         began = time.perf_counter()
         planned = spans if isinstance(spans, Layout) else layout(spans, self.layout_rules)
@@ -239,7 +240,7 @@ class Model:
         launched = time.perf_counter()
 
         def finish() -> list[Rows]:
-            if not any(part.n_rows for part in planned.passes[-1]):  # logits would be waited for
+            if not any(part.n_rows for part in planned.passes[-1]):  # else reading the logits waits
                 llama_cpp.llama_synchronize(self._context)
             self._collect(planned.passes[-1], rows, is_last=True)
             waited = time.perf_counter() - launched
@@ -302,8 +303,8 @@ class Model:
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
         """Give the first `n_keep` tokens of a slot to `slot`, which must be empty.
 
-        With `kv_unified` no cells are used: both slots own the same cells until both have freed them.
-        Otherwise the cells are copied, and the memory must be trimmable.
+        With `kv_unified` no further cells are used: both slots own the same cells until both have freed them.
+        Otherwise the cells are copied, and `traits.can_trim` must be True.
         """
         self._check(source_slot)
         self._check(slot)
@@ -323,8 +324,8 @@ class Model:
         """Copy between slots with cells of their own.
 
         llama.cpp copies all cells at its next decode. A text loaded into either slot before that would be
-        overwritten or copied, and a stored text would be old. So where texts are stored, the copy is made by
-        storing and loading.
+        overwritten or copied, and a text stored before that would lack the copied cells. So where texts are
+        stored, the copy is made by storing and loading.
         """
         self._positions.copied(source_slot, slot, n_keep)
         if self.plan.prompt_cache.n_bytes:
@@ -337,16 +338,16 @@ class Model:
         llama_cpp.llama_set_n_threads(self._context, n_threads, n_threads)
 
     def watch_steps(self) -> StepProgress:
-        """Return an object by which another thread sees whether `decode` makes progress; keep it with the
-        model.
+        """Return an object by which another thread sees whether `decode` makes progress. Keep it as long as
+        the model.
         """
         return StepProgress(self._context)
 
     def interrupt(self) -> ContextInterrupt | None:
-        """Return an object by which another thread can stop `decode`; keep it with the model.
+        """Return an object by which another thread can stop `decode`. Keep it as long as the model.
 
-        Do not combine it with `watch_steps`. None: the device cannot be stopped, or the memory cannot be cut
-        back.
+        Do not combine it with `watch_steps`. Returns None if the device cannot be stopped, or if the memory
+        cannot be cut back.
         """
         return None if self.is_offloaded or not self.traits.can_trim else ContextInterrupt(self._context)
 
@@ -443,7 +444,7 @@ class Model:
         return [table[end - n : end] for n, end in zip(n_outputs, ends, strict=True)]
 
     def _table(self, address: int, n_rows: int) -> Rows:
-        """Return a view of llama.cpp's logits, which mostly are where they were after the last step."""
+        """Return a view of llama.cpp's logits, whose address is usually the same as after the last step."""
         where = address, n_rows
         if where != self._table_at:
             memory = (ctypes.c_float * (n_rows * self.n_vocab)).from_address(address)
@@ -483,4 +484,7 @@ def _why_no_context(path: Path, options: ModelOptions) -> str:
     types = {options.cache_type_k, options.cache_type_v}
     if types <= UNQUANTIZED:
         return reason
-    return f"{reason}; or its attention heads do not divide into blocks of {' and '.join(sorted(types))}"
+    return (
+        f"{reason}, or use --cache-type-k f16 and --cache-type-v f16: the model's attention heads "
+        f"may not divide into blocks of {' and '.join(sorted(types))}"
+    )

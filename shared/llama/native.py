@@ -3,8 +3,8 @@
 The package llama_cpp also imports its high-level classes, which are not used here, and with them numpy,
 jinja2 and a database: .15 s and 13 MB in each process. Therefore its `__init__` is not run.
 
-The package looks up all functions when it is imported. Here, a name that the library lacks, as another build
-in LLAMA_CPP_LIB_PATH may, raises only when it is called, because most names are never called.
+The package looks up all functions when it is imported. Another build in LLAMA_CPP_LIB_PATH may lack some.
+Here, a missing function raises only when it is called, because most functions are never called.
 """
 
 import importlib

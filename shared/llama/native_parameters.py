@@ -18,15 +18,15 @@ from shared.settings.model_options import (
 )
 
 _GGML_TYPE_BF16 = 30
-"""ggml.h; llama_cpp has no name for it."""
+"""The number of bf16 in ggml.h; llama_cpp has no name for it."""
 _MAX_LAYERS = 512
 """LLAMA_MAX_LAYERS."""
 _NO_TENSOR = ("^$", CPU)
-"""Placing it has one effect: devices do not compute different ubatches of a batch at the same time."""
+"""An override for no tensor. Its only effect is that devices compute one ubatch of a batch at a time."""
 
 
 def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> Any:
-    """Return a llama_model_params; raises ModelLoadError. with_workers: RPC workers are devices, too."""
+    """Return a llama_model_params; raises ModelLoadError. with_workers: use RPC workers, too."""
     parameters = llama_cpp.llama_model_default_params()
     parameters.n_gpu_layers = options.n_gpu_layers
     parameters.use_extra_bufts = options.repack
@@ -38,7 +38,7 @@ def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> An
     if chosen is not None:
         kept.append(devices.array(chosen))
         parameters.devices = ctypes.cast(kept[-1], ctypes.c_void_p)
-        parameters.main_gpu = 0  # of those
+        parameters.main_gpu = 0  # the first of the chosen devices
     if options.tensor_split:
         n_devices = llama_cpp.llama_max_devices()
         # ctypes keeps the array alive as long as the parameters
@@ -46,16 +46,16 @@ def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> An
     if overrides := _overrides(options, chosen or ()):
         kept.append(overrides)
         parameters.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
-    parameters.kept = kept  # they are only pointers in the structure
+    parameters.kept = kept  # the structure has only pointers to the arrays
     return parameters
 
 
 def _overrides(options: ModelOptions, chosen: Sequence[int]) -> Any:
     """Return a NULL-terminated array of llama_model_tensor_buft_override; None: no tensor is placed by name.
 
-    Overlap is avoided on several Vulkan devices, where logits were sometimes wrong: by up to .09, in 3 of 30
-    rows, in 2 of 5 runs. Without overlap no row was wrong in 10 runs. Measured with two software devices and
-    batches of four ubatches.
+    Several Vulkan devices are kept from computing ubatches at the same time. When they did, logits were wrong
+    in 2 of 5 runs, in 3 of 30 rows, by up to .09. Otherwise no row was wrong in 10 runs. Measured with two
+    software devices and batches of four ubatches.
     """
     if not options.n_gpu_layers:
         return None
@@ -129,10 +129,10 @@ def is_offloaded(options: ModelOptions) -> bool:
 def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:
     """Return whether flash attention is faster on a CPU.
 
-    It skips the cells of other texts, which are otherwise compared with every token. One text alone is read
-    as fast. It is continued more slowly once it is long, above all by several tokens per step; this is most
-    of the work with the default number of slots. More slots than `parallel` hold side branches. The kernel
-    for prompts supports only f16.
+    It skips the cells of other texts, which are otherwise compared with every token. It reads a single text
+    as fast, but continues a long text more slowly, above all by several tokens per step. With the default
+    number of slots, this is most of the work. If there are more slots than `parallel`, they hold side
+    branches. Its kernel for prompts supports only f16.
     """
     is_f16 = options.cache_type_k == options.cache_type_v == "f16"
     return is_f16 and options.parallel > DEFAULT_SLOTS and n_slots == options.parallel

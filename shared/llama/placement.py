@@ -13,7 +13,7 @@ from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 CPU = "CPU"
 """The place of all data that is not on a device."""
 FIRST_GPU, BESIDE_GPU = "first GPU", "CPU beside a GPU"
-"""Places that are known once llama.cpp has found devices: see `shared.llama.devices.located`."""
+"""Devices whose names are known once llama.cpp has found them: see `shared.llama.devices.located`."""
 CACHE, COMPUTING = "KV cache and states", "intermediate results"
 _OF_TEXTS = {CACHE, COMPUTING}
 EMBEDDINGS, EXPERTS = "embeddings", "experts"
@@ -63,7 +63,7 @@ class Placement:
     def used(self, place: str) -> int:
         """Return the bytes on the device of this name, or on the CPU.
 
-        Host memory used by devices that share it is not on the CPU: see `host_bytes`.
+        Host memory used by devices that share it does not count for the CPU: see `host_bytes`.
         """
         return sum(n_bytes for (_, where), n_bytes in self.parts.items() if where == place)
 

@@ -8,7 +8,7 @@ from shared.image_span import ImageSpan
 from shared.llama.memory_traits import SlotPart
 
 PositionOf = Callable[[int, int], int]
-"""`Positions.position_of`."""
+"""The type of `Positions.position_of`."""
 _FORMAT = "<iii"
 
 
@@ -29,8 +29,8 @@ class Positions(SlotPart):
         image          3 .. 10                             that takes 2 positions
         position 0 1 2 3 .. 3   5  6            of rows
 
-    All rows of such an image count as at its first position, so no cut divides it: a row inside has the
-    position of the image's beginning. A slot whose text has no such image has no entry here.
+    `position_of` returns the image's first position for each row of such an image, so no cut divides the
+    image. No jump is recorded for a slot whose text has no such image.
     """
 
     def __init__(self, n_slots: int) -> None:

@@ -15,14 +15,14 @@ log = logging.getLogger("llama")
 T = TypeVar("T", bound=BaseModel)
 
 _N_FILES = 256
-"""The number of files of one or two kilobytes; the oldest files are deleted."""
+"""The maximum number of files, of one or two kilobytes each; the oldest files are deleted."""
 
 
 class Remembered(Generic[T]):
     """The cached measurement of one kind, for starts with one key."""
 
     def __init__(self, folder: CacheFolder, kind: type[T], key: str) -> None:
-        """key: of all inputs that determine the measurement."""
+        """key: the key of all inputs that determine the measurement."""
         self._kind = kind
         self.key = key
         self.path = user_cache_path("llama-duo") / folder / f"{key}.json"
@@ -37,7 +37,7 @@ class Remembered(Generic[T]):
             return None
 
     def keep(self, found: T) -> None:
-        """Cache a measurement for later starts; if that fails, they measure again."""
+        """Cache a measurement. If that fails, later starts measure again."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with written_whole(self.path) as part:

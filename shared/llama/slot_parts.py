@@ -1,4 +1,4 @@
-"""Data that is kept for slots beside their cells; a `Model` tells each part of every edit."""
+"""Data that is kept for slots beside their cells; a `Model` reports every edit to each part."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,7 @@ from shared.llama.positions import PositionOf
 
 
 class Padding(SlotPart):
-    """The slots that end with padding. lengths: their numbers of tokens without it."""
+    """The slots that end with padding. lengths: the number of tokens before the padding, by slot."""
 
     def __init__(self) -> None:
         self.lengths: dict[int, int] = {}
@@ -27,13 +27,13 @@ class WindowGuard(SlotPart):
     """Keeps the cells of a sliding-window cache that later tokens may need again.
 
     `find_slot` (llama-kv-cache.cpp) reuses a cell as soon as the sequence that owns it has moved on by more
-    than its window, also in a cache of full size (`swa_full`). That is right if a sequence only grows. But a
+    than its window, even in a cache of full size (`swa_full`). That is right if a sequence only grows. But a
     sequence that is cut back or shared needs those cells again, and another slot may have overwritten them. A
     cell with two owners is never reused. Therefore each slot has a second sequence, which is never decoded
     and shares the slot's cells before they leave the window.
 
     Slot i of `n_slots` in one pool is guarded by sequence n_slots + i, so the context needs 2 * n_slots
-    sequences. A decode must be one ubatch, because cells are also reused between ubatches.
+    sequences. A decode must be one ubatch, because cells are reused even between the ubatches of a decode.
 
         in the cache of a slot       [0 ............................ length)
         guarded                      [0 ....... guarded)
@@ -49,8 +49,8 @@ class WindowGuard(SlotPart):
         self._guarded = [0] * n_slots
 
     def decoded(self, slot: int, length: int, n_padding: int) -> None:
-        """Guard whole windows, which suffices for chunked ones (Llama 4), as they begin at multiples of the
-        window.
+        """Guard whole windows. That is enough for chunked windows (Llama 4), which begin at multiples of the
+        window size.
         """
         length = self._position_of(slot, length) + n_padding
         guarded = self._guarded[slot]

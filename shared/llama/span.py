@@ -29,7 +29,7 @@ class Span:
 
     @property
     def is_verified(self) -> bool:
-        """True if logits are needed for all tokens of the span, as for a span that a sequence generates."""
+        """True if all tokens of the span need logits, as generated tokens and drafts do."""
         return self.n_logits == len(self.tokens)
 
 
@@ -40,8 +40,8 @@ Rows: TypeAlias = "NDArray[np.float32]"
 class SpanPart(NamedTuple):
     """A part of span `number`, or all of it, in one pass, followed by `n_padding` tokens.
 
-    n_outputs: the number of tokens at the end, padding included, for which logits are computed; None: as the
-    span says, without padding.
+    n_outputs: the number of tokens at the end, padding included, for which logits are computed; None: the
+    span's `n_logits`, for tokens before the padding.
     """
 
     number: int

@@ -37,13 +37,13 @@ class StoredKind(enum.Flag):
 
     NOTHING = 0
     TEXTS = enum.auto()
-    """On disk and in files of slots."""
+    """Texts on disk and in slot files."""
     EXACTNESS = enum.auto()
     STEP_TIMES = enum.auto()
     MEMORY = enum.auto()
     """The memory of contexts (`shared.memory.stored_outline`)."""
     ATTENTION = enum.auto()
-    """True if flash attention is faster (the ring `lead.attention`)."""
+    """The measurement that shows whether flash attention is faster (the ring `lead.attention`)."""
 
 
 _MEASURED: Final = StoredKind.EXACTNESS | StoredKind.STEP_TIMES | StoredKind.MEMORY
@@ -52,25 +52,25 @@ _ALL: Final = _ALL_BUT_ATTENTION | StoredKind.ATTENTION
 
 DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
     {
-        # Options of the model. Those that move layers or divide batches change what is rounded how.
+        # Options of the model. Options that move layers or divide batches change how results are rounded.
         **dict.fromkeys(("parallel", "threads", "cache_type_k", "cache_type_v", "kv_unified"), _ALL),
         **dict.fromkeys(("swa_full", "batch_size", "ubatch_size"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("threads_batch", "repack", "lora", "exact"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("n_gpu_layers", "kv_offload", "device", "split_mode"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("main_gpu", "tensor_split", "override_tensor"), _ALL_BUT_ATTENTION),
         **dict.fromkeys(("cpu_moe", "n_cpu_moe"), _ALL_BUT_ATTENTION),
-        "ctx_size": _MEASURED,  # of texts `n_ctx_of_rope` tells what there is to tell
-        "flash_attn": _MEASURED,  # of texts `uses_flash_attention`, however it was chosen
+        "ctx_size": _MEASURED,  # texts depend on `n_ctx_of_rope` instead
+        "flash_attn": _MEASURED,  # texts depend on `uses_flash_attention` instead
         "load_mode": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,
-        "fit": StoredKind.EXACTNESS,  # otherwise the layers that were chosen count
+        "fit": StoredKind.EXACTNESS,  # other kinds depend on the chosen layers
         "fit_target": StoredKind.EXACTNESS,
-        "cache_ram": StoredKind.NOTHING,  # as much as is free
+        "cache_ram": StoredKind.NOTHING,  # does not affect the data
         "ctx_checkpoints": StoredKind.NOTHING,
         "checkpoint_memory": StoredKind.NOTHING,
-        # What else a start is given, or finds.
-        "version": _ALL,  # of what is measured or written
-        "with_heads": _MEASURED,  # they have a cache of their own
-        "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # texts are not stored then
+        # Other inputs of a start.
+        "version": _ALL,  # of the code that measures or writes
+        "with_heads": _MEASURED,  # draft heads have a cache of their own
+        "rpc": StoredKind.EXACTNESS | StoredKind.STEP_TIMES,  # with RPC workers, texts are not stored
         "max_threads": StoredKind.STEP_TIMES,
         "cores": StoredKind.STEP_TIMES | StoredKind.ATTENTION,
         "batch_sizes": StoredKind.TEXTS | StoredKind.STEP_TIMES,
@@ -81,7 +81,7 @@ DECIDES: Final[Mapping[str, StoredKind]] = MappingProxyType(
         "uses_flash_attention": StoredKind.TEXTS,
     }
 )
-"""The stored kinds whose key changes with an input. A test fails for an option without a row."""
+"""For each input, the stored kinds whose key changes with it. A test fails for an option without a row."""
 
 
 def start_key(kept: StoredKind, files: str, options: ModelOptions, **facts: Any) -> str:
@@ -119,7 +119,7 @@ def changed_meanwhile(model: Path) -> ModelLoadError:
 
 
 def _environment() -> list[str]:
-    """Return the variables that llama.cpp reads itself, such as LLAMA_ATTN_ROT_DISABLE."""
+    """Return the environment variables that llama.cpp reads itself, such as LLAMA_ATTN_ROT_DISABLE."""
     return sorted(
         f"{name}={value}"
         for name, value in os.environ.items()

@@ -73,8 +73,8 @@ class StoredStates(SlotPart):
             self._host.give_back(block)
 
     def lend(self, key: int) -> memoryview | None:
-        """Return the bytes of a snapshot for another thread, until `take_back`; None: not stored yet, or
-        lent.
+        """Return the bytes of a snapshot for another thread, until `take_back`; None: it is not stored yet,
+        or it is lent already.
         """
         block = self._states.get(key)
         if block is None or key in self._lent:
@@ -99,7 +99,7 @@ class StoredStates(SlotPart):
         self._host.clear()
 
     def _store(self, slot: int, key: int, flags: int, positions: bytes = b"") -> None:
-        """Store the state of a slot. positions: bytes to store after llama.cpp's."""
+        """Store the state of a slot. positions: bytes to store after llama.cpp's bytes."""
         size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
         block = self._states[key] = self._host.take(size + len(positions))
         if positions:

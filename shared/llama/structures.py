@@ -11,7 +11,7 @@ from typing import Any
 from shared.errors import LibraryError
 
 _ROOM = 256
-"""Bytes behind a structure, for one that is longer: it would overwrite what lies there."""
+"""The number of spare bytes behind a structure: a library with a longer structure writes into them."""
 _NONE_CHOSEN = -1
 
 _DEFAULTS: dict[str, dict[str, float]] = {
@@ -40,13 +40,14 @@ _DEFAULTS: dict[str, dict[str, float]] = {
         "load_mtp": False,
     },
 }
-"""llama.cpp's defaults of fields of its structures, chosen because a shifted field would hardly have them."""
+"""Defaults in llama.cpp's structures, chosen because a shifted field would hardly have the same value."""
 
 
 def check_structures(functions: ModuleType) -> None:
     """Compare the library's defaults with the known ones; raises LibraryError.
 
-    functions: llama_cpp's module, with the library. A field appended at the end is not noticed.
+    functions: llama_cpp's module of functions, which has the loaded library as `_lib`. A field appended at
+    the end is not noticed.
     """
     library = functions._lib._name  # noqa: SLF001 - ctypes has no other name for it
     for name, defaults in _DEFAULTS.items():

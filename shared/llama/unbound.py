@@ -35,7 +35,7 @@ class ComputePlan(ctypes.Structure):
 
 
 class DeviceProperties(ctypes.Structure):
-    """`ggml_backend_dev_props`, without the flags at its end, which are given as bytes."""
+    """`ggml_backend_dev_props`; the structure of flags at its end is given as bytes."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -118,7 +118,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     "llama_model_target_layer_ids": ([_POINTER], ctypes.POINTER(ctypes.c_int32)),
     "llama_model_target_layer_ids_n": ([_POINTER], _UINT32),
 }
-"""Argument types and result of each."""
+"""The argument types and the result type of each function."""
 
 _MANGLED = {
     "llama_graph_reserve": (
@@ -146,7 +146,7 @@ _MANGLED = {
 
 
 def add_library(path: Path) -> None:
-    """Also search this library, which the process has loaded."""
+    """Let `function` search this library, too; the process has loaded it."""
     _libraries.append(ctypes.CDLL(str(path)))
 
 

@@ -66,7 +66,7 @@ class Vocabulary:
         self._vocab = llama_cpp.llama_model_get_vocab(model)
         self.info = _read_info(model, self._vocab, path)
         self.n_tokens = self.info.n_vocab
-        # llama.cpp has a default id for a BOS token, which in a vocabulary without one is any other token.
+        # llama.cpp has a default BOS id, which is an ordinary token in a vocabulary without BOS.
         has_bos = metadata(model, "tokenizer.ggml.bos_token_id") is not None
         self.bos = _token_or_none(llama_cpp.llama_vocab_bos(self._vocab)) if has_bos else None
         self.eos = _token_or_none(llama_cpp.llama_vocab_eos(self._vocab))
@@ -112,8 +112,8 @@ class Vocabulary:
 
     @functools.cached_property
     def special_tokens(self) -> dict[str, int]:
-        """The control tokens by their text. A grammar refers to them by id, because they have no
-        text in it.
+        """The control tokens by their text. A grammar refers to a control token by its id, because the token
+        stands for no text there.
         """
         special = (
             (self.piece(token, special=True).decode("utf-8", "replace"), token)
@@ -358,7 +358,7 @@ def unusable(path: Path, reason: str) -> ModelLoadError:
 def _check_usable(model: Any, path: Path, n_parts: int) -> None:
     """Raise ModelLoadError if the model cannot continue a text token by token.
 
-    `check_kind` refuses most of them before they are loaded; here all metadata are at hand.
+    `check_kind` refuses most of them before they are loaded; here all metadata is known.
     """
     architecture = metadata(model, "general.architecture") or ""
     check_metadata(path, architecture, metadata(model, "general.type") or "")

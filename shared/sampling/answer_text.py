@@ -6,7 +6,7 @@ from typing import NamedTuple
 from shared.sampling.call_grammars import NAME, CallGrammars
 
 _LONGEST = 1024
-"""The bytes in which a call must begin."""
+"""The number of last bytes of the answer in which the beginning of a call is searched for."""
 
 
 class BegunCall(NamedTuple):
@@ -52,8 +52,8 @@ class AnswerText:
             del self._text[self._starts[n] :], self._starts[n:]
 
     def begins_with(self, piece: bytes, after: int | None = None) -> BegunCall | None:
-        """Return the call that the next `piece` would begin, if any; after: the byte offset where the last
-        call has ended.
+        """Return the call that the next `piece` would begin, if any; after: the byte offset at which the last
+        call ended.
         """
         end = len(self._text)
         start = max(after or 0, end - _LONGEST)

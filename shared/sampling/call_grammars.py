@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NAME = "name"
-"""The group with the name of a tool, in the expressions below."""
+"""The group of the expressions below that matches the name of the tool."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallGrammars:
     """The beginnings of calls, and the grammars of their rest.
 
-    begins: an expression for a call up to its arguments. follows: for a call directly after another.
-    is_first: only reasoning may come before a call. reasoning: the texts around reasoning, in which no call
-    begins; empty: there are none. said: the beginning of the answer that is part of the prompt. grammars: for
-    the text after such a beginning, by the name of the tool.
+    begins: a regular expression for a call up to its arguments. follows: the same for a call directly after
+    another. is_first: only reasoning may come before a call. reasoning: the texts before and after reasoning,
+    in which no call begins; empty: there are none. said: the beginning of the answer, if the prompt contains
+    it. grammars: the grammar of the text after such a beginning, by the name of the tool.
     """
 
     begins: str

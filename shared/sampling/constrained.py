@@ -3,7 +3,7 @@
 As in llama-server, a token is first chosen without the grammar and used if the grammar allows it. Otherwise
 the choice is repeated among all tokens that the grammar allows, with the same filters and the same noise
 (llama-server draws new random numbers). So the choice remains a function of seed, position, logits and
-previous tokens, and computing a mask over the whole vocabulary is the exception.
+previous tokens, and a mask over the whole vocabulary is rarely computed.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from shared.slot_cache import common_prefix_length
 
 
 class Constraint(Protocol):
-    """The state of a grammar at some place in a text (`shared.sampling.remote_grammar.RemoteGrammar`).
+    """The state of a grammar at some point of a text (`shared.sampling.remote_grammar.RemoteGrammar`).
 
     `allows` and `allowed` may raise PendingAnswerError: call again later with the same arguments.
     """
@@ -42,7 +42,7 @@ class Constraint(Protocol):
         """Remove the last `n` accepted tokens."""
 
     def copy(self) -> Self:
-        """Return an independent copy, at the same place."""
+        """Return an independent copy, at the same point."""
 
 
 class ConstrainedSampler(Sampler):

@@ -15,12 +15,12 @@ from shared.sampling.sampler import Sampler, needs_filters
 from shared.sandbox import CAN_FORK
 
 _WINDOW = 1024
-"""The tokens that penalties and DRY look back. Each rejected draft and each side branch reads this many
-tokens again, in half a millisecond. Missing an older repetition may cost a draft token.
+"""The number of tokens that penalties and DRY look back in drafters. Each rejected draft and each side branch
+reads this many tokens again, in half a millisecond. Missing an older repetition may cost a draft token.
 """
 
 Follow = Callable[[str | CallGrammars], Constraint]
-"""The beginning of a text under a grammar, or with calls under grammars."""
+"""Returns the constraint at the beginning of a text under a grammar, or with calls under grammars."""
 
 
 def make_sampler(
@@ -72,8 +72,8 @@ def drafting_sampler(
 ) -> Sampler:
     """Return a sampler that makes the lead's choices from a draft model's logits.
 
-    A grammar that cannot be compiled here is ignored. Without a process that follows grammars, more drafts
-    violate them and are rejected by the lead.
+    A grammar that cannot be compiled here is ignored, and so are all grammars on systems without fork. The
+    lead then rejects the drafts that violate them.
     """
     if not CAN_FORK:
         parameters = parameters.model_copy(update={"grammar": None, "calls": None})

@@ -1,7 +1,7 @@
 """llama-server's samplers as filters, in any order: they remove candidates, and do not choose a token.
 
-llama.cpp's own samplers, with its arithmetic, decide. Tokens that cannot affect the result are removed with
-numpy first. Random samplers (XTC) use the shared noise, so that lead and backs choose the same token.
+llama.cpp's own samplers decide, with its arithmetic. Before that, numpy removes tokens that cannot affect the
+result. Random samplers (XTC) use the shared noise, so that lead and backs choose the same token.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ _SLACK = 1e-4
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
 _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
-"""Filters without effect at the end of the chain at temperature 0."""
+"""Filters that have no effect at the end of the chain at temperature 0, as they keep the likeliest token."""
 
 
 class NativeFilters:
@@ -106,7 +106,7 @@ class NativeFilters:
             if truncates:
                 are_sorted = stages[-1:] == [self._top_k]
                 truncation = _Truncation(tuple(names), self._parameters, are_sorted=are_sorted)
-                if are_sorted:  # where only the likeliest is left, no others are looked for
+                if are_sorted:  # if only the likeliest is left, no others are searched
                     stages[-1] = functools.partial(self._top_k, offset=truncation.offset)
                 stages.append(truncation)
             else:
@@ -153,7 +153,7 @@ class NativeFilters:
         return ids[~far], logits[~far]  # NaNs are not far
 
     def _xtc(self, ids: NDArray[np.int32], logits: NDArray[np.float32], position: int) -> Candidates:
-        """Exclude top choices: with `xtc_probability`, all that reach the threshold but the least likely."""
+        """At random (`xtc_probability`), remove all tokens that reach the threshold but the least likely."""
         if uniform(self._parameters.seed, position) > self._parameters.xtc_probability:
             return ids, logits
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
@@ -192,11 +192,11 @@ class _Penalty:
 
 
 class _Truncation:
-    """llama.cpp's typical-p, top-p and min-p, as far as they are adjacent.
+    """A group of adjacent filters out of llama.cpp's typical-p, top-p and min-p.
 
     Most tokens are usually so far below the likeliest that min-p certainly removes them. If min-p comes
-    first, they are removed before llama.cpp sees them. After top-p, which counts their probability, they are
-    removed only if just the likeliest token is left, because top-p never removes that.
+    first, they are removed before llama.cpp sees them. If top-p comes first, it counts their probability.
+    They are then removed only if just the likeliest token is left, which top-p never removes.
     """
 
     def __init__(
@@ -261,7 +261,7 @@ def _finite(ids: NDArray[np.int32], logits: NDArray[np.float32]) -> Candidates:
 
 
 def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
-    """Return a llama_sampler for repetition, frequency and presence penalties, which the caller owns."""
+    """Return a llama_sampler for repetition, frequency and presence penalties; the caller owns it."""
     return llama_cpp.llama_sampler_init_penalties(
         n_vocab,
         parameters.penalties_window,
@@ -272,7 +272,7 @@ def _repetition(parameters: SamplingParameters, n_vocab: int) -> Any:
 
 
 def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
-    """Return the penalty for repeated sequences, in the same form."""
+    """Return a llama_sampler that penalizes repeated sequences; the caller owns it."""
     prototype = _dry_prototype(
         vocabulary,
         parameters.dry_sequence_breakers if vocabulary else (),
@@ -283,7 +283,7 @@ def _dry(parameters: SamplingParameters, vocabulary: Vocabulary | None) -> Any:
 
 
 class _Prototype:
-    """A sampler that is only cloned: searching a large vocabulary for the breakers is slow."""
+    """A sampler that is only cloned, because searching a large vocabulary for the breakers is slow."""
 
     def __init__(self, sampler: Any) -> None:
         self._sampler = sampler

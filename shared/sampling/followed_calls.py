@@ -1,8 +1,8 @@
 """Grammars that apply only to tool calls in an answer: two kinds of `constrained.Constraint`.
 
-Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins; it
-only searches the last text for each token. From then on `FollowedCalls`, in another process, tracks where
-each call ends.
+Most of an answer is free, and often all of it. `FreeUntilCall` needs no other process until a call begins;
+for each token it only searches the end of the text. From then on `FollowedCalls`, in another process, tracks
+where each call ends.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,8 +33,8 @@ class FreeUntilCall:
     ) -> None:
         self._calls, self._vocabulary, self._follow = calls, vocabulary, follow
         self._text = AnswerText(calls)
-        self._inner: Constraint | None = None  # for what comes after this text
-        self._n_inner = 0  # tokens of that
+        self._inner: Constraint | None = None  # constrains the tokens after this text
+        self._n_inner = 0  # the number of these tokens
 
     @property
     def is_ready(self) -> bool:
@@ -114,7 +114,7 @@ class FollowedCalls:
         self._text = AnswerText(calls)
         self._begun: list[_Call] = []
         self._compiled: dict[str, FollowedGrammar | None] = {}
-        self._refused = 0  # the last token that was
+        self._refused = 0  # the last refused token
         self.is_ready = True
 
     def allows(self, tokens: Sequence[int]) -> list[bool]:
@@ -126,7 +126,8 @@ class FollowedCalls:
         """Return the ids of all allowed tokens; called after a token was refused."""
         if call := self._open():
             return call.grammar.allowed()
-        # It begins a call that goes on in a wrong way. What begins one as well is left, or is a part of that.
+        # The refused token begins a call and continues it wrongly. Allowed are parts of its beginning, and
+        # tokens that continue the beginning rightly.
         piece, pieces = self._piece(self._refused), self._vocabulary.all_pieces()
         begun = self._beginning(self._refused)
         beginning = piece.removesuffix(begun.rest) if begun else piece
@@ -175,8 +176,8 @@ class FollowedCalls:
         return self._begun[-1] if self._begun and not self._begun[-1].is_over else None
 
     def _n_bytes_of(self, call: _Call, token: int) -> int | None:
-        """Return how many bytes of a refused token belong to the call; None if the call does not
-        end there.
+        """Return how many bytes of a refused token belong to the call; None if the call does not end within
+        the token.
         """
         grammar, n = call.grammar.copy(), 0
         for character in ["", *self._piece(token).decode(errors="replace")]:
@@ -194,7 +195,7 @@ class FollowedCalls:
         return self._text.begins_with(self._piece(token), self._begun[-1].end if self._begun else None)
 
     def _begin(self, token: int) -> FollowedGrammar | None:
-        """Return the call that this token begins, including the part in the token."""
+        """Return the grammar of the call that this token begins, after the token; None: no call begins."""
         begun = self._beginning(token)
         if begun is None:
             return None

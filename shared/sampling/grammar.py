@@ -29,7 +29,7 @@ _STUCK = {"NoExtension", "NoExtensionBias"}
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _QUOTED = re.compile(r"^ *\d* \| |<non-verbose/>")
 _LONGEST_MESSAGE = 300
-"""llguidance quotes whole regular expressions."""
+"""The maximum length of an error, as llguidance quotes whole regular expressions."""
 
 
 class _Tokens:
@@ -66,12 +66,12 @@ def is_prepared(vocabulary: Vocabulary) -> bool:
 
 
 def some_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Return tokens with these bytes, in any split, which does not matter to grammars."""
+    """Return tokens that together have these bytes; grammars do not depend on how the bytes are split."""
     return list(prepare(vocabulary).greedy_tokenize(text))
 
 
 class GrammarMatcher:
-    """The state of a grammar at some place in a text."""
+    """The state of a grammar at some point of a text."""
 
     def __init__(self, text: str, vocabulary: Vocabulary) -> None:
         """Compile the grammar; raises ValueError with llguidance's message if that fails."""
@@ -121,7 +121,7 @@ class GrammarMatcher:
             self._check()
 
     def copy(self) -> Self:
-        """Return an independent copy, at the same place."""
+        """Return an independent copy, at the same point."""
         other = object.__new__(type(self))
         other._end_tokens, other._n_tokens = self._end_tokens, self._n_tokens
         other._matcher = self._matcher.deep_copy()
@@ -138,8 +138,8 @@ class FollowedGrammar:
     """The state of a grammar, which may be followed by free text: a `constrained.Constraint`."""
 
     def __init__(self, matcher: GrammarMatcher | None, n_beyond: int = 0) -> None:
-        """matcher: None: every token may come next. n_beyond: accepted tokens from the first that the grammar
-        refuses.
+        """matcher: follows the grammar; None: every token may come next. n_beyond: the number of accepted
+        tokens from the first token on that the grammar refuses.
         """
         self._matcher = matcher
         self.n_beyond = n_beyond

@@ -1,4 +1,4 @@
-"""The kind of sandbox task that follows grammars; it imports what it needs with the first grammar."""
+"""The kind of sandbox task that follows grammars; it imports its modules with the first grammar."""
 
 from dataclasses import dataclass
 from multiprocessing.connection import Connection

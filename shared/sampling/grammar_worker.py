@@ -23,21 +23,21 @@ from shared.sampling.grammar import FollowedGrammar, GrammarMatcher
 from shared.sandbox import WorkerLimits
 
 _COMPILE_SECONDS = 4.0
-"""CPU time. A grammar was admitted because it took no longer than a quarter of this."""
+"""The limit of CPU time to compile. A grammar was admitted because it took at most a quarter of this."""
 _CALL_SECONDS = 1.0
-"""CPU time between a question and its answer; the usual ones take up to 10 ms."""
+"""The limit of CPU time between a question and its answer; usual answers take up to 10 ms."""
 _USUAL = 'start: %json {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}\n'
 
 
 class Operation(enum.IntEnum):
-    """An operation on a place in a text; places are numbered."""
+    """An operation on a place: the state of the grammar at a point of a text. Places are numbered."""
 
     ALLOWS = 1  # tokens; answered with a byte for each: 1 if it may come next
     ALLOWED = 2  # answered with the int32 ids of all tokens that may come next
     ACCEPT = 3  # tokens that follow
     ROLLBACK = 4  # how many of them to take back
     COPY = 5  # the number of the new place
-    DROP = 6  # it is not needed any more
+    DROP = 6  # the place is not needed any more
 
 
 class AnswerKind:
@@ -73,7 +73,7 @@ def _compile(
 
 
 class _Follower:
-    """The places in texts of one grammar, by number; 0 is the first one."""
+    """The places of one grammar, by number; place 0 is the beginning of a text."""
 
     def __init__(self, first: Constraint | RequestError, limits: WorkerLimits) -> None:
         self._places: dict[int, Constraint | RequestError] = {0: first}
@@ -101,7 +101,7 @@ class _Follower:
             self._places.pop(place, None)
             return b""
         constraint = self._places[place]
-        if isinstance(constraint, RequestError):  # one that failed fails for good, and so does its copy
+        if isinstance(constraint, RequestError):  # a failed grammar fails for good, and so does its copy
             if operation is Operation.COPY:
                 self._places[arguments[0]] = constraint
             return AnswerKind.ERROR + str(constraint).encode()

@@ -35,7 +35,7 @@ class NativeChain:
         The input, at least one candidate, is not modified. are_sorted: the logits are in descending order.
         """
         n = len(ids)
-        assert n, "llama.cpp aborts the process without candidates"
+        assert n, "llama.cpp aborts the process if there are no candidates"
         if n > len(self._candidates):
             self._reserve(n)
         self._ids[:n] = ids

@@ -27,7 +27,7 @@ _CHUNK = 1 << 14
 """The number of tokens per block, whose intermediate results fit into the CPU's cache."""
 
 _NO_TOKEN = 1 << 32
-"""The place in the stream after the places of all tokens, whose ids have 31 bits."""
+"""A place in the stream after the places of all tokens, whose ids have 31 bits."""
 
 _HANDFUL = 8
 """Up to this many tokens, Python's integers are faster than a dozen calls of numpy."""
@@ -61,8 +61,8 @@ def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[
     """Return all tokens below `n_tokens`, ascending, whose noise is at least `bound`, and possibly a few
     others.
 
-    Takes no logarithms: the noise is monotonic in the bits that it is made of, so these are compared with the
-    bits of `bound`.
+    Takes no logarithms: the noise is monotonic in the bits that it is made of, so these bits are compared
+    with the bits of `bound`.
     """
     share_below = math.exp(-math.exp(min(_SLACK - bound, 99.0)))  # P[g < bound - _SLACK]
     # The last step of the mix leaves the upper 31 bits as they are, so it need not be taken.
@@ -77,7 +77,7 @@ def exceeding(seed: int, position: int, n_tokens: int, bound: float) -> NDArray[
 
 
 def _first_state(seed: int, position: int) -> int:
-    """Return the first state of the stream of (seed, position): token t gets its number t + 1.
+    """Return the first state of the stream of (seed, position): token t gets number t + 1 of the stream.
 
     The generator is SplitMix64 (Steele, Lea, Flood 2014).
     """
@@ -130,7 +130,7 @@ def _mix_int(value: int) -> int:
 
 
 def _mix_upper(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return `_mix_int` of each value up to its last step; overwrites `values`."""
+    """Do all steps of `_mix_int` except the last for each value; overwrites `values`."""
     values ^= values >> _30
     values *= _FACTOR_1_U64
     values ^= values >> _27

@@ -10,7 +10,7 @@ from shared.sampling.call_grammars import CallGrammars
 
 MAX_SEED = (1 << 63) - 1
 MAX_TEXT_TOKENS = 1 << 24
-"""The longest text, with its prompt: a client may wait for one without end, which would fill memory."""
+"""The maximum length of a text, prompt included: text without end would fill the memory."""
 BANNED = -1e9
 """A logit bias that no logit and no noise can compensate; finite, because JSON has no infinity."""
 
@@ -21,7 +21,7 @@ _MAX_XTC = 0.5
 """Above this threshold at most one candidate can reach it, so XTC never removes any."""
 
 _MAX_BREAKERS = 256
-"""Characters of all breakers together; llama.cpp searches every token of the vocabulary for each."""
+"""The maximum number of characters of all breakers; llama.cpp searches every token for each breaker."""
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Bias = Annotated[float, Field(ge=BANNED, le=-BANNED, allow_inf_nan=False)]
@@ -40,9 +40,9 @@ Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 class ApiNames:
     """A parameter's names in every API, as metadata of its field.
 
-    option: the lead has an option of that name. spellings, variables: llama-server's further names of that
-    option. minimum: the option's lower bound, if it differs from the parameter's. in_chat: the terminal
-    client has the parameter.
+    option: the lead has an option of that name. spellings, variables: llama-server's other names of that
+    option, and its environment variables. minimum: the option's lower bound, if it differs from the
+    parameter's. in_chat: the terminal client has the parameter.
     """
 
     option: bool = True

@@ -28,15 +28,15 @@ from shared.sampling.grammar_worker import AnswerKind, Operation
 from shared.sandbox import FOLLOW, STATUS, Sandbox
 
 _AT_ONCE_BYTES = 1 << 16
-"""The bytes of an unread message that the kernel buffers; more may wait for a compilation."""
+"""The kernel buffers unread messages up to this size. Longer messages may wait for a compilation."""
 _MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
-"""The news of the fork server usually come within microseconds of the end of the connection."""
+"""How long to wait for the fork server's report on a closed connection. It usually takes microseconds."""
 _RETRY_SECONDS = 0.25
 _PATIENCE_SECONDS = 30.0
-"""The longest lack of a descriptor, memory or process for following a grammar."""
+"""How long a descriptor, memory or a process for following a grammar may be lacking."""
 _NO_START = "the grammar process does not start: try again in a moment"
-_TOO_COSTLY = "the grammar takes too much time or memory"
+_TOO_COSTLY = "the grammar takes too much time or memory: simplify it"
 
 
 class TimeBudget(GrammarBudget):
@@ -75,7 +75,8 @@ class GrammarServer(Sandbox):
         self._budget = budget
 
     def follow(self, grammar: str | CallGrammars, *, is_optional: bool = False) -> "RemoteGrammar":
-        """Return the beginning of a text under `grammar`; return before the grammar is compiled.
+        """Return the state at the beginning of a text under `grammar`, without waiting until the grammar is
+        compiled.
 
         is_optional: a grammar that this vocabulary cannot express allows everything. The grammars of calls
         are optional.
@@ -90,7 +91,7 @@ class _Question:
 
 
 class _Channel:
-    """The connection to one grammar's process, which several places in texts share."""
+    """The connection to one grammar's process, which several points of texts share."""
 
     def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
         """grammar: the first message."""
@@ -101,20 +102,20 @@ class _Channel:
         self._budget = budget
         self._unanswered: deque[_Question] = deque()
         self._sent = [grammar]
-        """All messages: a process that takes the place of one that was killed gets them again."""
+        """All messages; if the process is killed, the next process gets them again."""
         self._n_answered = 0
         self._n_known = 0
-        """The number of the next answers that were known before the process was started."""
+        """How many of the process's next answers are already known from an earlier process."""
         self._n_opened = 0
-        """Processes since the last new answer."""
+        """The number of processes started since the last new answer."""
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
-        """The time since which a descriptor, memory or process to open it with is lacking; None: none is."""
+        """Since when a descriptor, memory or process is lacking; None: nothing is lacking."""
         self._open()
 
     def _open(self) -> None:
-        """Have it followed, if that can be done now."""
+        """Connect to a new process that follows the grammar, if that is possible now."""
         self._connection, self._tried_at = None, time.monotonic()
         try:
             task = self._sandbox.open(FOLLOW)
@@ -184,7 +185,7 @@ class _Channel:
         self._n_answered, self._n_opened = self._n_answered + 1, 0
 
     def _retry(self) -> None:
-        """Try to open it again, when that is due; raises as `wait_for`."""
+        """Try to connect again, when a try is due; raises the errors of `wait_for`."""
         assert self._lacks_since is not None
         due = self._tried_at + _RETRY_SECONDS
         self._budget.sleep(due - time.monotonic())
@@ -199,8 +200,8 @@ class _Channel:
         fault.
 
         That is so if the process was killed from outside, or if the fork server ended before a worker began.
-        Once a question was answered, the cause of an end is unknown. Another process ends at the same
-        question if the question is at fault.
+        After the first answer, the cause of an end is unknown. Then a few processes are tried: if the
+        question is at fault, all of them end at it.
         """
         if self._n_answered:
             return self._n_opened < _MAX_OPENED
@@ -215,14 +216,14 @@ class _Channel:
 def _send_after(earlier: threading.Thread | None, connection: Connection, messages: Sequence[bytes]) -> None:
     if earlier:
         earlier.join()
-    with contextlib.suppress(OSError):  # who reads the answer notices
+    with contextlib.suppress(OSError):  # `wait_for` notices a closed connection
         for message in messages:
             connection.send_bytes(message)
 
 
 @dataclass(slots=True)
 class RemoteGrammar:
-    """A place in a text under a grammar: a `shared.sampling.constrained.Constraint`.
+    """The state of a grammar at some point of a text: a `shared.sampling.constrained.Constraint`.
 
     A question raises PendingAnswerError if there is no answer in time; ask it again later. It raises
     RequestError if the grammar is at fault, and UnavailableError if this machine cannot follow grammars for
@@ -242,7 +243,7 @@ class RemoteGrammar:
             self._channel.wait_for(self._question)
         except PendingAnswerError:
             return False
-        except (RequestError, UnavailableError):  # for the one who asks again
+        except (RequestError, UnavailableError):  # the next question raises it
             return True
         return True
 
@@ -271,7 +272,7 @@ class RemoteGrammar:
         return other
 
     def _tell(self, operation: Operation, argument: int) -> None:
-        self._question = None  # what was asked before is of no use any more
+        self._question = None  # the answer to an earlier question is no longer needed
         self._channel.tell(operation, self._place, (argument,))
 
     def _ask(self, operation: Operation, arguments: Sequence[int]) -> bytes:

@@ -45,9 +45,9 @@ class Filters(Protocol):
         """Return (ids, logits) of the remaining candidates of `among`, or of all tokens; at least one
         candidate.
 
-        Several logits are divided by the temperature; a single logit may not be. The arrays are valid until
-        the next call. If all tokens remain, the ids are `every_token(n_vocab)` itself, which makes the choice
-        faster.
+        The logits are divided by the temperature; if only one candidate remains, its logit may not be
+        divided. The arrays are valid until the next call. If all tokens remain, the ids are
+        `every_token(n_vocab)` itself, which makes the choice faster.
         """
 
     def likeliest(self, logits: NDArray[np.float32]) -> int | None:
@@ -148,7 +148,7 @@ class Sampler:
 def needs_filters(parameters: SamplingParameters) -> bool:
     """Return whether the choice may differ from the argmax of the logits.
 
-    At temperature 0 top-k, top-p, min-p and top-n-sigma never remove the most likely token; others may.
+    At temperature 0 top-k, top-p, min-p and top-n-sigma keep the most likely token; others may remove it.
     """
     return (
         not parameters.is_greedy

@@ -1,4 +1,4 @@
-"""The k largest of many values, in one pass over them, or two if they are few.
+"""The k largest of many values, in one pass over all values, or in two passes over fewer than `_MANY` values.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred values are only compared.
 """
@@ -89,8 +89,8 @@ def _alone(
     maxima: NDArray[np.floating[Any]],
     offset: np.float32,
 ) -> int | None:
-    """Return the index of the largest value, if all others are below it plus `offset`; None also in rare
-    cases.
+    """Return the index of the largest value, if all others are below it plus `offset`; None: there is no such
+    value, or (rarely) it is not recognized.
     """
     column = int(maxima.argmax())
     threshold = maxima[column] + offset

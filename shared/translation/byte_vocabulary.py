@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 _MAX_BYTE = 0xFF
 _WORDS = re.compile(r"\s*\S{1,16}|\s+")
-"""Words with the white space before them; long ones, as in texts without any, are cut."""
+"""Matches a word with the white space before it. Long words, as in texts without white space, are cut."""
 _STAND_INS = ("\ufffd".encode(), b"?", b" ")
-"""The first of these that is a token is read where nothing else can be."""
+"""Where no token fits, the first of these texts that is a token is read instead."""
 
 
 class ReadToken(NamedTuple):
-    """A token, and the bytes of the text that it was read from; normally they are its own."""
+    """A token, and the bytes of the text that it was read from; normally the token's own bytes."""
 
     token: int
     data: bytes
@@ -46,7 +46,7 @@ class ByteVocabulary:
         order = sorted(range(len(self.pieces)), key=self.pieces.__getitem__)
         self._sorted = [self.pieces[token] for token in order]
         self.ranks: NDArray[np.int32] = np.empty(len(order), np.int32)
-        """The place of each token among all, in the order of their bytes."""
+        """The rank of each token if all tokens are sorted by their bytes."""
         self.ranks[order] = np.arange(len(order), dtype=np.int32)
         self._n_longest = max(map(len, self.pieces), default=0)
 
@@ -54,7 +54,7 @@ class ByteVocabulary:
         return len(self.pieces)
 
     def token_of(self, data: bytes) -> int | None:
-        """Return the token with exactly these bytes; of several, the preferred one, else the tokenizer's."""
+        """Return the token with exactly these bytes: of several, a preferred one, else the tokenizer's."""
         return self._token_of.get(data)
 
     def continuing(self, prefix: bytes) -> tuple[int, int]:
@@ -90,7 +90,7 @@ class ByteVocabulary:
         return token if self.pieces[token] == part else self._longest(data)
 
     def _usual(self, piece: bytes) -> int | None:
-        """Return the token that texts are made of, among several with the same bytes."""
+        """Return the token that the tokenizer uses, of several with these bytes; None: it uses none."""
         try:
             tokens = self._tokenize(piece.decode())
         except UnicodeDecodeError:
@@ -126,7 +126,7 @@ class ByteVocabulary:
 
 
 def _parts(data: bytes) -> Iterator[str | bytes]:
-    """Split `data` into text and bytes that are not valid UTF-8, in turns."""
+    """Split `data`; yield text and bytes that are not valid UTF-8 alternately."""
     undecodable = b""
     while data:
         start, end = len(data), len(data)
@@ -146,6 +146,6 @@ def _parts(data: bytes) -> Iterator[str | bytes]:
 
 
 def _successor(prefix: bytes) -> bytes:
-    """Return the first string after all that begin with `prefix`; empty if there is none."""
+    """Return the first string after all strings that begin with `prefix`; empty if there is none."""
     stem = prefix.rstrip(bytes([_MAX_BYTE]))
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else b""

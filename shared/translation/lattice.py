@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from shared.translation.projection import NONE, Projection
 
 _SMALLEST_LOG = -13.0
-"""Tokens e^13 times less likely than the likeliest are left out: each of the others takes time to project."""
+"""Tokens e^13 times less likely than the likeliest are left out: every token takes time to project."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,7 +75,7 @@ class NextTokens:
 
 
 _N_SPLIT = 32
-"""The number of continuations inside a target token that are looked at; the others count as the likeliest."""
+"""At a node, target tokens of this many draft tokens are looked up; `_first_tokens` counts the others."""
 
 _HARDLY = 1e-17
 """Replaces a probability of 0, because filters compute with finite logits."""
@@ -96,7 +96,7 @@ class Node:
 
 
 class Reading(NamedTuple):
-    """A continuation of a target token: the draft token `token` after the path's node `node`.
+    """A draft token that counts for a target token: `token`, after the path's node `node`.
 
     data: the text beyond the position if that draft token follows. begins_token: a draft token then begins at
     the position.
@@ -151,7 +151,7 @@ class Lattice:
         weights = np.concatenate([_NO_WEIGHTS, *(part.weights for part in self._parts)])
         found = np.bincount(targets, weights, n_target)[targets]
         logits = np.full(n_target, math.log(_HARDLY), np.float32)
-        logits[targets] = np.log(np.maximum(found, _HARDLY))  # these are few: the others cost nothing
+        logits[targets] = np.log(np.maximum(found, _HARDLY))  # for few tokens: the others cost nothing
         return logits
 
     def best_reading(self, token: int) -> Reading | None:
@@ -168,7 +168,8 @@ class Lattice:
 
 
 class _Place(NamedTuple):
-    """The place of a node: `lead` is its path's text after the position, `rest` what the path lacks up to it.
+    """The place of a node. lead: the text from the position to the node. rest: the text from the node to the
+    position.
 
     weight: the probability of the path to the node. begun: the target token that `rest` begins with, if
     known.
@@ -228,8 +229,8 @@ def _leaving(projection: Projection, node: Node, place: _Place) -> _Exits:
 def _first_tokens(
     projection: Projection, leaving: NextTokens, place: _Place
 ) -> tuple[NextTokens, NDArray[np.int32]]:
-    """Return the likeliest draft tokens and their target tokens; all others count as one, NONE,
-    after `lead`.
+    """Return the likeliest draft tokens and their target tokens. All others count as one draft token, NONE,
+    for the first target token of `lead`.
     """
     likeliest = leaving.likeliest(_N_SPLIT)
     pieces, n_known = projection.draft.pieces, len(place.rest)

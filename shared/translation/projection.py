@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from shared.translation.byte_vocabulary import ByteVocabulary
 
 NONE = -1
-"""Replaces a target token: of a draft token without text, or whose text the target cannot begin."""
+"""Stands for no target token: the draft token has no text, or no target token begins its text."""
 
 _N_REMEMBERED = 1 << 17
 
@@ -46,8 +46,8 @@ class Projection:
         return found
 
     def has_longer(self, data: bytes, *, only_target: bool) -> bool:
-        """Return whether a longer target token begins with `data`. only_target: one that is not a draft
-        token.
+        """Return whether a longer target token begins with `data`. only_target: ignore target tokens that are
+        also draft tokens.
         """
         if not only_target:
             return self.target.has_longer(data)

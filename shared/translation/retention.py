@@ -14,7 +14,7 @@ from shared.translation.translating_model import TranslatingModel
 _PROMPT = b"Once upon a time there was a fox"
 _N_DRAFT_TOKENS = 96
 _MIN_TOKENS = 16
-"""Fewer tokens than this say nothing."""
+"""A share of fewer tokens than this says nothing."""
 
 N_CONTEXT = 192
 """The number of cells that the model needs."""

@@ -23,7 +23,7 @@ from shared.translation.vocabulary_pair import tokenizer_inside_text, vocabulary
 log = logging.getLogger("translation")
 
 VERSION = 3
-"""Raise this when other projections would be built, or they are written otherwise."""
+"""Increase this when projections are built or written differently than before."""
 
 _N_DIGEST = hashlib.sha256().digest_size
 _N_FILES = 32
@@ -76,7 +76,7 @@ def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:
     """Return the projection in `arrays`; raises ValueError or KeyError if it is not one between these two."""
     whole = arrays["whole"].astype(np.int32)
     if whole.shape != (draft.n_tokens,) or whole.min() < NONE or whole.max() >= target.n_tokens:
-        raise ValueError("no projection between these two")
+        raise ValueError("the projection does not fit these vocabularies")
     return Projection(_vocabulary(arrays, "draft", draft), _vocabulary(arrays, "target", target), whole)
 
 
@@ -105,7 +105,7 @@ def _sealed(arrays: _Arrays) -> bytes:
 def _unsealed(data: bytes) -> io.BytesIO:
     """Return the content for numpy.
 
-    Raises ValueError for a damaged file, for which numpy and zipfile raise anything.
+    Raises ValueError for a damaged file, for which numpy and zipfile would raise any kind of error.
     """
     digest, content = data[:_N_DIGEST], data[_N_DIGEST:]
     if hashlib.sha256(content).digest() != digest:

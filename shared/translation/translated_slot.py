@@ -1,6 +1,6 @@
-"""A text of the lead, and how the draft model reads it: what to decode so that the text is covered.
+"""A text of the lead, and the draft tokens to decode for the distribution after it.
 
-A text is covered if everything up to its end was decoded. Three tokens on each side:
+An example with three tokens on each side:
 
     the lead's tokens          [The][ wat][er]         the text, whose end is the position |
     the draft model's tokens   [The][ water][ is]      cut otherwise
@@ -13,11 +13,12 @@ A text is covered if everything up to its end was decoded. Three tokens on each 
     The water|   [The]            [ water]   if that token was expected (`_go_on`)
     The winner|  [The][ water]    [ winner]  [ water] is removed; the text after the last whole word that is
                                              right is cut anew (`_spell`)
-    The water|   [The][ water]    nothing    if what follows [ water] is known, else it again (`_repeat`)
+    The water|   [The][ water]    nothing    if what follows [ water] is known, else [ water] again
+                                             (`_repeat`)
 
-If the drafter would choose [ is] next, and the lead has a longer token that begins so and that the draft
-model lacks ([ island]), then [ is] is decoded beyond the position, to see how likely the rest of [ island] is
-after it (`look_ahead`). If the choice stays [ is], it is decoded already.
+If the drafter would choose [ is] next, and the lead has a longer token ([ island]) that begins with it and
+that the draft model lacks, then [ is] is decoded beyond the position, to see how likely the rest of [ island]
+is after it (`look_ahead`). If the choice stays [ is], it is decoded already.
 """
 
 from bisect import bisect_right
@@ -39,7 +40,7 @@ _N_AHEAD = 4
 _N_LAST = 4
 """The number of draft tokens at a prompt's end that may be cut differently when the text continues."""
 _PLAUSIBLE = 0.02
-"""A text is read on inside a draft token if the draft model expected that with at least this probability."""
+"""A text may end inside a draft token that the draft model expected with at least this probability."""
 _LONGEST_WORD = 64
 _SPACES = (b" ", b"\n", b"\t", b"\r")
 
@@ -53,11 +54,11 @@ class Feed(NamedTuple):
 
 
 NOTHING = Feed(0, [], 0)
-"""A look-ahead would not help."""
+"""Returned if a look-ahead would not help."""
 
 
 class TranslatedSlot:
-    """Offsets are in bytes, from the beginning of the text.
+    """A text and its draft tokens. Offsets are in bytes, from the beginning of the text.
 
     text, in target tokens       [0 ...................... position)
     decoded, in draft tokens        [base ...... end)      or beyond the position: a look-ahead
@@ -136,7 +137,7 @@ class TranslatedSlot:
         self._lattice = None
 
     def lattice(self) -> Lattice:
-        """Return the lattice at the end of the text, which must be covered."""
+        """Return the lattice at the end of the text, once the tokens of `plan` are decoded."""
         if self._lattice is None:
             n_last = len(self.decoded) if self._is_covered else self._n_before
             text = bytes(self._text)
@@ -148,11 +149,11 @@ class TranslatedSlot:
         return self._lattice
 
     def look_ahead(self, token: int, n_room: int) -> Feed:
-        """Return the draft tokens to decode to see whether `token` is only the beginning of a longer target
-        token.
+        """Return the draft tokens that show, once decoded, whether a longer target token replaces `token`.
 
-        NOTHING if that is settled, or if the tokens exceed `n_room`. It is settled if a draft token begins at
-        the same place: the draft model would have chosen the longer token if it had it.
+        NOTHING if this is settled, or if the look-ahead or the slot would become too long. It is settled if
+        no longer token begins with `token`. It is also settled if a draft token begins at the position, and
+        the draft model has the longer tokens, too: it would have chosen such a token.
         """
         lattice = self.lattice()
         reading = lattice.best_reading(token)
@@ -254,7 +255,7 @@ class TranslatedSlot:
         return ReadToken(token, self._projection.draft.pieces[token])
 
     def _begun_at(self, offset: int) -> int | None:
-        """Return the target token of the text that begins at `offset`, if one does."""
+        """Return the target token of the text that begins at `offset`, if there is one."""
         n = bisect_right(self._ends, offset)
         start = self._ends[n - 1] if n else 0
         if start != offset or n == len(self):
@@ -293,7 +294,7 @@ class TranslatedSlot:
     def _later_bases(self, n_room: int) -> Iterator[int]:
         """Yield the offsets at which the text may begin for the draft model when its context is full."""
         yield self.decoded.end_of(len(self.decoded) // 2)
-        # No token is shorter than a byte, but a word that is read otherwise may have more tokens than bytes.
+        # No token is shorter than a byte, but a word that the tokenizer changes may have more tokens.
         for n_each in (2, 8, 32, 128):
             yield max(0, self.position - n_room // n_each)
 

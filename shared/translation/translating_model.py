@@ -38,8 +38,8 @@ class TranslatingModel(SlotMemory):
         """Return logits over target tokens after each span, shape (n_logits, n_vocab) with n_logits at most
         1.
 
-        Needs no pass if the logits after the draft model's last tokens also cover the new tokens. After a
-        KvCacheFullError the slots are unchanged.
+        No pass is needed if a look-ahead has decoded the new tokens, or if they begin a draft token that the
+        last logits expect. After a KvCacheFullError the slots are unchanged.
         """
         for span in spans:
             slot = self._slots[span.slot]
@@ -81,7 +81,7 @@ class TranslatingModel(SlotMemory):
     def trim(self, slot: int, n_keep: int) -> None:
         """Keep the first `n_keep` target tokens. Decoded tokens are removed only when other tokens follow."""
         self._slots[slot].keep(n_keep)
-        if not n_keep:  # its cells are wanted
+        if not n_keep:  # the cells are needed for other texts
             self._slots[slot].decoded.restart(0)
             self._apply(self._slots[slot])
 
@@ -122,8 +122,8 @@ class TranslatingModel(SlotMemory):
                     apply_edits(slot.decoded.cache.save(), self._model)
 
     def _batch(self, waiting: Mapping[int, tuple[list[ReadToken], int]]) -> list[Span]:
-        """Return the next tokens of as many slots as a batch holds, beginning with the slots with the fewest
-        tokens.
+        """Return the next tokens of as many slots as a batch can hold; slots with the fewest tokens come
+        first.
         """
         spans = []
         n_room = self.n_batch

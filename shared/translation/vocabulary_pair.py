@@ -8,10 +8,10 @@ from shared.translation.byte_vocabulary import ByteVocabulary
 from shared.translation.projection import Projection
 
 _SENTINEL = "\x02"
-"""SentencePiece joins it with nothing, and puts its leading blank before it."""
+"""A text that SentencePiece joins with no other text, and before which it puts its leading blank."""
 
 TokenMarks = dict[int, bytes]
-"""Control tokens and the bytes that stand for them in texts; both vocabularies use the same."""
+"""Control tokens and the bytes that stand for them in texts; both vocabularies use the same bytes."""
 
 
 def vocabulary_pair(draft: Vocabulary, target: Vocabulary) -> Projection:
@@ -36,7 +36,7 @@ def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
 def added_bos(vocabulary: Vocabulary) -> int | None:
     """Return the token with which every tokenized text begins; None: there is none.
 
-    It may be missing although the model has a BOS token, which then is only a mark in chats.
+    It may be missing although the model has a BOS token, which then occurs only in chat templates.
     """
     return vocabulary.bos if vocabulary.adds_bos else None
 
@@ -94,7 +94,7 @@ def _representatives(marks: TokenMarks) -> list[int]:
 def tokenizer_inside_text(vocabulary: Vocabulary) -> Callable[[str], Sequence[int]]:
     """Return a tokenizer for text in the middle of a text: SentencePiece puts a blank before every text."""
     if not vocabulary.reads_any_text:
-        return lambda _text: ()  # then the longest tokens that fit are taken
+        return lambda _text: ()  # the longest tokens that fit are then used
     encode = partial(vocabulary.encode, add_special=False, parse_special=False)
     if b"".join(map(vocabulary.piece, encode("a"))) == b"a":
         return encode

@@ -19,5 +19,5 @@ def test_more_candidates_than_ever_before_find_room():
 
 
 def test_no_candidates_are_our_own_mistake():
-    with pytest.raises(AssertionError, match="without candidates"):
+    with pytest.raises(AssertionError, match="if there are no candidates"):
         NativeChain([]).apply(IDS[:0], LOGITS[:0], are_sorted=True)
