@@ -33,8 +33,10 @@ _MAX_OPENED = 3
 _NEWS_SECONDS = 1.0
 """How long to wait for the fork server's report on a closed connection. It usually takes microseconds."""
 _RETRY_SECONDS = 0.25
-_PATIENCE_SECONDS = 30.0
-"""How long a descriptor, memory or a process for following a grammar may be lacking."""
+_PATIENCE_SECONDS = 15.0
+"""The time for which a descriptor, memory or a process for following a grammar may be lacking: less than
+`lead.engine.loop.STALL_SECONDS`, after which the engine would end.
+"""
 _NO_START = "the grammar process does not start: try again in a moment"
 _TOO_COSTLY = "the grammar takes too much time or memory: simplify it"
 

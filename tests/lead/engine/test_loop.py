@@ -6,12 +6,13 @@ import pytest
 
 from lead.engine.commands import Ask, Cancel, SetBacks, SetPolicy
 from lead.engine.events import Committed, DraftsDropped, Finished, Started
-from lead.engine.loop import Loop, ProgressWatch
+from lead.engine.loop import STALL_SECONDS, Loop, ProgressWatch
 from lead.engine.speculation.manager import DraftRound
 from lead.engine.speculation.policy import SYNC_PATIENCE_S, DraftOrder, Wait
 from shared.cache_edits import moved_texts
 from shared.errors import DecodeFatalError, IntegrityError, KvCacheFullError, WindowLostError
 from shared.protocol import Draft, Tune
+from shared.sampling import remote_grammar
 from shared.text_store import PromptCacheSize
 from tests.toy_engine import FakeFront, inline_drafter, make_engine, make_limits, run_engine, submit
 from tests.toy_model import FakeTarget, plain_run
@@ -493,3 +494,7 @@ def test_whatever_happens_begins_the_time_anew():
 def test_the_time_for_which_a_process_was_stopped_does_not_count():
     progress = ProgressWatch(now=0.0)
     assert not progress.has_stalled(3600.0)
+
+
+def test_a_grammar_without_a_process_is_given_up_before_the_engine():
+    assert remote_grammar._PATIENCE_SECONDS < 0.75 * STALL_SECONDS
