@@ -21,7 +21,7 @@ from shared.seams import plugged
 log = logging.getLogger("lead")
 
 _FAILED = 3
-"""Exit status if a restart may help, as the back's, in contrast to 1 (wrong settings) and argparse's 2."""
+"""The exit status if a restart may help, as in the back. Wrong settings give 1, or argparse's 2."""
 _FEW_FILES = 256
 """A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
 
