@@ -30,7 +30,7 @@ from shared.llama.placement import CPU
 log = logging.getLogger("models")
 
 _RETRY_SECONDS = 1.0
-"""Until a pinned model that could not be started is tried again."""
+"""The time after which a pinned model that could not be started is started again."""
 
 
 class ModelHost:
@@ -300,8 +300,7 @@ class ModelHost:
         return prepared if prepared and not prepared.ended.done() else await self._spawn()
 
     async def _prepare(self) -> None:
-        """Start the process for the next model, because importing takes a third of the time until it is
-        ready.
+        """Start a process for the next model in advance: importing takes a third of the time to load a model.
         """
         if self._prepares and self._prepared is None:
             try:

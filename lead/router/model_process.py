@@ -29,7 +29,7 @@ _STOP_SECONDS = 15.0
 """The time that an idle process may take to end before it is killed."""
 _LAST_LINE_SECONDS = 5.0
 _FINAL = {1, 2}
-"""Statuses after which starting it again does not help: a wrong model, or a wrong option."""
+"""Exit statuses after which another start does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
 """The log's text before a message (`shared.logs`)."""
 _MAX_LINE_BYTES = 1 << 16

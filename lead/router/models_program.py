@@ -25,7 +25,7 @@ from shared.terminal import one_line, size_text
 _READ_ACTION = BeforeValidator(
     lambda value: {"ls": "list", "rm": "remove", "delete": "remove", "download": "pull"}.get(value, value)
 )
-"""Also accepts words of other programs."""
+"""Reads an action, for which words of other programs are accepted, too."""
 
 
 class ModelsSettings(ProgramSettings):
