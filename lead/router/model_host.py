@@ -300,8 +300,7 @@ class ModelHost:
         return prepared if prepared and not prepared.ended.done() else await self._spawn()
 
     async def _prepare(self) -> None:
-        """Start a process for the next model in advance: importing takes a third of the time to load a model.
-        """
+        """Start a process for the next model in advance: importing takes a third of a model's start."""
         if self._prepares and self._prepared is None:
             try:
                 self._prepared = await self._spawn()
