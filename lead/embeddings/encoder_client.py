@@ -20,7 +20,7 @@ from shared.supervisor import MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("embeddings")
 
 _BEATS = 10
-"""The number of signs of life within --engine-timeout."""
+"""The number of signs of life that the process gives within --engine-timeout."""
 
 _Waiter = asyncio.Future[bytes]
 
