@@ -1,7 +1,7 @@
 """The server for invited machines: HTTPS on all addresses of this machine, for members only.
 
-It is separate from the address that the lead is given: that one may stay open to this machine's own programs,
-without keys, while all other machines need a key.
+It is separate from the lead's own address (--host, --port). That address may stay open to this machine's
+programs without keys, while all other machines need a key.
 """
 
 import asyncio
@@ -39,18 +39,16 @@ log = logging.getLogger("lead")
 _FILE = "members.json"
 _MAX_ADDRESSES, _MAX_MORE_ADDRESSES = 4, 8
 _LOOK_SECONDS = 10.0
-"""Between two looks at the addresses of this machine."""
+"""The time between two looks at the addresses of this machine."""
 _listen = partial(
     listen,
-    advice="It follows from the lead's port. End the other program, or start the lead with another --port",
+    advice="This port is the lead's port + 1. End the other program, or start the lead with another --port",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The stored members and invitations. addresses: further addresses at which machines reach this machine,
-    as given.
-    """
+    """The stored members and invitations. addresses: further addresses, set by `lead invite --address`."""
 
     is_open: bool = False
     members: tuple[JoinedMachine, ...] = ()
