@@ -30,7 +30,7 @@ _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """The time that the old lead may take to hand over its socket, or to stop accepting."""
 _PAUSE_SECONDS = 0.1
-"""After which a successor that could not be let in is, if there is a descriptor now."""
+"""The pause before another attempt to let in a successor for which there was no descriptor."""
 _MAX_PATH_BYTES = 100
 """The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3

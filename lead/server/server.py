@@ -198,7 +198,7 @@ class Lead:
 
     @property
     def _name(self) -> str:
-        """The model's, before its file is read."""
+        """The name of the model before its file is read."""
         path = self._settings.source.model
         return self._settings.aliases((short_name(path) or path.stem) if path else "demo")[0]
 
