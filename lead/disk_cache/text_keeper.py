@@ -4,11 +4,11 @@ All of them pass through host memory. A text is stored there in steps, and anoth
 file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the
 texts, `text_files` the files; this module decides when to move them, and in which thread.
 
-`TextKeeper`: the engine decides which text is worth it. A failure costs only the text: the model reads it
-again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.
+`TextKeeper`: the engine decides which texts are worth keeping. A failure costs only the text: the model reads
+it again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.
 
 `SlotActions`: a client saves a slot's text under a name, restores it, and erases it (`POST /slots/N`). A
-restored text is in host memory, and the sequence that continues it has it loaded.
+restored text is kept in host memory, and loaded when a sequence continues it.
 
 No thread lowers its priority: it might hold the interpreter's lock while it is not running, and the loop
 would wait for it.
@@ -122,7 +122,7 @@ class TextKeeper:
         clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """Tell `engine` all texts on disk; raises OSError. clock: the loop's."""
+        """Report all texts on disk to `engine`; raises OSError. clock: the clock of the engine's loop."""
         self._engine, self._texts = engine, engine.slots.texts
         self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
@@ -270,7 +270,7 @@ class TextKeeper:
             self._retry_at = now + _RETRY_SECONDS
 
     def _mark_used(self) -> None:
-        """Mark texts that were used, also from host memory, so that they are deleted last on disk."""
+        """Mark texts that were used, even from host memory, so that they are deleted last on disk."""
         for text in self._texts.pop_used():
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)
