@@ -142,12 +142,12 @@ def _ipv4(host: str) -> str:
 
 
 def _watch_connections(port: int) -> None:
-    """Wait, in a thread, until this process listens there; then watch all connections that it accepts."""
+    """Wait, in a thread, until this process listens at `port`; then watch all connections that it accepts."""
     threading.Thread(target=_watch_port, args=(port,), name="keepalive", daemon=True).start()
 
 
 def _watch(listener: socket.socket) -> None:
-    """Close connections that this socket accepts from now on when their other end is gone."""
+    """Let the system close connections that this socket accepts from now on when the other end is gone."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # what it accepts inherits all of this
     for name, value in _OPTIONS.items():
         if option := getattr(socket, name, None):
@@ -162,7 +162,7 @@ def _watch_port(port: int) -> None:
 
 
 def _own_listener(port: int) -> socket.socket | None:
-    """Return the socket on which this process listens there, under a descriptor of its own."""
+    """Return the socket at which this process listens on `port`, with a descriptor of its own."""
     for descriptor in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
         with contextlib.suppress(OSError):  # no socket, or closed meanwhile
             found = socket.socket(fileno=int(descriptor))
