@@ -95,7 +95,7 @@ def _with_default(report: PreflightReport, source: ModelSource) -> ModelSource:
 
 
 def _own_path(source: ModelSource) -> Path | None:
-    """Return the model's file, if it is there."""
+    """Return the model's file, if it is on this machine."""
     if source.hf_repo is None:
         return source.model
     with contextlib.suppress(ConfigError):

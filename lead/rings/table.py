@@ -30,7 +30,7 @@ Seams:
     model_routes     has a `router` with endpoints of a lead with one model
     side_routes      has a `router` with endpoints of a lead for embeddings, which lacks the two above
     opened           is told when the vocabulary has been read (`lead.server.app`)
-    before_load      in the engine's process: changes what is loaded, or what has to be there for it
+    before_load      in the engine's process: changes the load, or waits for what it needs
     inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
     target_loader    loads the target (`lead.engine.target_loading`)
     other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
