@@ -76,7 +76,7 @@ def serving(settings: LeadSettings, routed: object = None) -> Serving:
     Downloads or converts the model if necessary. routed: the router's data for a lead that serves one of its
     models. Raises ConfigError.
     """
-    if settings.source.hf_repo:  # what serves it depends on its file
+    if settings.source.hf_repo:  # the model's file decides which program serves it
         settings = settings.with_model()
     for module in plugged(RINGS, "kind"):
         if program := module.kind(settings, routed):

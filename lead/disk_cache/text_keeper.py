@@ -135,7 +135,7 @@ class TextKeeper:
         self._settles_at: float | None = math.inf
         self._has_more = False  # there is another text to write
         self._look_at = 0.0  # time of the next look at the folder
-        self._retry_at = 0.0  # no write before this time, after one that failed; 0: the last one did not
+        self._retry_at = 0.0  # after a failure, no write before this time; 0: the last write did not fail
         self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
@@ -201,7 +201,7 @@ class TextKeeper:
         self._texts.add_saved(*news.texts)
         self._names.update(saved.name for saved in news.texts)
         gone = news.gone
-        if self._saving and self._saving.text.saved:  # the job says what became of that one
+        if self._saving and self._saving.text.saved:  # the result of the job decides about this text
             gone = gone - {self._saving.text.saved.name}
         self._texts.mark_deleted(gone)
         self._names -= gone

@@ -86,7 +86,7 @@ class VectorEncoder:
         # Texts are neither cut into ubatches nor spread over streams of a cache: each is pooled at once.
         parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = n_batch
         parameters.flash_attn_type = flash_attn
-        if self._sums:  # here: else there would be logits of a whole text
+        if self._sums:  # small batches: a larger one would have logits of a whole text
             parameters.n_batch = parameters.n_ubatch = _N_SUMMED
         parameters.kv_unified = True
         parameters.n_seq_max = MAX_SEQUENCES

@@ -14,11 +14,11 @@ from lead.grammar.numbers import ANY_NUMBER, decimal_of, number_between
 from lead.grammar.references import ALTERNATIVES, BY_NAME, IN_LISTS, SINGLE, Schema, inner_schemas
 
 _OPTIONS = {
-    # Any amount of white space invites models to write nothing else; one space follows what it usually does.
+    # If any amount of white space is allowed, models may write nothing else. They usually write one space.
     "whitespace_flexible": False,
     "item_separator": ", ?",
     "key_separator": ": ?",
-    # Let pass what llguidance cannot express: overlapping alternatives of oneOf.
+    # Accept overlapping alternatives of oneOf, which llguidance cannot express.
     "lenient": True,
     "coerce_one_of": True,
     "json_allow_general_unicode_escapes": True,

@@ -126,7 +126,7 @@ class _SchemaReader:
         if is_wrapper(schema):
             inner = below(below(path, "allOf"), 0)
             return self._visit(schema["allOf"][0], inner, names, is_part=is_part, closes=closes)
-        # which properties it names itself, and whether its parts can be read together
+        # The properties that the schema names itself; and whether its parts can be read together.
         is_part = is_part or path in self._references.merged
         parts = list(self._references.parts(schema))
         if len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES):
@@ -134,7 +134,7 @@ class _SchemaReader:
         named = _names(parts) if schema.keys() != {"$ref"} else frozenset()
         own = names | named
         closes |= schema.get("unevaluatedProperties") is False
-        # its keywords, each read anew; then those that follow from several
+        # First each keyword by itself, then keywords that follow from several.
         copy: Schema = {
             keyword: self._copy_value(schema, keyword, path, own, is_part=is_part, closes=closes)
             for keyword in schema

@@ -131,11 +131,11 @@ class ImageEncoder:
         self._secret = secrets.token_bytes(16)  # makes markers unguessable
         self._state = _state_of(options)  # of the files and limits: part of the cache's keys
         self._first: asyncio.Future[ProjectorReady] | None = None  # of the first process that is ready
-        self._failure = ""  # why the last process did not become ready, although another one did before
+        self._failure = ""  # why the last process did not become ready, although an earlier process did
         self._kept: OrderedDict[str, _KeptImage] = OrderedDict()  # by key, least recently used first
         self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}  # by key
         self._n_waiting_bytes = 0  # of image files
-        self._killers: OrderedDict[str, str] = OrderedDict()  # key → how the process has died of the image
+        self._killers: OrderedDict[str, str] = OrderedDict()  # key → how the process died of the image
         self._turns = FairLock()  # the process encodes for clients in turn
         self.n_encoded = 0
         """Images that were not in the cache."""

@@ -73,7 +73,7 @@ class Authority:
         path = self._folder / _CERTIFICATE
         if (kept := _read_certificate(path)) and _permits(kept, hosts) and _has_key(kept, key):
             return kept
-        # With its former names: a laptop may have another one in each network, and comes back.
+        # Former names are kept: a laptop may have another name in each network, and returns to networks.
         made = _make_authority(key, [*hosts, *_permitted_names(kept)[:_MAX_FORMER_NAMES]])
         write_private(path, _pem(made))
         if kept:

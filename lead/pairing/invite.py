@@ -92,11 +92,11 @@ class _Joined:
 class InviteSettings(ProgramSettings):
     """Let one other machine, phone or program use the lead that runs here.
 
-    The other machine needs only the code, which works once and for ten minutes. A back can read the texts
+    The other machine needs only the code, which works once, within ten minutes. A back can read the texts
     that it drafts for. A person or a program sees only their own texts.
 
         lead invite           a code for      back --model small.gguf --join CODE
-        lead invite --chat    a code for      chat --join CODE, or a browser on a phone: a QR code
+        lead invite --chat    a code for      chat --join CODE, and a QR code for a phone's browser
         lead invite --app     base URL, key and CA file for any other program
 
     The lead makes a key for each machine. The lead's own CA signs the lead's certificate.

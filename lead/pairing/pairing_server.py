@@ -87,7 +87,7 @@ class PairingServer:
         self._own_addresses = own_addresses
         self._announce = announce
         self._announcing = contextlib.ExitStack()
-        self._announced: Sequence[str] | None = None  # the addresses that are
+        self._announced: Sequence[str] | None = None  # these addresses
         self._announcement = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
         self._hiding: asyncio.Future[None] | None = None
@@ -131,7 +131,7 @@ class PairingServer:
         server tries again.
         """
         try:
-            self.read()  # who has joined that one since this one began to start
+            self.read()  # members may have joined the lead that this one replaces
             if self.is_meant_to_be_open:
                 self.open()
         except ConfigError as error:
@@ -182,7 +182,7 @@ class PairingServer:
         """Stop listening because the lead ends; the next start opens the server again if it is open now."""
         if self._following:
             self._following.cancel()
-        # whatever ails it, the rest is to end, too
+        # If hiding fails, the rest is to end all the same.
         await asyncio.gather(self._hide(), return_exceptions=True)
         if self._hold is not None:
             self._hold.close()

@@ -153,7 +153,7 @@ class ModelHost:
         self.pool.ask(ticket, name)
         try:
             self.decide()
-            process = await asyncio.shield(admission)  # it may be given and cancelled at the same time
+            process = await asyncio.shield(admission)  # may be given and cancelled at the same time
         except BaseException:
             if admission.done() and admission.exception() is None:
                 self._release(name)
@@ -215,7 +215,7 @@ class ModelHost:
         process = self._processes.get(name)
         if process is None or not process.ended.done():
             log.info("%s is unloaded", name)
-        if process:  # one that is still being started is ended by `_run`
+        if process:  # `_run` ends a process that is still being started
             self._do(process.end())
 
     def room(self) -> dict[str, int]:

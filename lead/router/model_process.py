@@ -137,7 +137,7 @@ class ModelProcess(Child):
             timeout=httpx.Timeout(None),
             trust_env=False,
         ) as client:
-            # It accepts connections once it is ready: until then this one waits in its queue.
+            # The process accepts connections once it is ready: until then this connection waits in its queue.
             models = await client.get("/v1/models")
             speculation = await client.get("/v1/speculation")
         # A model that makes vectors has no backs.

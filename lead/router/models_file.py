@@ -102,7 +102,7 @@ def _served(
         if not isinstance(value, bool):
             raise ConfigError(f"{where} {_dashed(key)} must be true or false, not {value!r}")
     options |= of_lead
-    for key in _NAMES_A_MODEL:  # another model is named as clients name it
+    for key in _NAMES_A_MODEL:  # these options may name a model as clients do
         if isinstance(value := options.get(key), str) and value in known:
             options[key] = str(known[value].path)
     listed = None if options.keys() & {"model", "hf_repo"} else known[name].path

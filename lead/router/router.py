@@ -90,7 +90,7 @@ class Router:
 
     async def _reload(self) -> None:
         """Search for models again; after ConfigError, the list is unchanged."""
-        async with self._reloading:  # the newer list last
+        async with self._reloading:  # in order, so that the newest list stays
             models = await asyncio.to_thread(self._find)
             self._host.serve(models.values())
 

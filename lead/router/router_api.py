@@ -98,7 +98,7 @@ class RoutedFields(BaseModel):
     """The fields that the router reads in the body of any request."""
 
     model: Name | None = None
-    name: Name | None = None  # what older clients of Ollama send
+    name: Name | None = None  # sent by older clients of Ollama
     keep_alive: float | Annotated[str, Field(max_length=100)] | None = None
     messages: Any = None
     prompt: Any = None
@@ -128,7 +128,7 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
             raise UnavailableError(f"models were not reloaded: {error}") from error
     room = await asyncio.to_thread(services.host.room)
     files = await _files(services.host.models.values())
-    found = [model for model in services.host.models.values() if model.name in files]  # it may have changed
+    found = [model for model in services.host.models.values() if model.name in files]  # it may be a new list
     return {
         "object": "list",
         "data": [_record(model, services, files[model.name], room) for model in found],
@@ -163,7 +163,7 @@ async def show_model(name: str, services: Routing) -> Response:
     model = services.host.models[found]
     room = await asyncio.to_thread(services.host.room)
     files = await _files([model])
-    if found not in services.host.models:  # any more
+    if found not in services.host.models:  # it was removed meanwhile
         return _unknown(name, services)
     return JSONResponse(_record(model, services, files[found], room))
 

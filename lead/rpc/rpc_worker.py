@@ -111,10 +111,10 @@ def serve(settings: RpcWorkerSettings) -> None:
     host = _ipv4(settings.host)
     address = f"{host}:{settings.port}"
     listen(host, settings.port).close()  # llama.cpp does not say why it cannot
-    # It never returns to Python, which handles signals between its own instructions only.
+    # llama.cpp never returns to Python, which handles signals only between its own instructions.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    # Nor does it notice a lead whose machine is gone: it would serve that one for ever, and no other.
+    # llama.cpp does not notice that a lead's machine is gone: it would serve only this lead for ever.
     _watch_connections(settings.port)
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
     rpc_backend.serve(address, offered, settings.threads or cpus.n_physical(), settings.cache)

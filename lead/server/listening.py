@@ -137,7 +137,7 @@ class Predecessor:
         try:
             self._old.connect(str(path))
             _, descriptors, _, _ = socket.recv_fds(self._old, 1, 1)
-            os.set_inheritable(descriptors[0], False)  # as it arrives, the engine would get it
+            os.set_inheritable(descriptors[0], False)  # else the engine would inherit it
             self.listener = socket.socket(fileno=descriptors[0])
         except TimeoutError as error:
             self._old.close()

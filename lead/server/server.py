@@ -87,8 +87,8 @@ class Lead:
         )
         self._engine: EngineClient | None = None  # None: the vocabulary has not been read yet
         self._local_back: LocalBack | None = None  # None: not wanted
-        self._ready = asyncio.Event()  # set when the engine is for the first time, and never cleared
-        self._owns_address = asyncio.Event()  # set when no other lead accepts connections there
+        self._ready = asyncio.Event()  # set when the engine is ready for the first time; never cleared
+        self._owns_address = asyncio.Event()  # set when no other lead accepts connections at the address
         self._stopping = threading.Event()
 
     async def serve(self) -> None:
@@ -150,7 +150,7 @@ class Lead:
         own = [Key(Principal(Role.BACK, NAME), self._local_key)]
         keys = (self._routed or self._settings.security).keyring(own)
         app = create_app(**http_options(self._settings, keys))
-        if self._routed:  # who asks is not the router, whose key every request needs
+        if self._routed:  # the router, whose key every request needs, names the client
             from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
 
             app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
@@ -236,7 +236,7 @@ class Lead:
 
     async def _run_local_back(self, address: Address) -> None:
         if self._local_back:
-            # Not before the lead that this one replaces has left the address.
+            # The back waits until the lead that this one replaces has left the address.
             await self._local_back.run(self._owns_address if address.predecessor else self._ready)
 
     async def _end_local_back(self) -> None:

@@ -150,7 +150,7 @@ class TokenizerPool:
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True
         if isinstance(answer, ModelLoadError) and self._has_worked:
-            if n_rests == self._n_rests:  # of jobs that fail together, the first one does it
+            if n_rests == self._n_rests:  # of jobs that fail together, only the first rests
                 log.error("%s", answer)
                 await self.rest()
             raise UnavailableError("the model cannot be read at the moment. Read the lead's log")

@@ -130,7 +130,7 @@ class RequestPreparer(TokenizerJobs):
             grammar = self._constrain(body, parser, may_think=bool(may_think))
             if grammar is None:
                 calls, problems = self._constrain_calls(body, parser)
-        # the model's own earlier answers keep their tokens, so that the cache goes on from them
+        # The model's earlier answers keep their own tokens, so that the cache covers them.
         answers, n_known = self._answers(body, given, prompt, known.last)
         tokens = PromptTokens(prompt, answers, self._vocabulary, images)
         request = PreparedRequest(
