@@ -71,7 +71,7 @@ class Serving(Protocol):
 
 
 def serving(settings: LeadSettings, routed: object = None) -> Serving:
-    """Make the program to run: a router or a lead for embeddings if the settings ask for one, else a lead.
+    """Make the program to run: a lead, unless the settings ask for a router or a lead for embeddings.
 
     Downloads or converts the model if necessary. routed: the router's data for a lead that serves one of its
     models. Raises ConfigError.

@@ -194,7 +194,7 @@ async def add(
 async def authority(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> Response:
     """Return the certificate of the lead's CA, in the form that operating systems install."""
     if not pairing.is_open:
-        raise RequestError("this lead is closed for invited machines, so it has no certificate")
+        raise RequestError("this lead is closed for invited machines. Open it with `lead invite --open`")
     headers = {"Content-Disposition": 'attachment; filename="llama-duo.crt"'}
     return Response(pairing.certificate, media_type="application/x-x509-ca-cert", headers=headers)
 

@@ -142,13 +142,14 @@ class Predecessor:
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the lead on this --port does not hand it over. It hangs, or another "
-                "lead already takes over"
+                "--takeover: the running lead does not hand over this --port. It hangs, or another lead "
+                "already takes over. Stop the running lead, and start without --takeover"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()
             raise ConfigError(
-                f"--takeover: no lead of this user runs on this --port ({path}: {error})"
+                f"--takeover: no lead of this user runs on this --port ({path}: {error}). "
+                "Start without --takeover"
             ) from error
 
     async def replace(self) -> None:
@@ -167,7 +168,7 @@ async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callabl
     """Run the old lead's part of a takeover; return when another process has taken over `listener`, or none
     ever can.
 
-    stop_accepting: called before the new lead is told.
+    stop_accepting: called before the new lead is notified.
     """
     meeting = _listen(path)
     if meeting is None:

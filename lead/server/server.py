@@ -103,7 +103,7 @@ class Lead:
         4. Connections are closed.
         5. The engine finishes its step and exits; then the tokenizer's processes end.
 
-        Should anything hang, the process exits with status 1 and a trace _END_SECONDS after the drain time.
+        If anything hangs, the process exits _END_SECONDS after the drain time, with status 1 and a trace.
         """
         if self._routed:
             await self._serve(Address(self._routed.listener, is_inherited=True))

@@ -40,7 +40,7 @@ class DraftModelOptions(OptionGroup):
         None,
         description="path of a draft model (as with --model), of MTP heads (mtp-*.gguf) or of an EAGLE-3 "
         "drafter; builtin: the demo's draft model. The engine drafts with it between two steps, "
-        "on its own cores and devices",
+        "on the engine's cores and devices",
     )
     hf_repo_draft: HubRepository | None = Field(
         None,

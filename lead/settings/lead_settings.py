@@ -189,7 +189,7 @@ class LeadSettings(FileSettings):
     print: Print | None = Field(
         None,
         description="print answers and their times on this terminal: none, accepted (accepted draft tokens "
-        "in color) or all (rejected draft tokens, too). Only the times of private answers are printed. "
+        "in color) or all (rejected draft tokens, too). Of private answers, only the times are printed. "
         "Default: accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
