@@ -142,8 +142,8 @@ class Predecessor:
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the running lead does not hand over this --port. It hangs, or another lead "
-                "already takes over. Stop the running lead, and start without --takeover"
+                "--takeover: the lead on this --port does not hand over the port. Another lead already takes "
+                "over, or the lead hangs: then stop it, and start without --takeover"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()
