@@ -1,6 +1,6 @@
 """Moves texts to disk and back between the engine's steps: for `--cache-disk`, and for saved slots.
 
-All of them pass through host memory. A text is stored there in steps, and another thread writes its file. A
+All texts pass through host memory. A text is stored there in steps, and another thread writes its file. A
 file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the
 texts, `text_files` the files; this module decides when to move them, and in which thread.
 

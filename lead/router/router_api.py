@@ -41,7 +41,7 @@ router = APIRouter(route_class=JsonRoute)
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
 _UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
-"""Ollama's paths, with a field of each: without it, a request with `keep_alive: 0` only unloads the model."""
+"""Ollama's paths, each with a field. Without this field, `keep_alive: 0` only unloads the model."""
 _PATHS_OF_TASKS = {
     "embedding": ("/embed", "/embedding", "/embeddings"),
     "rerank": ("/rerank", "/reranking"),

@@ -97,11 +97,10 @@ class Lead:
         The order of the shutdown:
 
         1. No new connections are accepted; backs that use POST are disconnected, as they would need new ones.
-        2. Running answers continue for the drain time, with the drafts of the other backs; those that are
-           still running then get an error event.
-        3. The lead's own back ends, before it notices that the lead is gone.
-        4. Connections are closed.
-        5. The engine finishes its step and exits; then the tokenizer's processes end.
+        2. Running answers continue for the drain time, with the drafts of the other backs; answers that are
+        still running then get an error event. 3. The lead's own back ends, before it notices that the lead is
+        gone. 4. Connections are closed. 5. The engine finishes its step and exits; then the tokenizer's
+        processes end.
 
         If anything hangs, the process exits _END_SECONDS after the drain time, with status 1 and a trace.
         """

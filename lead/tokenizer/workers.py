@@ -18,7 +18,7 @@ class WorkerDiedError(Exception):
     """A worker ended in the middle of a job."""
 
     def __init__(self, status: int | None) -> None:
-        """status: as in `Popen.returncode`; None: unknown, as the fork server has ended, too."""
+        """status: as in `Popen.returncode`; None if it is unknown, because the fork server has ended, too."""
         super().__init__(status)
         self.status = status
 
