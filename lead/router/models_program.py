@@ -105,7 +105,7 @@ def _pull(settings: ModelsSettings, name: str) -> str:
         wanted = HubModel.parse(name, settings.hf_file)
     except ValueError as error:
         near = " or ".join(on_hub(name, settings.hub))
-        raise ConfigError(f"{name}: {f'there is {near}' if near else error}") from error
+        raise ConfigError(f"{name}: {f'did you mean {near}?' if near else error}") from error
     path = settings.hub.fetch(wanted, with_projector=settings.mmproj)
     names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
     projector = projector_beside(path) if settings.mmproj else None

@@ -64,7 +64,7 @@ class VectorModelOptions(OptionGroup):
 
     @property
     def asked(self) -> str:
-        """The first option that requests such a model; empty: none does."""
+        """The first option that requests a model for vectors; empty if none does."""
         names = ("embedding_model", "rerank_model", "serve_embeddings")
         return next((name for name in names if getattr(self, name)), "")
 
