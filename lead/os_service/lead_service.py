@@ -36,8 +36,8 @@ class LeadServiceSettings(LeadSettings):
     service: ServiceOptions = ServiceOptions()
     socket: CliToggleFlag[bool] = Field(
         False,
-        description="let systemd open --host and --port. Both stay open while the lead restarts, and new "
-        "connections wait",
+        description="let systemd listen on --host and --port. The port stays open while the lead restarts, "
+        "and new connections wait",
     )
 
 

@@ -32,9 +32,9 @@ class ModelsSettings(ProgramSettings):
     """List, download, examine or delete models on this machine.
 
         lead models                       models of packages and of the Hugging Face cache
-        lead models --models-dir FOLDER   also models of a folder, as in `lead --models-dir`
+        lead models --models-dir FOLDER   and models of a folder, as in `lead --models-dir`
         lead models pull USER/REPO:Q4_K_M download a model, or resume a download
-        lead models show NAME             show size, context, fit on this machine and draft models
+        lead models show NAME             show size and context, whether it fits here, and draft models
         lead models remove NAME           delete its files
 
     NAME is a name from the list, or a path.

@@ -44,9 +44,9 @@ class RpcWorkerSettings(ProgramSettings):
     """Compute layers of a model for `lead --rpc host:port` on another machine, with llama.cpp's RPC server.
 
     The server has no keys and no encryption, and a client can make it run code. Use a loopback address and a
-    tunnel (docs/security.md). It serves one lead at a time.
+    tunnel (docs/security.md). A worker serves one lead at a time.
 
-        lead rpc-worker                                   the CPU, for leads here or through a tunnel
+        lead rpc-worker                                   the CPU, for a lead here or through a tunnel
         lead rpc-worker --device CUDA0,CUDA1 --cache ~/.cache/rpc
         lead rpc-worker --host 10.8.0.2 --insecure        an address in a closed network
     """
