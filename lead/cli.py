@@ -21,7 +21,7 @@ from shared.seams import plugged
 log = logging.getLogger("lead")
 
 _FAILED = 3
-"""Exit status if a restart may help, as the back's, in contrast to 1 (wrong settings) and argparse's 2."""
+"""The exit status if a restart may help, as in the back. Wrong settings give 1, or argparse's 2."""
 _FEW_FILES = 256
 """A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
 
@@ -71,12 +71,12 @@ class Serving(Protocol):
 
 
 def serving(settings: LeadSettings, routed: object = None) -> Serving:
-    """Make the program to run: a router or a lead for embeddings if the settings ask for one, else a lead.
+    """Make the program to run: a lead, unless the settings ask for a router or a lead for embeddings.
 
     Downloads or converts the model if necessary. routed: the router's data for a lead that serves one of its
     models. Raises ConfigError.
     """
-    if settings.source.hf_repo:  # what serves it depends on its file
+    if settings.source.hf_repo:  # the model's file decides which program serves it
         settings = settings.with_model()
     for module in plugged(RINGS, "kind"):
         if program := module.kind(settings, routed):

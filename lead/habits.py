@@ -16,7 +16,7 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "show": ("models", "show"),
     "version": ("--version",),
 }
-"""The words of `lead` that mean the same as a command of Ollama."""
+"""The words of `lead` for each command of Ollama that means the same."""
 _RUNS_ELSEWHERE: Final[Mapping[str, str]] = {
     "run": "`lead {model}` serves a model. Then open http://127.0.0.1:5555/ or run `chat`",
     "ps": "http://127.0.0.1:5555/ shows the models in memory. `lead doctor` examines a running lead",
@@ -49,7 +49,7 @@ def translated(arguments: Sequence[str], subcommands: Collection[str]) -> list[s
 
 
 def _model_words(name: str) -> list[str]:
-    """Return the option for a model that is named as in Ollama."""
+    """Return the option for the model of a command line of Ollama."""
     if (found := _OF_HUB.fullmatch(name)) and not name.endswith(".gguf"):
         return ["-hf", found[1] or found[2]]
     return ["--model", name]

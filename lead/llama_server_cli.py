@@ -21,7 +21,7 @@ _SLOTS = ("-np", "--parallel")
 _UNIFIED = ("-kvu", "--kv-unified", "-no-kvu", "--no-kv-unified")
 _BUDGET = "--reasoning-budget"
 _BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
-"""Our options for llama-server's numbers of reasoning tokens; other numbers are not supported."""
+"""Our options for the values of llama-server's --reasoning-budget; other values are not supported."""
 
 
 class LlamaServerSettings(LeadSettings):
@@ -56,9 +56,9 @@ class LlamaServerSettings(LeadSettings):
 
 
 def without_refused(arguments: Sequence[str], refused: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Return `arguments` without the options in `refused`, and these options.
+    """Return `arguments` without the options in `refused`, and the options that were left out.
 
-    Arguments after such an option that do not look like an option are its values.
+    Arguments that follow a refused option and do not look like an option are its values.
     """
     kept: list[str] = []
     ignored: list[str] = []
@@ -104,8 +104,8 @@ def _is_option(argument: str) -> bool:
 
 
 def _context_of_slots(arguments: Sequence[str]) -> list[str]:
-    """Return an option that divides the context among the slots, if their number is set, as llama-server
-    does.
+    """Return the option that divides the context among the slots. llama-server does so if their number is
+    set.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     is_given = any(name in names for name in _SLOTS) or "LLAMA_ARG_N_PARALLEL" in os.environ

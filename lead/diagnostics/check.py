@@ -95,7 +95,7 @@ def _with_default(report: PreflightReport, source: ModelSource) -> ModelSource:
 
 
 def _own_path(source: ModelSource) -> Path | None:
-    """Return the model's file, if it is there."""
+    """Return the model's file, if it is on this machine."""
     if source.hf_repo is None:
         return source.model
     with contextlib.suppress(ConfigError):
@@ -142,7 +142,8 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_lay
     n_free = sum(device.free for device in gpus) if gpus else free_memory()
     if n_needed > n_free:
         report.problems.append(
-            f"{path} needs {size_text(n_needed)} of memory, but only {size_text(n_free)} are free"
+            f"{path} needs {size_text(n_needed)} of memory, but only {size_text(n_free)} are free. "
+            "Use a smaller model"
         )
 
 

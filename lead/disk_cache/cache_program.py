@@ -34,7 +34,7 @@ class CacheSettings(ProgramSettings):
         lead cache                list files and sizes
         lead cache clear
 
-    For a systemd service, run it as root with XDG_CACHE_HOME=/var/cache/llama-duo-lead.
+    For a systemd service, run this command as root with XDG_CACHE_HOME=/var/cache/llama-duo-lead.
     """
 
     program = "lead cache"

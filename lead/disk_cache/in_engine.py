@@ -13,7 +13,7 @@ from shared.llama.start_key import StoredKind, start_key
 log = logging.getLogger("engine")
 
 _VERSION = 2
-"""Raise this when texts on disk would be understood otherwise."""
+"""Increase this number when earlier texts on disk would be misread."""
 
 
 def plug_in(parts: EngineParts) -> None:

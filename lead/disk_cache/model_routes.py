@@ -1,4 +1,4 @@
-"""`POST /slots/N?action=save|restore|erase`: the contents of a slot to a file and back, as in
+"""`POST /slots/N?action=save|restore|erase` saves, restores or erases the contents of a slot, as in
 llama-server.
 """
 
@@ -22,8 +22,8 @@ _MAX_NAME_BYTES = 255
 _WRONG_IN_NAME = re.compile(
     '[\x00-\x1f\x7f-\x9f/\\\\:*?"<>|\uff0e\u2215\u2216\ud800-\udfff\ufffd\ufeff]|^ | $|\\.$|\\.\\.'
 )
-"""Forbidden in a name, as in llama-server (`fs_validate_filename`): characters that lead out of the folder on
-any system.
+"""Forbidden in a name, as in llama-server (`fs_validate_filename`): characters that on some system lead out
+of the folder.
 """
 
 

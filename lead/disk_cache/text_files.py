@@ -35,16 +35,16 @@ _CHUNK = 1 << 20
 _DIGEST_BYTES = 16
 _DAMAGED = "is damaged or cut off"
 _TICK_SECONDS = 0.02
-"""A change of a folder this soon after another may leave its date the same, because Linux counts in ticks."""
+"""Two changes of a folder within this time may give it the same date, because Linux counts in ticks."""
 
 TextPieces = Sequence[tuple[Snapshot, memoryview | SavedPart]]
-"""All snapshots of a text, with their bytes, or with where they are on disk already."""
+"""All snapshots of a text, each with its bytes, or with its place on disk if it was written before."""
 Buffers = Sequence[tuple[Snapshot, memoryview]]
-"""All snapshots of a text, with memory for their bytes."""
+"""All snapshots of a text, each with memory for its bytes."""
 
 
 class DamagedTextError(Exception):
-    """A file was not written by a lead with the same start key; the message continues the file's name."""
+    """A file is damaged, or of a lead with another start key. The message is to follow the file's name."""
 
 
 def _head(text: SavedText, key: str) -> bytes:
@@ -60,7 +60,10 @@ def _read_head(file: BinaryIO, key: str) -> SavedText:
     if not first.startswith(_FORMAT):
         raise DamagedTextError("is not a saved text")
     if first[len(_FORMAT) :] != f"{key}\n".encode():
-        raise DamagedTextError("was saved with another model, other options, or another version of llama.cpp")
+        raise DamagedTextError(
+            "was saved with another model, other options, or another version of llama.cpp. "
+            "Send its text again"
+        )
     digest, manifest = file.readline(64), file.readline(_MAX_LINE_BYTES)
     if digest != f"{text_hash(manifest).hexdigest()}\n".encode():
         raise DamagedTextError(_DAMAGED)
@@ -177,7 +180,7 @@ class TextFiles:
         return FolderNews(texts, gone)
 
     def _manifests(self) -> dict[str, float]:
-        """Return the names of the texts that are there, and when they were used."""
+        """Return the names of the texts in the folder, and when they were last used."""
         found = {}
         with os.scandir(self.folder) as entries:
             for entry in entries:

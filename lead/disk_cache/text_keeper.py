@@ -1,14 +1,14 @@
 """Moves texts to disk and back between the engine's steps: for `--cache-disk`, and for saved slots.
 
-All of them pass through host memory. A text is stored there in steps, and another thread writes its file. A
+All texts pass through host memory. A text is stored there in steps, and another thread writes its file. A
 file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the
 texts, `text_files` the files; this module decides when to move them, and in which thread.
 
-`TextKeeper`: the engine decides which text is worth it. A failure costs only the text: the model reads it
-again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.
+`TextKeeper`: the engine decides which texts are worth keeping. A failure costs only the text: the model reads
+it again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.
 
 `SlotActions`: a client saves a slot's text under a name, restores it, and erases it (`POST /slots/N`). A
-restored text is in host memory, and the sequence that continues it has it loaded.
+restored text is kept in host memory, and loaded when a sequence continues it.
 
 No thread lowers its priority: it might hold the interpreter's lock while it is not running, and the loop
 would wait for it.
@@ -122,7 +122,7 @@ class TextKeeper:
         clock: Callable[[], float] = time.monotonic,
         executor: Callable[..., Executor] = ThreadPoolExecutor,
     ) -> None:
-        """Tell `engine` all texts on disk; raises OSError. clock: the loop's."""
+        """Report all texts on disk to `engine`; raises OSError. clock: the clock of the engine's loop."""
         self._engine, self._texts = engine, engine.slots.texts
         self._files, self._memory, self._clock = files, memory, clock
         self._reader = executor(1, "reads texts")
@@ -135,7 +135,7 @@ class TextKeeper:
         self._settles_at: float | None = math.inf
         self._has_more = False  # there is another text to write
         self._look_at = 0.0  # time of the next look at the folder
-        self._retry_at = 0.0  # no write before this time, after one that failed; 0: the last one did not
+        self._retry_at = 0.0  # after a failure, no write before this time; 0: the last write did not fail
         self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
@@ -201,7 +201,7 @@ class TextKeeper:
         self._texts.add_saved(*news.texts)
         self._names.update(saved.name for saved in news.texts)
         gone = news.gone
-        if self._saving and self._saving.text.saved:  # the job says what became of that one
+        if self._saving and self._saving.text.saved:  # the result of the job decides about this text
             gone = gone - {self._saving.text.saved.name}
         self._texts.mark_deleted(gone)
         self._names -= gone
@@ -270,7 +270,7 @@ class TextKeeper:
             self._retry_at = now + _RETRY_SECONDS
 
     def _mark_used(self) -> None:
-        """Mark texts that were used, also from host memory, so that they are deleted last on disk."""
+        """Mark texts that were used, even from host memory, so that they are deleted last on disk."""
         for text in self._texts.pop_used():
             if text.saved:
                 self._writer.submit(self._files.touch, text.saved.name)

@@ -20,7 +20,7 @@ _TextTokens = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 def _check_number(given: Any) -> Any:
     """Raise ValueError for too many texts, before pydantic would report each as a wrong token."""
     if isinstance(given, list) and len(given) > MAX_TEXTS and not isinstance(given[0], int):
-        raise ValueError(f"{len(given)} texts are too many. A request can have {MAX_TEXTS}")
+        raise ValueError(f"{len(given)} texts are too many. A request can have at most {MAX_TEXTS}")
     return given
 
 

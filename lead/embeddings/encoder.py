@@ -24,20 +24,20 @@ from shared.llama.vocabulary import Vocabulary, load_native
 from shared.model_files.file_kind import RANK, pooling_of
 
 _USUAL_CTX = 2048
-"""Attention takes memory with the square of a text's length."""
+"""The default maximum number of tokens of a text: attention takes memory with the square of this number."""
 _MIN_BATCH = 512
 _ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
-"""More texts together are not faster; nor are long ones on a CPU. What else is in a batch changes the
-order of sums, and so the fourth digit of a number.
+"""Limits of a batch: larger batches are not faster, nor batches of long texts on a CPU. The other texts in a
+batch change the order of sums, and so the fourth digit of a number.
 """
 _N_SHORT = 64
-"""A text with fewer tokens that is alone is computed faster without flash attention: by a tenth with 16
-tokens, by two fifths with 48. llama.cpp's flash attention then reads one row at a time on a CPU.
+"""A single text with fewer tokens is computed faster without flash attention: by a tenth with 16 tokens, by
+two fifths with 48. On a CPU llama.cpp's flash attention reads one row of such a text at a time.
 """
 _FLASH_ATTENTION_OFF, _FLASH_ATTENTION_AUTO = 0, -1
 """Values of llama.cpp's `llama_flash_attn_type`."""
 _N_SUMMED = 64
-"""Tokens of a text that are read at once where all their states are summed."""
+"""The maximum number of tokens that are decoded at once if the states of all tokens are summed."""
 
 Vector = NDArray[np.float32]
 
@@ -86,7 +86,7 @@ class VectorEncoder:
         # Texts are neither cut into ubatches nor spread over streams of a cache: each is pooled at once.
         parameters.n_ctx = parameters.n_batch = parameters.n_ubatch = n_batch
         parameters.flash_attn_type = flash_attn
-        if self._sums:  # here: else there would be logits of a whole text
+        if self._sums:  # small batches: a larger one would have logits of a whole text
             parameters.n_batch = parameters.n_ubatch = _N_SUMMED
         parameters.kv_unified = True
         parameters.n_seq_max = MAX_SEQUENCES

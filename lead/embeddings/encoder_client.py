@@ -20,7 +20,7 @@ from shared.supervisor import MAX_DEATHS_AT_START, Supervisor
 log = logging.getLogger("embeddings")
 
 _BEATS = 10
-"""The number of signs of life within --engine-timeout."""
+"""The number of signs of life that the process gives within --engine-timeout."""
 
 _Waiter = asyncio.Future[bytes]
 
@@ -122,7 +122,7 @@ class EncoderClient:
         try:
             await self._keeper.listen(process.messages(), self._take, self._timeout)
         finally:
-            had_work = self._queue.n_running > 0  # texts that wait are not what it has died of
+            had_work = self._queue.n_running > 0  # it has not died of texts that wait
             for text in self._queue.lost():
                 _fail(text.waiter, UnavailableError("this text crashes the embedding process"))
             self._note_busy()

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 MAX_SEQUENCES = 64
-"""Texts that are computed together."""
+"""The maximum number of texts that are computed together."""
 L2 = 2
-"""The length of vectors that are 1 long, as usual; -1 leaves them as they are."""
+"""The usual norm, the Euclidean length, by which vectors are divided; -1 leaves vectors as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class LoadEncoder:
 
 
 class Together(NamedTuple):
-    """The limits of a batch: texts with fewer than `n_alone` tokens, with at most `n_tokens` in all."""
+    """The limits of a batch of several texts: fewer than `n_alone` tokens each, at most `n_tokens` in all."""
 
     n_tokens: int = 512
     n_alone: int = 512

@@ -16,7 +16,7 @@ from shared.logs import LogLevel, configure_logging
 
 
 class _FrontPipe:
-    """To the front. Any thread may send."""
+    """The pipe to the front. Any thread may send."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

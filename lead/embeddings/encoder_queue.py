@@ -88,7 +88,7 @@ class EncoderQueue(Generic[T]):
         return batch
 
     def _may_join(self, text: WaitingText[T], first: WaitingText[T], n_tokens: int) -> bool:
-        """Return whether a text goes into a batch that has so many tokens."""
+        """Return whether a text may join a batch that begins with `first` and has `n_tokens` tokens."""
         alone = any(each.n_tries or each.n_tokens >= self.together.n_alone for each in (text, first))
         return not alone and n_tokens + text.n_tokens <= self.together.n_tokens
 

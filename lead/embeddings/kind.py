@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def kind(settings: LeadSettings, routed: "RoutedVectors | None") -> "VectorLead | None":
     """Return the lead for a --model that computes embeddings or ranks texts; None for other models.
 
-    routed: if a router serves it. Raises ConfigError.
+    routed: the router's data if a router runs this lead. Raises ConfigError.
     """
     path = settings.source.model
     if path is None or not path.is_file() or pooling_of(path) is None:

@@ -72,7 +72,7 @@ class VectorModel:
         )
         self.path = load.model
         self.n_texts = self.n_tokens = 0
-        """Computed so far."""
+        """The numbers of texts and tokens computed so far."""
         self._description: ModelDescription | None = None
         self._end: array[int] = array("i")
 

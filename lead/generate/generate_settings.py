@@ -19,7 +19,7 @@ _MAX_PROMPT_BYTES = 64 << 20
 
 
 class GenerateSettings(LeadSettings):
-    """Continue a text and print it and the time it took, without a server.
+    """Continue a text without a server. Prints the text and the time it took.
 
         lead generate --model stories42M.bin --back stories15M.bin -n 256 -i "Once upon a time"
         lead generate --model 8B.gguf --back 1B.gguf --compare --temp 0 --file prompt.txt

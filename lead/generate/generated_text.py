@@ -113,6 +113,6 @@ def _same(one: str, other: str) -> str:
         return "yes, every character"
     n_same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     return (
-        f"NO: from character {n_same + 1} on {other[n_same:][:_N_SHOWN]!r} with drafts, and "
+        f"NO: from character {n_same + 1} on, {other[n_same:][:_N_SHOWN]!r} with drafts, and "
         f"{one[n_same:][:_N_SHOWN]!r} without"
     )

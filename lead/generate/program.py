@@ -64,7 +64,8 @@ def generate(settings: GenerateSettings) -> None:
 async def _run(settings: GenerateSettings, prompt: str) -> None:
     """Start a lead, wait for its back, generate and end the lead.
 
-    `settings` have models that are there. Raises ConfigError if it cannot start, StoppedError after a signal.
+    The models of `settings` are local files. Raises ConfigError if the lead cannot start, StoppedError after
+    a signal.
     """
     lead = Lead(settings.alone())
     serving = asyncio.ensure_future(lead.serve())
@@ -144,7 +145,7 @@ def _warm_up(request: GenerationRequest) -> GenerationRequest:
 async def _continue(
     services: Services, request: GenerationRequest, output: TextOutput | None
 ) -> GeneratedText:
-    """Generate once; shown while it comes if there is an `output`."""
+    """Generate once; the text is written to `output`, if there is one, as it is generated."""
     text, end = "", None
     async for update in answer_updates(request, services):
         text += update.text
@@ -156,7 +157,7 @@ async def _continue(
 
 
 def _beginning(services: Services, prompt: str) -> Prompt:
-    """Return the prompt, or the token before a text, if that is all there is."""
+    """Return the prompt; if it is empty, the token that begins a text, if the model has that token."""
     vocabulary = services.vocabulary
     if not prompt and vocabulary.bos is not None and not vocabulary.adds_bos:
         return [vocabulary.bos]

@@ -12,13 +12,13 @@ from lead.settings.limits import RequestLimits
 from shared.errors import RequestError
 
 _MAX_REPEATS = 2000
-"""llama.cpp refuses more repetitions."""
+"""The maximum number of repetitions, as in llama.cpp."""
 _MAX_RULES = 1000
 """The maximum number of rules, including rules for parentheses, because llguidance follows references by
 recursion.
 """
 _MAX_NESTING = 64
-"""Nesting of parentheses, which are parsed recursively."""
+"""The maximum nesting of parentheses, which are parsed recursively."""
 
 _ESCAPE = r"\\(?:x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[trn\\\"\[\]-])"
 _TOKEN = re.compile(
@@ -38,7 +38,7 @@ _PLAIN_ESCAPES = {"t": "\t", "r": "\r", "n": "\n"}
 _EMPTY = '""'
 
 TokenId = Callable[[str], int | None]
-"""The special token of a text, if there is one."""
+"""Returns the special token with this text, if there is one."""
 
 
 def gbnf_to_lark(text: str, token_id: TokenId, limits: RequestLimits) -> str:
@@ -57,7 +57,7 @@ class _GbnfError(ValueError):
 
 
 class _Converter:
-    """`_kind` and `_value` are the next token; the empty kind is the end."""
+    """`_kind` and `_value` describe the next token; an empty kind means the end of the grammar."""
 
     def __init__(self, text: str, token_id: TokenId) -> None:
         self._text = text
@@ -217,8 +217,8 @@ class _Converter:
 
 
 def _class(value: str) -> str:
-    """Return a character class as a regular expression: in llama.cpp `-` stands for a range only
-    between two.
+    """Return a character class as a regular expression. In llama.cpp `-` means a range only between two
+    characters.
     """
     inside = value[1:-1]
     negates = inside.startswith("^")

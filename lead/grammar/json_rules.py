@@ -14,11 +14,11 @@ from lead.grammar.numbers import ANY_NUMBER, decimal_of, number_between
 from lead.grammar.references import ALTERNATIVES, BY_NAME, IN_LISTS, SINGLE, Schema, inner_schemas
 
 _OPTIONS = {
-    # Any amount of white space invites models to write nothing else; one space follows what it usually does.
+    # If any amount of white space is allowed, models may write nothing else. They usually write one space.
     "whitespace_flexible": False,
     "item_separator": ", ?",
     "key_separator": ": ?",
-    # Let pass what llguidance cannot express: overlapping alternatives of oneOf.
+    # Accept overlapping alternatives of oneOf, which llguidance cannot express.
     "lenient": True,
     "coerce_one_of": True,
     "json_allow_general_unicode_escapes": True,
@@ -121,7 +121,7 @@ class JsonRules:
         return f'"{{" {self._in_order(items)} "}}"'
 
     def _in_order(self, items: Sequence[tuple[str, bool]]) -> str:
-        """Return items with commas between; those that are not required (False) may be missing."""
+        """Return the items, with commas between them; an item that is not required (False) may be missing."""
         ways: list[str] = []
         rest = ""  # what may follow an item, each part with a comma before
         for item, is_required in reversed(items):
@@ -163,7 +163,7 @@ class JsonRules:
         return self._names["any"]
 
     def _key(self, names: Sequence[str]) -> str:
-        """Return a key other than `names`."""
+        """Return a terminal for any key other than `names`."""
         if not names:
             return self._terminal(_STRING)
         return self._terminal(f"{_STRING} & ~({' | '.join(map(_quoted, names))})")
@@ -243,7 +243,7 @@ def _has_numbers(schema: Any, with_numbers: Container[str]) -> bool:
 
 
 def _is_open(schema: Schema, types: set[str]) -> bool:
-    """Return whether a schema allows any value, or any value inside."""
+    """Return whether a schema allows any value, or any value in an object or list."""
     if schema.keys() & {"$ref", "allOf", *ALTERNATIVES}:
         return False
     has_any_items = "array" in types and not schema.keys() & {"items", "prefixItems"}

@@ -37,24 +37,25 @@ JSON_OBJECT: dict[str, Any] = {"type": "object"}
 """The schema of OpenAI's `json_object`: any object."""
 
 _MAX_SCHEMAS = 20_000
-"""Schemas inside a schema: some 0.5 s to read."""
+"""The maximum number of schemas inside a schema, which take about 0.5 s to read."""
 _MAX_PATTERN = 400
-"""Characters of a pattern: with some longer ones a mask takes seconds."""
+"""The maximum number of characters of a pattern: with some longer patterns a mask takes seconds."""
 _MAX_PATTERNS = 8
 """The maximum number of patterns that a string must match, because their automata multiply."""
 _MAX_CONSTANT = 8192
-"""Characters of one value of `const` or `enum`."""
+"""The maximum size of one value of `const` or `enum`, in bytes of JSON."""
 _MAX_NUMBER = (1 << 53) - 1
-"""In both directions: larger bounds are rounded. Integers without bounds get these: a model may write
-digits without end."""
+"""The maximum of positive and negative bounds; looser bounds are tightened to it. Integers without bounds are
+bounded by it, because a model may write digits without end.
+"""
 _MAX_MULTIPLE = 5000
-"""The maximum number of digits of `multipleOf`, as a number: there is a state for each remainder."""
+"""The maximum of `multipleOf` without its decimal point: the automaton has a state for each remainder."""
 _MAX_MULTIPLIED = 10**16
 """The bounds of a `multipleOf` without bounds, which are cheap to compile."""
 _MAX_DECIMALS = 9
 """The maximum number of decimals of `multipleOf`, for which llguidance has 32 bits."""
 _MAX_ADDED_NAMES = 30_000
-"""Properties that all objects of a schema get because another schema of the same value names them."""
+"""The maximum number of properties that the objects of a schema get from other schemas of the same value."""
 
 _FURTHER = {"additionalProperties", "patternProperties"}
 _LOWER = ("minimum", "exclusiveMinimum")
@@ -67,10 +68,10 @@ _ABOUT = {
     "number": {*_LOWER, *_UPPER, "multipleOf"},
 }
 _WITHOUT_TYPE = {"type", "$ref", "const", "enum"}
-"""Keywords that decide about the type themselves."""
+"""Keywords that determine the type without a `type`, and `type` itself."""
 _REFUSED = ("$dynamicRef", "$recursiveRef")
 _LONGEST_FORMATS = {"date-time": 35, "time": 24, "duration": 40}
-"""Formats with as many digits as one likes."""
+"""The maximum length that strings get in formats with any number of digits."""
 
 
 def check_schema(schema: object, limits: RequestLimits, param: str = "response_format") -> Schema:
@@ -116,9 +117,8 @@ class _SchemaReader:
         is_part: bool = False,
         closes: bool = False,
     ) -> object:
-        """Return a copy that allows only its own properties and `names`; a part of another schema stays open.
-
-        closes: allow only these properties even if there are none.
+        """Return a copy that allows only its own properties and `names`, unless it is a part of another
+        schema. closes: allow only these properties, even if there are none.
         """
         schema = self._checked(schema, path)
         if isinstance(schema, bool):
@@ -126,7 +126,7 @@ class _SchemaReader:
         if is_wrapper(schema):
             inner = below(below(path, "allOf"), 0)
             return self._visit(schema["allOf"][0], inner, names, is_part=is_part, closes=closes)
-        # which properties it names itself, and whether its parts can be read together
+        # The properties that the schema names itself; and whether its parts can be read together.
         is_part = is_part or path in self._references.merged
         parts = list(self._references.parts(schema))
         if len(parts) > 1 or any(keyword in schema for keyword in ALTERNATIVES):
@@ -134,7 +134,7 @@ class _SchemaReader:
         named = _names(parts) if schema.keys() != {"$ref"} else frozenset()
         own = names | named
         closes |= schema.get("unevaluatedProperties") is False
-        # its keywords, each read anew; then those that follow from several
+        # First each keyword by itself, then keywords that follow from several.
         copy: Schema = {
             keyword: self._copy_value(schema, keyword, path, own, is_part=is_part, closes=closes)
             for keyword in schema
@@ -168,8 +168,8 @@ class _SchemaReader:
     def _copy_value(
         self, schema: Schema, keyword: str, path: str, names: frozenset[str], *, is_part: bool, closes: bool
     ) -> object:
-        """Return the value of a keyword, with the schemas inside it copied. names, closes: for
-        alternatives.
+        """Return the value of a keyword, with copies of the schemas inside it. names, closes: as in `_visit`,
+        for alternatives.
         """
         value, path = schema[keyword], below(path, keyword)
         if keyword == "$ref":
@@ -204,7 +204,7 @@ class _SchemaReader:
         return copies
 
     def _readable(self, schema: Schema, path: str) -> Schema:
-        """Return the keywords that say something about values; others in place of `propertyNames`."""
+        """Return the keywords that constrain values, with other keywords in place of `propertyNames`."""
         schema = {keyword: value for keyword, value in schema.items() if keyword in READ}
         names = schema.get("propertyNames", True)
         if names is False:
@@ -224,8 +224,8 @@ class _SchemaReader:
 
     @staticmethod
     def _is_closed(parts: list[Schema], path: str, *, closes: bool, names_some: bool) -> bool:
-        """Return whether the first of `parts`, with the others, is to allow only the properties that are
-        named.
+        """Return whether a schema is to allow only the properties that it names. parts: the schema, then its
+        parts.
         """
         schema, *others = parts
         further = schema.get("unevaluatedProperties")
@@ -242,7 +242,7 @@ class _SchemaReader:
         return further is not None or closes or names_some
 
     def _closed(self, copy: Schema, names: frozenset[str], further: object, path: str) -> Schema:
-        """Return the keywords that allow `names`, and others by the schema `further`."""
+        """Return the keywords that allow `names`, and other properties whose values match `further`."""
         properties = copy.get("properties", {})
         added = names - properties.keys()
         self._n_added += len(added)
@@ -266,8 +266,8 @@ def _names(parts: list[Schema]) -> frozenset[str]:
 
 
 def _type(schema: Schema) -> Schema:
-    """Return the `type` of a schema, without duplicates, as each is compiled; if missing, the type of its
-    keywords.
+    """Return the `type` of a schema, without duplicates, because each is compiled; if missing, the type to
+    which its keywords apply.
     """
     types = schema.get("type")
     if isinstance(types, list) and all(isinstance(each, str) for each in types):
@@ -315,7 +315,7 @@ def _add_patterns(copy: Schema, path: str) -> None:
 
 
 def _counts(schema: Schema) -> Schema:
-    """Return the counts that are written as 1.0, as integers."""
+    """Return the counts that are written as floats (1.0), as integers."""
     given = {keyword: schema[keyword] for keyword in _COUNTS if isinstance(schema.get(keyword), float)}
     return {keyword: int(value) for keyword, value in given.items() if value.is_integer()}
 
@@ -327,7 +327,9 @@ def _length(schema: Schema) -> Schema:
 
 
 def _bounds(schema: Schema, path: str) -> Schema:
-    """Return bounds that 53 bits cannot hold, made tighter, and bounds for integers and multiples."""
+    """Return tighter bounds instead of bounds beyond 53 bits, and bounds for unbounded integers and
+    multiples.
+    """
     types = schema.get("type")
     multiple = decimal_of(schema.get("multipleOf"))
     if multiple is not None:
@@ -350,13 +352,13 @@ def _check_multiple(multiple: Decimal, path: str) -> None:
     if n_decimals > _MAX_DECIMALS or abs(multiple).scaleb(n_decimals) > _MAX_MULTIPLE:
         raise SchemaError(
             f"{path}/multipleOf: {multiple} is not supported: it must have at most {_MAX_DECIMALS} decimals, "
-            f"and at most the value {_MAX_MULTIPLE} without its decimal point"
+            f"and must not exceed {_MAX_MULTIPLE} when its decimal point is left out"
         )
 
 
 def _is_too_large(bound: object, keyword: str, sign: int, path: str) -> bool:
-    """Return whether a bound (sign 1: a lower one) excludes nothing; SchemaError if it excludes
-    everything.
+    """Return whether a bound is so far out that it excludes no number; raises SchemaError if it excludes all.
+    sign: 1 for a lower bound, -1 for an upper one.
     """
     if not isinstance(bound, int | float):
         return False

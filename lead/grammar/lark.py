@@ -17,11 +17,11 @@ if TYPE_CHECKING:  # see `check_grammar`
     from shared.sampling.grammar import GrammarMatcher
 
 _HEADER = '%llguidance {"no_forcing": true}'
-"""Without it, forced text gets its usual tokens only: the mask would allow less than the grammar does."""
+"""Without this line, forced text gets only its usual tokens: the mask would allow less than the grammar."""
 
 _MAX_COMPILE_SECONDS = 1.0
-"""CPU time of this thread; lead and backs, which follow the grammar, take as long again each. 128 tools of
-450 KB with their descriptions take 0.1 to 0.2 s with 152,000 tokens.
+"""The maximum CPU time of this thread. The lead and each back that follows the grammar take the same time
+again. 128 tools of 450 KB with their descriptions take 0.1 to 0.2 s with a vocabulary of 152,000 tokens.
 """
 
 
@@ -71,7 +71,7 @@ def check_size(text: str, limits: RequestLimits, param: str) -> None:
 def check_grammar(text: str, vocabulary: "Vocabulary", param: str) -> None:
     """Raise RequestError naming `param` unless llguidance compiles `text` within the limits.
 
-    Compiles it as the engine will, and takes as long: call it in a thread.
+    Compiles it as the engine will, which takes as long: call it in a thread.
     """
     from shared.sampling.grammar import GrammarMatcher, prepare  # noqa: PLC0415 - the front needs no llguidance
 

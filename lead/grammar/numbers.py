@@ -9,7 +9,7 @@ _MAX_DIGITS = 16
 _WHOLE = f"(0|[1-9][0-9]{{0,{_MAX_DIGITS - 1}}})"
 _PART = rf"(\.[0-9]{{1,{_MAX_DIGITS}}})?"
 ANY_NUMBER = rf"-?{_WHOLE}{_PART}([eE][+-]?[0-9]{{1,2}})?"
-"""The exponents leave every number finite."""
+"""An expression for any number, with exponents that leave every number finite."""
 
 
 def decimal_of(value: object) -> Decimal | None:
@@ -84,7 +84,7 @@ def _at_most(bound: Decimal, *, under: bool) -> str:
 
 
 def _first_difference(digits: str, differs: Callable[[str], str], rest: Callable[[int], str]) -> list[str]:
-    """Return expressions for digits that first differ from `digits` at each of its places."""
+    """Return an expression for each position at which other digits may first differ from `digits`."""
     ways = [(digits[:i], differs(digit), rest(len(digits) - i - 1)) for i, digit in enumerate(digits)]
     return ["".join(way) for way in ways if way[1]]
 

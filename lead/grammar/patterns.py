@@ -40,12 +40,12 @@ def plain_patterns(pattern: str, path: str) -> list[str]:
 
 
 def _beginning(text: str) -> str:
-    """Return a pattern that a text matches if `text` matches its beginning."""
+    """Return a pattern for the texts whose beginning matches `text`."""
     return f"^(?:{text[:-1]})$" if text.endswith("$") and not text.endswith(r"\$") else f"^(?:{text})"
 
 
 def _without(text: str, path: str) -> str:
-    """Return a pattern that a text matches if `text` does not match its beginning."""
+    """Return a pattern for the texts whose beginning does not match `text`."""
     if same := _ALL_OF_A_KIND.fullmatch(text):
         other = _complement(same["kind"])
         return other if same["times"] == "*" else rf"^(?:|[\s\S]*{other}[\s\S]*)$"

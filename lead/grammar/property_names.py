@@ -9,7 +9,7 @@ _FORMATS = {
     "uuid": r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$",
     "date": r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])$",
 }
-"""Some texts of a format."""
+"""Patterns for formats; each matches only texts of the format, but not all of them."""
 
 
 def with_named_properties(schema: Schema, names: list[Schema], path: str) -> Schema:

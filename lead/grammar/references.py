@@ -30,13 +30,13 @@ READ = {
     *("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
     *(*BY_NAME, *IN_LISTS, *SINGLE),
 }
-"""Keywords that say something about values; the others are left out."""
+"""Keywords that constrain values; other keywords are left out."""
 
 _MAX_LEVELS = 300
-"""Nesting of all definitions together: llguidance recurses into them; a level takes some 10 KB of stack."""
+"""The maximum nesting of all definitions together: llguidance recurses, with 10 KB of stack per level."""
 _MAX_PARTS = 1000
 _MAX_ALL_PARTS = 30_000
-"""The limit for all values of a schema together, counting each look at one: about 0.1 s."""
+"""The maximum number of parts of all values in a schema, counted at each visit, which take about 0.1 s."""
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _BESIDE_REFERENCE = {
     "allOf",
@@ -49,7 +49,7 @@ _BESIDE_REFERENCE = {
 
 
 class SchemaError(ValueError):
-    """An error in a schema, with its place."""
+    """An error in a schema; the message says where."""
 
 
 class Addresses:

@@ -47,12 +47,12 @@ log = logging.getLogger("lead")
 
 _STOP_SECONDS = 2.0
 _HUNG_SECONDS = 5.0
-"""The silence after which the process is stopped; it gives a sign of life each second."""
+"""The silence after which the process is stopped: it should give a sign of life each second."""
 _START_SECONDS = 60.0
 """The time that requests wait for another process."""
 _FLOAT_BYTES = 4
 _MAX_WAITING_BYTES = 128 << 20
-"""The bytes of all images that wait to be encoded."""
+"""The maximum number of bytes of all images that wait to be encoded."""
 _MAX_KILLERS = 1024
 _ENVIRONMENT = {"GGML_NO_BACKTRACE": "1", "OPENBLAS_NUM_THREADS": "1"}
 _AWAY = "images cannot be read at the moment: try again in a moment"
@@ -105,9 +105,7 @@ class _KeptImage(EncodedImage):
 
 
 class ImageEncoder:
-    """Encodes images in a process of its own: a `lead.http.images.ImageReader`. It works only while `run` is
-    running.
-    """
+    """A `lead.http.images.ImageReader` that encodes images in a separate process, while `run` is running."""
 
     def __init__(
         self,
@@ -118,7 +116,7 @@ class ImageEncoder:
         max_whole: int | None = None,
         log_options: Sequence[str] = ("info",),
     ) -> None:
-        """max_whole: rows that are decoded at once (`--ubatch-size`); None: any number.
+        """max_whole: the maximum number of rows that are decoded at once (`--ubatch-size`); None: no maximum.
 
         Raises ConfigError.
         """
@@ -133,11 +131,11 @@ class ImageEncoder:
         self._secret = secrets.token_bytes(16)  # makes markers unguessable
         self._state = _state_of(options)  # of the files and limits: part of the cache's keys
         self._first: asyncio.Future[ProjectorReady] | None = None  # of the first process that is ready
-        self._failure = ""  # why the last process did not become ready, although another one did before
+        self._failure = ""  # why the last process did not become ready, although an earlier process did
         self._kept: OrderedDict[str, _KeptImage] = OrderedDict()  # by key, least recently used first
         self._encoding: dict[str, asyncio.Task[_KeptImage]] = {}  # by key
         self._n_waiting_bytes = 0  # of image files
-        self._killers: OrderedDict[str, str] = OrderedDict()  # key → how the process has died of the image
+        self._killers: OrderedDict[str, str] = OrderedDict()  # key → how the process died of the image
         self._turns = FairLock()  # the process encodes for clients in turn
         self.n_encoded = 0
         """Images that were not in the cache."""

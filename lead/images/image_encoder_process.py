@@ -101,7 +101,7 @@ class ImageServer:
             return framed(EncoderFailed(reason=str(error)))
 
     def _memory(self) -> AbstractContextManager[None]:
-        """Return the limit of memory; a driver's mappings would count, too."""
+        """Return a context that limits memory; not with a GPU, whose driver's mappings would count, too."""
         if self._options.offload:
             return contextlib.nullcontext()
         return self._limits.memory(self._options.task_bytes)

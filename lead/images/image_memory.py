@@ -14,16 +14,16 @@ _ALIGNMENT = 64
 
 
 class Stored:
-    """An allocated place in a `SharedMemory`; it is freed when this object is deleted."""
+    """An allocated part of a `SharedMemory`; it is freed when this object is deleted."""
 
     def __init__(self, offset: int, n_bytes: int) -> None:
         self.offset, self.n_bytes = offset, n_bytes
 
 
 class SharedMemory:
-    """Memory whose places are allocated in a ring, so that a freed place keeps its contents for a while.
+    """Memory that is allocated in a ring, so that a freed part keeps its contents for a while.
 
-    A process may thus still read a place that was freed a moment ago.
+    A process may thus still read a part that was freed a moment ago.
     """
 
     def __init__(self, n_bytes: int) -> None:
@@ -36,7 +36,7 @@ class SharedMemory:
         self._at = 0
 
     def store(self, data: bytes) -> Stored | None:
-        """Copy `data` to a new place; None: there is no room."""
+        """Copy `data` to a new part of the memory; None: there is no room."""
         while self._freed:
             self._taken.remove(self._freed.popleft())
         size = -(-max(len(data), 1) // _ALIGNMENT) * _ALIGNMENT
@@ -52,7 +52,7 @@ class SharedMemory:
         return stored
 
     def read(self, stored: Stored) -> bytes:
-        """Return the bytes at a place."""
+        """Return the bytes of a part."""
         return self._map[stored.offset : stored.offset + stored.n_bytes]
 
     def close(self) -> None:
@@ -61,7 +61,7 @@ class SharedMemory:
         os.close(self.descriptor)
 
     def _find(self, size: int) -> int | None:
-        """Return the first gap from where the last one was taken, or from the beginning."""
+        """Return the start of the first gap after the last allocation, or else from the beginning."""
         ends = [0, *(end for _, end in self._taken)]
         starts = [*(start for start, _ in self._taken), self.n_bytes]
         gaps = list(zip(ends, starts, strict=True))

@@ -22,9 +22,9 @@ MAX_ROWS = 1 << 16
 class EncoderOptions(BaseModel, frozen=True):
     """The files to load, and the limits for an image.
 
-    max_tokens: 0: the projector's own limit. flash_attn: as the model's option; it changes rounding, and so
-    the rows. decode_seconds: CPU time for reading a file. encode_seconds: CPU time per thread for encoding.
-    task_bytes: the maximum memory that the process may use for an image.
+    max_tokens: the maximum for an image; 0 means the projector's own maximum. flash_attn: the model's option,
+    which changes rounding, and so the rows. decode_seconds: CPU time for reading a file. encode_seconds: CPU
+    time per thread for encoding. task_bytes: the maximum memory that the process may use for an image.
     """
 
     model: Path

@@ -2,7 +2,7 @@
 
     [REP]myproject  [SEP]name  extra file …  [SEP]filename  [PRE]prefix prompt  [SUF]suffix  [MID]
 
-Files of the request come first and are cut at their beginning. With `spm` suffix and prefix change places.
+Files of the request come first and are cut at their beginning. With `spm` the suffix comes before the prefix.
 """
 
 from array import array
@@ -12,9 +12,9 @@ from shared.errors import UnsupportedError
 from shared.llama.vocabulary import Vocabulary
 
 _N_NEAR = 2048
-"""Tokens around the gap, at most: llama-server's --batch-size; three quarters are before it."""
+"""The maximum number of tokens around the gap, llama-server's --batch-size; three quarters are before it."""
 _SNIPPET = "\n\n--- snippet ---\n\n"
-"""Between files, where a model has no token for that."""
+"""The text between files for a model without a token for it."""
 
 
 def _gap_tokens(vocabulary: Vocabulary) -> tuple[int, int, int]:

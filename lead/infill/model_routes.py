@@ -15,7 +15,7 @@ from lead.infill.gap import Gap
 router = APIRouter(route_class=JsonRoute)
 
 _MAX_FILES = 1024
-"""The maximum number of entries of `input_extra`; editors send some dozens."""
+"""The maximum number of entries of `input_extra`; editors send dozens."""
 
 
 class ExtraFile(NullIsDefault, strict=True):

@@ -1,4 +1,6 @@
-"""All metrics of a lead in Prometheus' text format. Metrics that llama-server also has use its names."""
+"""All metrics of a lead in Prometheus' text format. Metrics have the names of llama-server if it has them,
+too.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,8 +55,8 @@ class MetricsExporter(Collector):
     ) -> bytes:
         """Return the metrics in Prometheus' text format.
 
-        report: the result of `SpeculationManager.describe`; None: not available. occupancy: None: unknown.
-        others: the models beside the text model.
+        report: the result of `SpeculationManager.describe`; None if it is not available. occupancy: of slots
+        and KV cache; None if it is unknown. others: the models beside the text model.
         """
         self._occupancy, self._others = occupancy, others
         if report is not None:

@@ -11,7 +11,7 @@ from shared.os_service.service_program import ServiceOptions, serve_as
 from shared.os_service.systemd_unit import ServiceFacts
 
 _END_SECONDS = 45.0
-"""After the drain; the lead itself ends at most 30 s later."""
+"""The time that the lead gets to end after the drain; it ends within 30 s itself."""
 _MAX_FILES = 16_384
 """The number of descriptors that the lead uses; beyond it, a new connection replaces an idle one
 (`shared.descriptors`).
@@ -36,8 +36,8 @@ class LeadServiceSettings(LeadSettings):
     service: ServiceOptions = ServiceOptions()
     socket: CliToggleFlag[bool] = Field(
         False,
-        description="let systemd open --host and --port. Both stay open while the lead restarts, and new "
-        "connections wait",
+        description="let systemd listen on --host and --port. The port stays open while the lead restarts, "
+        "and new connections wait",
     )
 
 

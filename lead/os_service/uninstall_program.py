@@ -110,7 +110,7 @@ def _is_confirmed() -> bool:
 
 
 def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
-    """Raises ConfigError with what could not be removed, after all else has been."""
+    """Remove services and files; raises ConfigError at the end if some could not be removed."""
     failures = []
     for name in services:
         try:
@@ -121,7 +121,9 @@ def _remove(services: Sequence[str], kept: Sequence[_StoredPath]) -> str:
         kept = [each for each in kept if each.path != user_config_path("llama-duo")]
     for each in kept:
         if is_held(each.path):  # a running lead would write its CA again
-            failures.append(f"{each.path}: a running lead uses it. Stop this lead, and run this again")
+            failures.append(
+                f"{each.path}: a running lead uses it. Stop this lead, and run this command again"
+            )
             continue
         try:
             shutil.rmtree(each.path) if _is_own_folder(each.path) else each.path.unlink()
@@ -141,7 +143,7 @@ def _link(path: Path) -> str:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """False for a link, which is removed without the folder that it leads to."""
+    """Return whether `path` is a folder, but not a link, which is removed without the folder it leads to."""
     return path.is_dir() and not path.is_symlink()
 
 

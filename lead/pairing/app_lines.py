@@ -11,12 +11,12 @@ _LINES = Template("""\
     base URL  $base
     API key   $key
     model     $model
-    CA file   $file, fetched once on that machine:
+    CA file   $file. Fetch it once on the program's machine:
 
     curl -k $url/ca.crt -o $file
     openssl x509 -in $file -noout -fingerprint -sha256
 
-The fingerprint has to be
+The output has to show this fingerprint:
     $fingerprint
 $others
 curl:

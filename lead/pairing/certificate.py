@@ -1,8 +1,8 @@
 """The CA of a lead, which signs the certificate of its pairing port.
 
 The CA can only be used for the lead's own names, its public addresses, and addresses of private networks. A
-system that installs the CA trusts it for nothing else. Machines that join pin its key, and keep it when the
-CA's certificate is made anew.
+system that installs the CA trusts it for nothing else. Machines that join pin the CA's key, which stays the
+same when the CA gets a new certificate.
 """
 
 import datetime as dt
@@ -38,7 +38,7 @@ _PRIVATE_NETWORKS = (
     "100.64.0.0/10",  # Tailscale
     *("fc00::/7", "fe80::/10", "::1/128"),
 )
-"""Always allowed: a lead that gets another address by DHCP keeps its CA. No public site is there."""
+"""Always allowed, so a lead that gets another address by DHCP keeps its CA. No public site is in them."""
 _DNS_NAME = re.compile(r"(?=.{1,253}$)(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -73,7 +73,7 @@ class Authority:
         path = self._folder / _CERTIFICATE
         if (kept := _read_certificate(path)) and _permits(kept, hosts) and _has_key(kept, key):
             return kept
-        # With its former names: a laptop may have another one in each network, and comes back.
+        # Former names are kept: a laptop may have another name in each network, and returns to networks.
         made = _make_authority(key, [*hosts, *_permitted_names(kept)[:_MAX_FORMER_NAMES]])
         write_private(path, _pem(made))
         if kept:
@@ -85,7 +85,7 @@ class Authority:
         return made
 
     def _serve(self, key: ec.EllipticCurvePrivateKey, authority: x509.Certificate, hosts: list[str]) -> None:
-        """Load the server's certificate into the context, made anew if need be."""
+        """Load the server's certificate into the context; make a new certificate if necessary."""
         path = self._folder / _SERVER
         now = dt.datetime.now(dt.UTC)
         kept = _read_certificate(path)
@@ -247,7 +247,7 @@ def _read_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def _read_certificate(path: Path) -> x509.Certificate | None:
-    """None if there is none that can be read."""
+    """Return the certificate in a file; None if there is none that can be read."""
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError):

@@ -37,8 +37,8 @@ _CHANGED = (
 
 @dataclass(frozen=True, slots=True)
 class _NewCode:
-    """A lead's reply to a request for a code. command: uses the code. For a client also `page`, and the
-    `certificate` of its CA.
+    """A lead's reply to a request for a code. command: uses the code. A client also gets `page`, a URL that
+    uses the code, and the `certificate` of the lead's CA.
     """
 
     command: str
@@ -52,7 +52,7 @@ class _NewCode:
 
 @dataclass(frozen=True, slots=True)
 class _NewKey:
-    """A lead's reply to a request for a key; `certificate`: of its CA."""
+    """A lead's reply to a request for a key. certificate: of the lead's CA."""
 
     name: str
     key: str
@@ -92,14 +92,14 @@ class _Joined:
 class InviteSettings(ProgramSettings):
     """Let one other machine, phone or program use the lead that runs here.
 
-    The other machine needs only the code, which works once and for ten minutes. A back can read the texts
+    The other machine needs only the code, which works once, within ten minutes. A back can read the texts
     that it drafts for. A person or a program sees only their own texts.
 
         lead invite           a code for      back --model small.gguf --join CODE
-        lead invite --chat    a code for      chat --join CODE, or a browser on a phone: a QR code
+        lead invite --chat    a code for      chat --join CODE, and a QR code for a phone's browser
         lead invite --app     base URL, key and CA file for any other program
 
-    The lead makes a key for each machine. Its own CA signs its certificate.
+    The lead makes a key for each machine. The lead's own CA signs the lead's certificate.
 
         lead invite --open                let invited machines connect
         lead invite --list                list machines and programs
@@ -228,7 +228,7 @@ def _invitation(made: _NewCode) -> str:
     if made.role == "back":
         use = "Run this back. It can read the texts that it drafts for."
     else:
-        use = "Run chat, for one person."
+        use = "Run this chat. It is for one person."
     shown = (
         f"{use} Use this code once, within {made.seconds / 60:.0f} minutes, on {where}:\n\n    {made.command}"
     )

@@ -121,7 +121,9 @@ class Members:
         invited = self._invited.pop(_digest(secret), None)
         if invited is None:
             self.n_refused += 1
-            raise NotInvitedError("the code is wrong, already used, or older than ten minutes")
+            raise NotInvitedError(
+                "the code is wrong, already used, or older than ten minutes. `lead invite` makes a new code"
+            )
         return self.add(invited[0], name)
 
     def add(self, role: Role, name: str) -> tuple[JoinedMachine, str]:

@@ -1,7 +1,7 @@
 """The server for invited machines: HTTPS on all addresses of this machine, for members only.
 
-It is separate from the address that the lead is given: that one may stay open to this machine's own programs,
-without keys, while all other machines need a key.
+It is separate from the lead's own address (--host, --port). That address may stay open to this machine's
+programs without keys, while all other machines need a key.
 """
 
 import asyncio
@@ -39,18 +39,16 @@ log = logging.getLogger("lead")
 _FILE = "members.json"
 _MAX_ADDRESSES, _MAX_MORE_ADDRESSES = 4, 8
 _LOOK_SECONDS = 10.0
-"""Between two looks at the addresses of this machine."""
+"""The time between two looks at the addresses of this machine."""
 _listen = partial(
     listen,
-    advice="It follows from the lead's port. End the other program, or start the lead with another --port",
+    advice="This port is the lead's port + 1. End the other program, or start the lead with another --port",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The stored members and invitations. addresses: further addresses at which machines reach this machine,
-    as given.
-    """
+    """The stored members and invitations. addresses: further addresses, set by `lead invite --address`."""
 
     is_open: bool = False
     members: tuple[JoinedMachine, ...] = ()
@@ -89,7 +87,7 @@ class PairingServer:
         self._own_addresses = own_addresses
         self._announce = announce
         self._announcing = contextlib.ExitStack()
-        self._announced: Sequence[str] | None = None  # the addresses that are
+        self._announced: Sequence[str] | None = None  # these addresses
         self._announcement = asyncio.Lock()
         self._following: asyncio.Task[None] | None = None
         self._hiding: asyncio.Future[None] | None = None
@@ -133,7 +131,7 @@ class PairingServer:
         server tries again.
         """
         try:
-            self.read()  # who has joined that one since this one began to start
+            self.read()  # members may have joined the lead that this one replaces
             if self.is_meant_to_be_open:
                 self.open()
         except ConfigError as error:
@@ -184,7 +182,7 @@ class PairingServer:
         """Stop listening because the lead ends; the next start opens the server again if it is open now."""
         if self._following:
             self._following.cancel()
-        # whatever ails it, the rest is to end, too
+        # If hiding fails, the rest is to end all the same.
         await asyncio.gather(self._hide(), return_exceptions=True)
         if self._hold is not None:
             self._hold.close()

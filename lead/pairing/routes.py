@@ -102,7 +102,7 @@ async def invite(
 
 
 def _open(body: "OpenRequest", pairing: PairingServer) -> dict[str, Any]:
-    """Let invited machines in at these addresses; says whether the CA's certificate is another one now.
+    """Let invited machines in at these addresses; return whether this has changed the CA's certificate.
 
     Raises RequestError if machines cannot connect.
     """
@@ -142,7 +142,7 @@ def _qr(text: str) -> list[str]:
 
 
 def _saved(act: Callable[[], T]) -> T:
-    """Raises UnavailableError if what `act` changes cannot be written down."""
+    """Return the result of `act`; raises UnavailableError if its changes cannot be saved."""
     try:
         return act()
     except ConfigError as error:
@@ -158,7 +158,7 @@ async def close(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) 
 
 @router.get("/v1/members")
 async def members(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> dict[str, Any]:
-    """Return the members, the number of open codes, and the number of attempts with wrong codes."""
+    """Return the members, the number of unused codes, and the number of attempts with wrong codes."""
     return {
         "open": pairing.is_open,
         "addresses": pairing.addresses() if pairing.is_open else (),
@@ -194,7 +194,7 @@ async def add(
 async def authority(pairing: Annotated[PairingServer, Depends(get_pairing_server)]) -> Response:
     """Return the certificate of the lead's CA, in the form that operating systems install."""
     if not pairing.is_open:
-        raise RequestError("this lead is closed for invited machines, so it has no certificate")
+        raise RequestError("this lead is closed for invited machines. Open it with `lead invite --open`")
     headers = {"Content-Disposition": 'attachment; filename="llama-duo.crt"'}
     return Response(pairing.certificate, media_type="application/x-x509-ca-cert", headers=headers)
 
@@ -225,7 +225,7 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """A request to join. secret: the secret of a code. name: the machine's name for itself. former_key: the
+    """A request to join. secret: the secret of a code. name: the machine's own name for itself. former_key: the
     key of a membership that the machine already has, which the new membership replaces.
     """
 

@@ -29,13 +29,13 @@ Seams:
     routes           has a `router` with endpoints of a lead with one model, and of one with --models-dir
     model_routes     has a `router` with endpoints of a lead with one model
     side_routes      has a `router` with endpoints of a lead for embeddings, which lacks the two above
-    opened           is told when the vocabulary has been read (`lead.server.app`)
-    before_load      in the engine's process: changes what is loaded, or what has to be there for it
-    inline_source    drafts in the engine, and takes its time (`lead.engine.inline_sources`)
+    opened           is called when the vocabulary has been read (`lead.server.app`)
+    before_load      in the engine's process: changes the load, or waits for what it needs
+    inline_source    drafts in the engine, and delays its steps (`lead.engine.inline_sources`)
     target_loader    loads the target (`lead.engine.target_loading`)
     other_vocabulary drafts for texts in another vocabulary (`shared.drafting.drafter_maker`)
     call_support     reads and writes calls of tools (`lead.chat_format.calls`)
-    image_reader     sees images for the model (`lead.server.server`)
+    image_reader     reads images for the model (`lead.server.server`)
     in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
     companions       run beside the server of a lead with a text model or --models-dir (`lead.server.site`)
 """

@@ -1,4 +1,4 @@
-"""Connects backs to the loaded model that has their vocabulary, or else to another one.
+"""Connects backs to a loaded model that has their vocabulary, or else to another loaded model.
 
 A back knows one lead, and drafts for one model at a time. When another model becomes the better choice, the
 back's connection is closed; the back connects again by itself.
@@ -50,7 +50,7 @@ class BackRelay:
         self._host = host
         self._links: set[_FollowedModel] = set()
         self._of_peers: dict[str, str] = {}
-        """The model that each peer was connected with last."""
+        """The model that each peer was last connected to."""
         self._changed = asyncio.Event()
         self._moving: set[asyncio.Future[None]] = set()
 
@@ -106,7 +106,7 @@ class BackRelay:
             await cancel(first)
 
     async def _wait_for_model(self, hello: Hello, first: _NextMessage) -> str | None:
-        """Wait for a model and return its name; None if the back has left, or sends a message out of turn."""
+        """Wait for a model and return its name; None if the back has left, or sends a message meanwhile."""
         while (name := self._best(hello.vocabulary.fingerprint)) is None:
             change: asyncio.Future[Any] = asyncio.ensure_future(self._changed.wait())
             await asyncio.wait([change, first], return_when=asyncio.FIRST_COMPLETED)
@@ -163,8 +163,8 @@ class BackRelay:
             await cancel(*tasks)
 
     def _best(self, vocabulary: str, links: "set[_FollowedModel] | None" = None) -> str | None:
-        """Return the model for a back: one of its vocabulary if possible, then with few backs, then recently
-        used.
+        """Return the model for a back. Models with its vocabulary come first, then those with the fewest
+        backs, then the last used.
         """
         n_backs = Counter(link.model for link in (self._links if links is None else links))
         awake = [model.name for model in self._host.pool.awake() if self._may_follow(model.name)]
@@ -172,7 +172,7 @@ class BackRelay:
         return next(iter(ranked), None)
 
     def _may_follow(self, name: str) -> bool:
-        """Return whether a back can draft for the model, which is False if it computes embeddings."""
+        """Return whether a back can draft for the model; False for a model that computes embeddings."""
         process = self._host.process(name)
         return process is None or bool(process.about.vocabulary)
 

@@ -30,7 +30,7 @@ class KnownModel:
 
 
 def find_models(folder: Path | None, hub: Hub | None = None) -> dict[str, KnownModel]:
-    """Return the models by name; a model of the folder overrides another of its name. Raises ConfigError.
+    """Return the models by name; models of the folder take precedence. Raises ConfigError.
 
     Files that are not models, such as adapters and projectors, are left out.
     """
@@ -57,8 +57,8 @@ def _places(folder: Path | None, hub: Hub) -> Iterator[tuple[str, Path, str]]:
 
 
 def _in_folder(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield names and files of the models in a folder and in its folders, as llama-server's --models-dir;
-    raises ConfigError.
+    """Yield names and files of the models in a folder and its subfolders, as llama-server's --models-dir
+    does; raises ConfigError.
     """
     try:
         entries = sorted(folder.iterdir())

@@ -23,13 +23,13 @@ log = logging.getLogger("models")
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
-"""The pause before a request is sent again that a running process did not serve."""
+"""The pause before sending a request again that a running process did not serve."""
 _CONNECT_SECONDS = 10.0
 _MAX_IDLE = 64
 _OWN = (b"host", b"content-length", b"authorization", b"x-api-key", b"x-forwarded-for", b"x-request-id")
 _OWN_OF_ANSWERS = (b"x-request-id", b"server", b"date")
 _EVENTS = {"text/event-stream": b"data: %b\n\n", "application/x-ndjson": b"%b\n"}
-"""The form of an error in a stream that has begun, by content type."""
+"""The format of an error within a stream, by content type."""
 
 
 class Forwarder:

@@ -61,7 +61,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     from lead.settings.placed_load import placed_load  # noqa: PLC0415 - loads llama.cpp
     from shared.llama.placement import CPU  # noqa: PLC0415
 
-    if settings.source.hf_repo:  # what it is depends on its file
+    if settings.source.hf_repo:  # only its file tells the kind of model
         settings = settings.with_model()
     if (path := settings.source.model) and pooling_of(path) is not None:
         return _need_of_vectors(path, in_use, on_gpu=settings.compute.n_gpu_layers != 0)

@@ -30,7 +30,7 @@ from shared.llama.placement import CPU
 log = logging.getLogger("models")
 
 _RETRY_SECONDS = 1.0
-"""Until a pinned model that could not be started is tried again."""
+"""The time after which a pinned model that could not be started is started again."""
 
 
 class ModelHost:
@@ -153,7 +153,7 @@ class ModelHost:
         self.pool.ask(ticket, name)
         try:
             self.decide()
-            process = await asyncio.shield(admission)  # it may be given and cancelled at the same time
+            process = await asyncio.shield(admission)  # may be given and cancelled at the same time
         except BaseException:
             if admission.done() and admission.exception() is None:
                 self._release(name)
@@ -215,7 +215,7 @@ class ModelHost:
         process = self._processes.get(name)
         if process is None or not process.ended.done():
             log.info("%s is unloaded", name)
-        if process:  # one that is still being started is ended by `_run`
+        if process:  # `_run` ends a process that is still being started
             self._do(process.end())
 
     def room(self) -> dict[str, int]:
@@ -300,9 +300,7 @@ class ModelHost:
         return prepared if prepared and not prepared.ended.done() else await self._spawn()
 
     async def _prepare(self) -> None:
-        """Start the process for the next model, because importing takes a third of the time until it is
-        ready.
-        """
+        """Start a process for the next model in advance: importing takes a third of a model's start."""
         if self._prepares and self._prepared is None:
             try:
                 self._prepared = await self._spawn()

@@ -21,7 +21,7 @@ MemorySizes = Mapping[str, int]
 RoomGauge = Callable[[], MemorySizes]
 
 _MAX_DEATHS = 8
-"""A model that dies more often than this, in a row, while it is being loaded is given up: requests fail."""
+"""The maximum number of successive deaths of a process while its model loads. After more, requests fail."""
 
 
 class ModelState(enum.Enum):
@@ -53,11 +53,11 @@ class PooledModel:
     failure: str = ""
     n_deaths: int = 0
     is_measured: bool = False
-    """Or is being measured."""
+    """True if `need` was measured, or is being measured."""
     is_leaving: bool = False
     """True if the process gets no more requests, and is stopped after its last one."""
     is_unwanted: bool = False
-    """A person wants it to be unloaded."""
+    """True if `unload` was called for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +204,7 @@ class ModelPool:
         return min((model.used_at + model.idle_seconds for model in self._idle()), default=None)
 
     def awake(self) -> list[PooledModel]:
-        """Return the loaded models, most recently used first."""
+        """Return the loaded models: those with most running requests first, then the most recently used."""
         loaded = [model for model in self.models.values() if model.state is ModelState.LOADED]
         return sorted(loaded, key=lambda model: (-model.n_running, -model.used_at))
 
@@ -269,7 +269,7 @@ class ModelPool:
             self._dismiss(victims, wanted, staying, room)
         elif all(model.pinned for model in staying):
             names = ", ".join(model.name for model in staying)
-            reason = f"{wanted.name} does not fit into memory beside the pinned models: {names}"
+            reason = f"{wanted.name} does not fit into memory beside the pinned models ({names}). Pin fewer"
             yield from self._refuse(wanted.name, reason)
 
     def _dismiss(

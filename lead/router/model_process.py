@@ -29,7 +29,7 @@ _STOP_SECONDS = 15.0
 """The time that an idle process may take to end before it is killed."""
 _LAST_LINE_SECONDS = 5.0
 _FINAL = {1, 2}
-"""Statuses after which starting it again does not help: a wrong model, or a wrong option."""
+"""Exit statuses after which another start does not help: a wrong model, or a wrong option."""
 _LEVEL = re.compile(r"^\S+ \S+ ERROR: ")
 """The log's text before a message (`shared.logs`)."""
 _MAX_LINE_BYTES = 1 << 16
@@ -137,7 +137,7 @@ class ModelProcess(Child):
             timeout=httpx.Timeout(None),
             trust_env=False,
         ) as client:
-            # It accepts connections once it is ready: until then this one waits in its queue.
+            # The process accepts connections once it is ready: until then this connection waits in its queue.
             models = await client.get("/v1/models")
             speculation = await client.get("/v1/speculation")
         # A model that makes vectors has no backs.

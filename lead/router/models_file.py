@@ -61,10 +61,10 @@ class ServedModel:
 def served_models(
     lead: LeadSettings, known: Mapping[str, KnownModel], cache_ram: int
 ) -> dict[str, ServedModel]:
-    """Return all models with their options, by name; raises ConfigError. cache_ram: the default in MiB.
+    """Return all models with their options, by name; raises ConfigError. cache_ram: the default --cache-ram.
 
     Options of `lead` itself (command line, variables, --config) override the options in a model's table,
-    which override the defaults, as in llama-server.
+    which override [defaults], as in llama-server.
     """
     path = _file(lead)
     tables = _read(path) if path else {}
@@ -100,9 +100,9 @@ def _served(
     flags = {key: options.pop(key, False) for key in (_PIN, _ON_STARTUP)}
     for key, value in flags.items():
         if not isinstance(value, bool):
-            raise ConfigError(f"{where} {_dashed(key)}: true or false, not {value!r}")
+            raise ConfigError(f"{where} {_dashed(key)} must be true or false, not {value!r}")
     options |= of_lead
-    for key in _NAMES_A_MODEL:  # another model is named as clients name it
+    for key in _NAMES_A_MODEL:  # these options may name a model as clients do
         if isinstance(value := options.get(key), str) and value in known:
             options[key] = str(known[value].path)
     listed = None if options.keys() & {"model", "hf_repo"} else known[name].path
@@ -162,7 +162,9 @@ def _check_names(models: Mapping[str, ServedModel], path: Path | None) -> None:
     for model in models.values():
         for alias in model.aliases:
             if (other := owners.setdefault(alias, model.name)) != model.name:
-                raise ConfigError(f"{path}: {alias!r} is a name of {other} and of {model.name}")
+                raise ConfigError(
+                    f"{path}: {alias!r} is a name of both {other} and {model.name}. Choose another alias"
+                )
 
 
 def _where(path: Path | None) -> str:

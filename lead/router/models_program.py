@@ -25,16 +25,16 @@ from shared.terminal import one_line, size_text
 _READ_ACTION = BeforeValidator(
     lambda value: {"ls": "list", "rm": "remove", "delete": "remove", "download": "pull"}.get(value, value)
 )
-"""Also accepts words of other programs."""
+"""Reads an action, for which words of other programs are accepted, too."""
 
 
 class ModelsSettings(ProgramSettings):
     """List, download, examine or delete models on this machine.
 
         lead models                       models of packages and of the Hugging Face cache
-        lead models --models-dir FOLDER   also models of a folder, as in `lead --models-dir`
+        lead models --models-dir FOLDER   and models of a folder, as in `lead --models-dir`
         lead models pull USER/REPO:Q4_K_M download a model, or resume a download
-        lead models show NAME             show size, context, fit on this machine and draft models
+        lead models show NAME             show size and context, whether it fits here, and draft models
         lead models remove NAME           delete its files
 
     NAME is a name from the list, or a path.
@@ -105,7 +105,7 @@ def _pull(settings: ModelsSettings, name: str) -> str:
         wanted = HubModel.parse(name, settings.hf_file)
     except ValueError as error:
         near = " or ".join(on_hub(name, settings.hub))
-        raise ConfigError(f"{name}: {f'there is {near}' if near else error}") from error
+        raise ConfigError(f"{name}: {f'did you mean {near}?' if near else error}") from error
     path = settings.hub.fetch(wanted, with_projector=settings.mmproj)
     names = [model.name for model in cached_models(settings.hub) if model.path.resolve() == path.resolve()]
     projector = projector_beside(path) if settings.mmproj else None

@@ -65,7 +65,7 @@ class Router:
     async def serve(self) -> None:
         """Serve until a signal arrives; raises ConfigError if it must not listen on its address.
 
-        Then it accepts no new connections, running answers continue for the drain time, and all models end.
+        After the signal it accepts no connections, answers continue for the drain time, and all models end.
         """
         settings = self._settings
         address = open_address(settings)
@@ -90,7 +90,7 @@ class Router:
 
     async def _reload(self) -> None:
         """Search for models again; after ConfigError, the list is unchanged."""
-        async with self._reloading:  # the newer list last
+        async with self._reloading:  # in order, so that the newest list stays
             models = await asyncio.to_thread(self._find)
             self._host.serve(models.values())
 
@@ -100,8 +100,8 @@ class Router:
 
 
 def host_room(n_bytes: int) -> Callable[[int], int]:
-    """Return a function from the bytes that running models use to the host memory for all models.
+    """Return a function that takes the bytes used by running models, and returns the bytes for all models.
 
-    n_bytes: the memory for all models; 0: the free memory, and the memory that they use.
+    n_bytes: the host memory for all models; 0: the free memory, and the memory used by running models.
     """
     return lambda held: n_bytes or free_memory() + held

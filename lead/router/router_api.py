@@ -41,7 +41,7 @@ router = APIRouter(route_class=JsonRoute)
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
 _UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
-"""Ollama's paths at which `keep_alive: 0` without this field only unloads the model."""
+"""Ollama's paths, each with a field. Without this field, `keep_alive: 0` only unloads the model."""
 _PATHS_OF_TASKS = {
     "embedding": ("/embed", "/embedding", "/embeddings"),
     "rerank": ("/rerank", "/reranking"),
@@ -95,10 +95,10 @@ Routing = Annotated[RouterServices, Depends(get_router_services)]
 
 
 class RoutedFields(BaseModel):
-    """The body fields that the router reads of any request."""
+    """The fields that the router reads in the body of any request."""
 
     model: Name | None = None
-    name: Name | None = None  # what older clients of Ollama send
+    name: Name | None = None  # sent by older clients of Ollama
     keep_alive: float | Annotated[str, Field(max_length=100)] | None = None
     messages: Any = None
     prompt: Any = None
@@ -111,7 +111,7 @@ class ModelByName(BaseModel):
 @router.get("/health")
 @router.get("/v1/health", include_in_schema=False)
 async def health(request: Request) -> Response:
-    """Return 200 until shortly before the end, whether or not a model is loaded."""
+    """Return 200 until the router is about to end, whether or not a model is loaded."""
     if request.app.state.is_leaving:
         return error_response(NotServingError("stopped"), status="draining")
     return JSONResponse({"status": "ok"})
@@ -128,7 +128,7 @@ async def list_models(services: Routing, reload: Annotated[str, Query(max_length
             raise UnavailableError(f"models were not reloaded: {error}") from error
     room = await asyncio.to_thread(services.host.room)
     files = await _files(services.host.models.values())
-    found = [model for model in services.host.models.values() if model.name in files]  # it may have changed
+    found = [model for model in services.host.models.values() if model.name in files]  # it may be a new list
     return {
         "object": "list",
         "data": [_record(model, services, files[model.name], room) for model in found],
@@ -163,7 +163,7 @@ async def show_model(name: str, services: Routing) -> Response:
     model = services.host.models[found]
     room = await asyncio.to_thread(services.host.room)
     files = await _files([model])
-    if found not in services.host.models:  # any more
+    if found not in services.host.models:  # it was removed meanwhile
         return _unknown(name, services)
     return JSONResponse(_record(model, services, files[found], room))
 
@@ -199,12 +199,12 @@ async def follow(socket: WebSocket) -> None:
 
 
 everything_else = APIRouter(include_in_schema=False)
-"""After all other routes."""
+"""The routes that are tried after all others."""
 
 
 @everything_else.api_route("/{path:path}", methods=_METHODS)
 async def forward(request: Request, services: Routing) -> Response:
-    """Forward a request to the model in the body or in `?model=`; without a name, to the one in use."""
+    """Forward a request to the model in the body or in `?model=`; without a name, to the default model."""
     if not has_principal(request):
         return without_key()
     bodies: BodyReader = request.app.state.bodies
@@ -333,7 +333,7 @@ def _running_record(pooled: PooledModel, services: RouterServices, record: dict[
 
 
 def _details_of(model: ServedModel) -> dict[str, Any]:
-    """Return the reply to /api/show for a model that is not loaded, and is not loaded for it."""
+    """Return the reply to /api/show for a model that is not loaded; does not load it."""
     details = _ollama_details(model)
     task = task_of(model.path) if model.path else None
     return {

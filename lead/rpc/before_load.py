@@ -11,8 +11,9 @@ from lead.rpc.rpc_workers import wait_for_workers
 from shared.rpc import rpc_backend
 
 _MIN_SECONDS = 0.001
-"""CPU time between two looks that counts as computing: more than a sign of life takes, less than loading a
-part of a model."""
+"""The minimum CPU time between two looks that counts as computing. A sign of life takes less, loading a part
+of a model more.
+"""
 
 
 class Computing:
@@ -24,7 +25,7 @@ class Computing:
         self._before = clock()
 
     def has_proceeded(self) -> bool:
-        """Return whether it has used CPU time since the last call."""
+        """Return whether this process has used CPU time since the last call."""
         before, self._before = self._before, self._clock()
         return self._before - before > _MIN_SECONDS
 

@@ -44,9 +44,9 @@ class RpcWorkerSettings(ProgramSettings):
     """Compute layers of a model for `lead --rpc host:port` on another machine, with llama.cpp's RPC server.
 
     The server has no keys and no encryption, and a client can make it run code. Use a loopback address and a
-    tunnel (docs/security.md). It serves one lead at a time.
+    tunnel (docs/security.md). A worker serves one lead at a time.
 
-        lead rpc-worker                                   the CPU, for leads here or through a tunnel
+        lead rpc-worker                                   the CPU, for a lead here or through a tunnel
         lead rpc-worker --device CUDA0,CUDA1 --cache ~/.cache/rpc
         lead rpc-worker --host 10.8.0.2 --insecure        an address in a closed network
     """
@@ -111,10 +111,10 @@ def serve(settings: RpcWorkerSettings) -> None:
     host = _ipv4(settings.host)
     address = f"{host}:{settings.port}"
     listen(host, settings.port).close()  # llama.cpp does not say why it cannot
-    # It never returns to Python, which handles signals between its own instructions only.
+    # llama.cpp never returns to Python, which handles signals only between its own instructions.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    # Nor does it notice a lead whose machine is gone: it would serve that one for ever, and no other.
+    # llama.cpp does not notice that a lead's machine is gone: it would serve only this lead for ever.
     _watch_connections(settings.port)
     log.info("computing on %s for `lead --rpc %s`", ",".join(settings.device), address)
     rpc_backend.serve(address, offered, settings.threads or cpus.n_physical(), settings.cache)
@@ -142,12 +142,12 @@ def _ipv4(host: str) -> str:
 
 
 def _watch_connections(port: int) -> None:
-    """Wait, in a thread, until this process listens there; then watch all connections that it accepts."""
+    """Wait, in a thread, until this process listens at `port`; then watch all connections that it accepts."""
     threading.Thread(target=_watch_port, args=(port,), name="keepalive", daemon=True).start()
 
 
 def _watch(listener: socket.socket) -> None:
-    """Close connections that this socket accepts from now on when their other end is gone."""
+    """Let the system close connections that this socket accepts from now on when the other end is gone."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # what it accepts inherits all of this
     for name, value in _OPTIONS.items():
         if option := getattr(socket, name, None):
@@ -162,7 +162,7 @@ def _watch_port(port: int) -> None:
 
 
 def _own_listener(port: int) -> socket.socket | None:
-    """Return the socket on which this process listens there, under a descriptor of its own."""
+    """Return the socket at which this process listens on `port`, with a descriptor of its own."""
     for descriptor in os.listdir("/dev/fd"):  # noqa: PTH208 - numbers, not paths
         with contextlib.suppress(OSError):  # no socket, or closed meanwhile
             found = socket.socket(fileno=int(descriptor))

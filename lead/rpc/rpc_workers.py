@@ -24,9 +24,9 @@ def wait_for_workers(
 ) -> None:
     """Wait until each worker has answered.
 
-    Raises WorkerAwayError if one has not within `seconds`, and ModelLoadError at once if one never will. ask:
-    called with an address and the seconds it may take. Its results are kept until all have answered, so that
-    two addresses are two workers.
+    Raises WorkerAwayError if a worker has not answered within `seconds`, and ModelLoadError at once if a
+    worker never will. ask: connects to a worker, given its address and the seconds that this may take. The
+    connections are kept until all workers have answered, so that two addresses cannot be one worker.
     """
     deadline, next_log = clock() + seconds, clock()
     with ExitStack() as held:

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Callable
 
 _PAUSE_SECONDS = 0.1
-"""After which a connection for which there was no descriptor or memory is accepted, if there is now."""
+"""The pause before another attempt to accept a connection for which descriptors or memory were lacking."""
 
 
 class Acceptor:
@@ -41,7 +41,7 @@ class Acceptor:
         return bool(self._connecting)
 
     def close(self) -> None:
-        """Stop accepting; connections in the queue are left to other processes that have the socket."""
+        """Stop accepting; connections in the queue are left to other processes with the same socket."""
         if self._pause:
             self._pause.cancel()
         if self._listener.fileno() >= 0:

@@ -26,7 +26,7 @@ log = logging.getLogger("lead")
 CLOSE_SECONDS = 3
 """The time that connections may take to close after the last answer was failed."""
 _ABORT_SECONDS = 2
-"""Part of CLOSE_SECONDS after which connections of peers that have not read the rest are aborted."""
+"""The part of CLOSE_SECONDS after which connections are aborted if their peers have not read the rest."""
 _LOOK_SECONDS = 0.1
 """Polling interval, as in uvicorn: it has no event for the end of a connection."""
 
@@ -208,8 +208,8 @@ class DrainingServer(uvicorn.Server):
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _wait_for_connections(self, seconds: float | None) -> None:
-        """Wait until all connections of clients have ended, idle ones after the usual time; None: without a
-        limit.
+        """Wait until all connections of clients have ended; idle connections end after the usual time.
+        seconds: the maximum time; None: no limit.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):

@@ -30,7 +30,7 @@ _BACKLOG = 4
 _TAKE_SECONDS = 10.0
 """The time that the old lead may take to hand over its socket, or to stop accepting."""
 _PAUSE_SECONDS = 0.1
-"""After which a successor that could not be let in is, if there is a descriptor now."""
+"""The pause before another attempt to let in a successor for which there was no descriptor."""
 _MAX_PATH_BYTES = 100
 """The longest path of a Unix socket that all systems allow."""
 _FIRST_DESCRIPTOR = 3
@@ -137,18 +137,19 @@ class Predecessor:
         try:
             self._old.connect(str(path))
             _, descriptors, _, _ = socket.recv_fds(self._old, 1, 1)
-            os.set_inheritable(descriptors[0], False)  # as it arrives, the engine would get it
+            os.set_inheritable(descriptors[0], False)  # else the engine would inherit it
             self.listener = socket.socket(fileno=descriptors[0])
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the lead on this --port does not hand it over. It hangs, or another "
-                "lead already takes over"
+                "--takeover: the lead on this --port does not hand over the port. Another lead already takes "
+                "over, or the lead hangs: then stop it, and start without --takeover"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()
             raise ConfigError(
-                f"--takeover: no lead of this user runs on this --port ({path}: {error})"
+                f"--takeover: no lead of this user runs on this --port ({path}: {error}). "
+                "Start without --takeover"
             ) from error
 
     async def replace(self) -> None:
@@ -167,7 +168,7 @@ async def hand_over(path: Path, listener: socket.socket, stop_accepting: Callabl
     """Run the old lead's part of a takeover; return when another process has taken over `listener`, or none
     ever can.
 
-    stop_accepting: called before the new lead is told.
+    stop_accepting: called before the new lead is notified.
     """
     meeting = _listen(path)
     if meeting is None:

@@ -87,8 +87,8 @@ class Lead:
         )
         self._engine: EngineClient | None = None  # None: the vocabulary has not been read yet
         self._local_back: LocalBack | None = None  # None: not wanted
-        self._ready = asyncio.Event()  # set when the engine is for the first time, and never cleared
-        self._owns_address = asyncio.Event()  # set when no other lead accepts connections there
+        self._ready = asyncio.Event()  # set when the engine is ready for the first time; never cleared
+        self._owns_address = asyncio.Event()  # set when no other lead accepts connections at the address
         self._stopping = threading.Event()
 
     async def serve(self) -> None:
@@ -97,13 +97,12 @@ class Lead:
         The order of the shutdown:
 
         1. No new connections are accepted; backs that use POST are disconnected, as they would need new ones.
-        2. Running answers continue for the drain time, with the drafts of the other backs; those that are
-           still running then get an error event.
-        3. The lead's own back ends, before it notices that the lead is gone.
-        4. Connections are closed.
-        5. The engine finishes its step and exits; then the tokenizer's processes end.
+        2. Running answers continue for the drain time, with the drafts of the other backs; answers that are
+        still running then get an error event. 3. The lead's own back ends, before it notices that the lead is
+        gone. 4. Connections are closed. 5. The engine finishes its step and exits; then the tokenizer's
+        processes end.
 
-        Should anything hang, the process exits with status 1 and a trace _END_SECONDS after the drain time.
+        If anything hangs, the process exits _END_SECONDS after the drain time, with status 1 and a trace.
         """
         if self._routed:
             await self._serve(Address(self._routed.listener, is_inherited=True))
@@ -150,7 +149,7 @@ class Lead:
         own = [Key(Principal(Role.BACK, NAME), self._local_key)]
         keys = (self._routed or self._settings.security).keyring(own)
         app = create_app(**http_options(self._settings, keys))
-        if self._routed:  # who asks is not the router, whose key every request needs
+        if self._routed:  # the router, whose key every request needs, names the client
             from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware  # noqa: PLC0415
 
             app.add_middleware(ProxyHeadersMiddleware, trusted_hosts="*")
@@ -198,7 +197,7 @@ class Lead:
 
     @property
     def _name(self) -> str:
-        """The model's, before its file is read."""
+        """The name of the model before its file is read."""
         path = self._settings.source.model
         return self._settings.aliases((short_name(path) or path.stem) if path else "demo")[0]
 
@@ -236,7 +235,7 @@ class Lead:
 
     async def _run_local_back(self, address: Address) -> None:
         if self._local_back:
-            # Not before the lead that this one replaces has left the address.
+            # The back waits until the lead that this one replaces has left the address.
             await self._local_back.run(self._owns_address if address.predecessor else self._ready)
 
     async def _end_local_back(self) -> None:

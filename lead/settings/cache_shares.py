@@ -8,7 +8,7 @@ from shared.llama.placement import CPU
 from shared.model_files.file_facts import size_if_known
 
 _DRAFTING_SHARE = 1 / 8
-"""The share of each small model: its tokens take less memory, and are soon read again."""
+"""The share of each small model: its tokens take less memory, and it processes them again quickly."""
 
 
 class CacheShares(NamedTuple):
@@ -22,11 +22,11 @@ class CacheShares(NamedTuple):
 
 
 def cache_shares(settings: LeadSettings, free_bytes: int) -> CacheShares:
-    """Return the shares; together a part of `free_bytes`, and at most --cache-ram.
+    """Return the shares. Together they are a part of `free_bytes`, and at most --cache-ram.
 
     The memory left by the weights is not known before they are placed: the process that loads them reduces
-    its share (`plan_memory`). Only a back does not know the target's weights, and assumes that they are on
-    the CPU.
+    its share (`plan_memory`). Only a back does not know the target's weights. Its share assumes that they are
+    on the CPU.
     """
     drafting, own_back = settings.drafting, settings.own_back
     free_bytes -= settings.beside_bytes.get(CPU, 0)

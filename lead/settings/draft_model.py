@@ -25,7 +25,7 @@ _MAX_DRAFTED = 32
 
 
 def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
-    """Return a draft model, with the tokenizer, token and offline mode of `hub`.
+    """Return the source of a draft model, with the tokenizer, token and offline mode of `hub`.
 
     Raises ConfigError in an installation without the demo's.
     """
@@ -40,7 +40,7 @@ class DraftModelOptions(OptionGroup):
         None,
         description="path of a draft model (as with --model), of MTP heads (mtp-*.gguf) or of an EAGLE-3 "
         "drafter; builtin: the demo's draft model. The engine drafts with it between two steps, "
-        "on its own cores and devices",
+        "on the engine's cores and devices",
     )
     hf_repo_draft: HubRepository | None = Field(
         None,
@@ -95,7 +95,7 @@ class DraftModelOptions(OptionGroup):
         return self.draft_model is not None or self.hf_repo_draft is not None
 
     def located(self, hub: ModelSource) -> Self:
-        """Return a copy with a file that llama.cpp can load, as `ModelSource.located`. Raises ConfigError."""
+        """Return a copy with a file that llama.cpp can load (`ModelSource.located`). Raises ConfigError."""
         if not self.is_wanted or (self.draft_model and is_eagle_file(self.draft_model)):
             return self
         return self.model_copy(
@@ -106,7 +106,7 @@ class DraftModelOptions(OptionGroup):
         return _source(self.draft_model, self.hf_repo_draft, hub)
 
     def model_options(self, target: ModelOptions, cache_ram: int) -> ModelOptions:
-        """Return options to load the draft model with, beside a target with the options `target`.
+        """Return the options to load the draft model with. target: the options of the target beside it.
 
         cache_ram: MiB for earlier texts. Options that place the target's weights do not apply, except that
         both models are on one GPU with --split-mode none.
@@ -137,9 +137,7 @@ class DraftModelOptions(OptionGroup):
 
 
 class OwnBackOptions(OptionGroup):
-    """The draft model of the lead's own back, and its cores; all other options are set by BACK_*
-    variables.
-    """
+    """The draft model and the cores of the lead's own back; its other options are set by BACK_* variables."""
 
     back: ModelPath | None = Field(
         None,
@@ -188,7 +186,7 @@ class OwnBackOptions(OptionGroup):
         return self.back_threads or (0 if self.back_cpus else 1)
 
     def located(self, hub: ModelSource) -> Self:
-        """Return a copy with the draft model as a file that llama.cpp can load, as `ModelSource.located`.
+        """Return a copy with the draft model as a file that llama.cpp can load (`ModelSource.located`).
 
         Raises ConfigError.
         """

@@ -19,8 +19,8 @@ class AllowedHosts:
         self._suffixes = tuple(name[1:] for name in wanted if name.startswith("*"))
 
     def allows(self, host: str) -> bool:
-        """Return whether to serve a request with this Host header; a request without one is not a
-        browser's.
+        """Return whether to serve a request with this Host header; True if the header is missing, because
+        every browser sends it.
         """
         match = _HOST.fullmatch(host.strip().lower())
         if match is None:
@@ -37,7 +37,9 @@ def machine_names(bound: str) -> set[str]:
 
 
 def listening_host(host: str) -> str:
-    """Return a name, or an address without the brackets of URLs; raises ValueError for a Unix socket."""
+    """Return the host to listen on, without the brackets of IPv6 addresses in URLs. Raises ValueError for a
+    Unix socket.
+    """
     if "/" in host or host.endswith(".sock"):
         raise ValueError("Unix sockets are not supported. Use a host name or an IP address")
     return host.removeprefix("[").removesuffix("]")

@@ -101,10 +101,10 @@ class Keyring:
 
 
 def identify(secret: str, known: Iterable[tuple[str, Principal]]) -> Principal | None:
-    """Return the principal with this key, among those whose digests are in `known`.
+    """Return the principal with this key; None: there is none. known: keys' digests and their principals.
 
-    The time depends only on the number of keys: the key is compared with all of them, by hashes, whose first
-    bytes reveal nothing about the keys.
+    The time depends only on the number of keys: the hash of this key is compared with the hashes of all keys.
+    The first bytes of a hash reveal nothing about its key.
     """
     digest, found = key_digest(secret), None
     for each, principal in known:

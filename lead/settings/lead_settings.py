@@ -33,7 +33,7 @@ from shared.settings.options import CommaList, CpuList, OptionError, OptionGroup
 from shared.settings.server_url import split_address
 
 _BODY_WITH_IMAGES = 48 << 20
-"""Bytes: an agent sends all screenshots of a conversation again in each request."""
+"""The default --max-body-bytes with images: an agent sends all screenshots again in each request."""
 _MAX_WORKERS = 16
 """GGML_RPC_MAX_SERVERS in ggml-rpc.h."""
 
@@ -53,8 +53,8 @@ class RpcOptions(OptionGroup):
         60.0,
         gt=0,
         le=86_400,
-        description="seconds to wait for an RPC worker that cannot be reached, at the start and later. "
-        "Answers wait, too",
+        description="seconds to wait for an RPC worker that cannot be reached, at the start or later. "
+        "Running answers wait, too",
     )
 
     @field_validator("rpc")
@@ -89,8 +89,8 @@ class LeadSettings(FileSettings):
       lead invite --open --nearby               also on the first: prints a code
       back --model small.gguf --join CODE       on the second
     An app (OpenAI's API, among others):
-      http://127.0.0.1:5555/v1                  its address on this machine
-      lead invite --app                         address, key and CA for another machine
+      http://127.0.0.1:5555/v1                  the address for an app on this machine
+      lead invite --app                         address, key and CA for an app elsewhere
 
     Commands, each with its own --help:
       lead models                     list, download, examine, delete models
@@ -151,7 +151,7 @@ class LeadSettings(FileSettings):
     )
     spm_infill: bool = Field(
         False,
-        description="/infill: use the order suffix, prefix, middle, as some models need",
+        description="/infill: use the order suffix, prefix, middle, which some models need",
     )
     metrics: bool = Field(False, description="enable the metrics endpoint for Prometheus, /metrics")
     per_request_spec_decode_metrics: SpecDecodeDetail = Field(
@@ -189,7 +189,7 @@ class LeadSettings(FileSettings):
     print: Print | None = Field(
         None,
         description="print answers and their times on this terminal: none, accepted (accepted draft tokens "
-        "in color) or all (rejected draft tokens, too). Only the times of private answers are printed. "
+        "in color) or all (rejected draft tokens, too). Of private answers, only the times are printed. "
         "Default: accepted if stdout is a terminal, else none",
     )
     drain_seconds: float = Field(
@@ -228,7 +228,7 @@ class LeadSettings(FileSettings):
         le=86_400,
         description="kill and restart the engine after this many seconds without progress; 0: never. On a "
         "CPU each operation of a step counts as progress. On a GPU or an RPC worker a whole "
-        "step must be shorter",
+        "step must take less time than this",
     )
     log_level: LogLevel = Field("info", description="log level. debug includes llama.cpp's messages")
     log_json: bool = Field(False, description="log one JSON object per line")
@@ -332,7 +332,7 @@ class LeadSettings(FileSettings):
 
     @property
     def max_image_rows(self) -> int:
-        """The rows of an image that can be decoded at once."""
+        """The maximum number of rows of an image that can be decoded at once."""
         return min(self.compute.ubatch_size, self.compute.batch_size or self.compute.ubatch_size)
 
     @property
@@ -364,8 +364,8 @@ class LeadSettings(FileSettings):
         )
 
     def alone(self) -> Self:
-        """Return the settings changed so that only this program and its back can reach the lead, in any
-        environment.
+        """Return a copy with which only this program and its back can reach the lead, whatever variables and
+        options are set.
         """
         return self.model_copy(
             update={
@@ -381,14 +381,14 @@ class LeadSettings(FileSettings):
 
     @property
     def n_threads(self) -> int:
-        """The number of the target's threads: unless cores were chosen, one core is left to HTTP and a small
+        """The number of the target's threads. Unless cores were chosen, one core is left to HTTP and a small
         back.
         """
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
     def _max_threads(self) -> int:
-        """The number of threads that may be tried if no number was chosen; else 0."""
+        """The maximum number of threads to try; 0 if threads or cores were chosen."""
         said = self.compute.threads or self.compute.threads_batch or self.cpus
         return 0 if said else cpus.n_physical()
 
@@ -408,7 +408,7 @@ class LeadSettings(FileSettings):
 
     @property
     def beside_bytes(self) -> dict[str, int]:
-        """The bytes of the processes beside the engine, by place (`shared.llama.devices.located`)."""
+        """The bytes that the processes beside the engine take, by place (`shared.llama.devices.located`)."""
         images, vectors = self.images, self.vectors
         found = Counter({CPU: images.cache_bytes})
         found[FIRST_GPU if images.mmproj_offload else CPU] += images.encoder_bytes(self.compute.flash_attn)
@@ -419,8 +419,8 @@ class LeadSettings(FileSettings):
 
     @property
     def _place_of_second_weights(self) -> str:
-        """The place of the weights of --serve-embeddings, which are a second copy; "": shared with the
-        engine.
+        """The place of the second copy of the weights for --serve-embeddings; "": the engine's copy is
+        shared.
         """
         if self.vectors.embedding_gpu_layers:
             return FIRST_GPU
@@ -466,7 +466,7 @@ class LeadSettings(FileSettings):
 
     @property
     def request_limits(self) -> RequestLimits:
-        """The limits on requests. The size of a body has room for images, unless it was set."""
+        """The limits on requests. The default maximum size of a body has room for images."""
         may_see = self.images.mmproj or self.served.models_dir
         if not may_see or "max_body_bytes" in self.limits.model_fields_set:
             return self.limits

@@ -1,4 +1,4 @@
-"""The load for given settings, for examination before a lead starts. Loads llama.cpp."""
+"""The engine's command to load models, for checks before a lead starts. Loads llama.cpp."""
 
 import contextlib
 from pathlib import Path
@@ -13,7 +13,7 @@ from shared.free_memory import free_memory
 
 
 def placed_load(settings: LeadSettings, model: Path) -> Load:
-    """Return the engine's load, with the placement of a draft model that is present locally.
+    """Return the engine's command, with the placement of a draft model that is present locally.
 
     Problems with the draft model are ignored here; other checks report them.
     """

@@ -100,11 +100,11 @@ _AS_TEXT: Final[dict[str, tuple[Any, str]]] = {
         r", comma-separated (\x2c for a comma); none: no strings",
     ),
 }
-"""The notation of an option's value that is neither a number nor a word."""
+"""The type, and the end of the description, of each option whose value is neither a number nor a word."""
 
 
 def _option(name: str, field: FieldInfo, asked: ApiNames) -> FieldInfo | None:
-    """Return the option: with the default and the range of the parameter."""
+    """Return the option with the default and range of the request field; None: the field is no option."""
     if not asked.option:
         return None
     option = copy(field)

@@ -89,8 +89,8 @@ class SecurityOptions(OptionGroup):
         return any((self.api_key, self.back_key, self.admin_key, *files))
 
     def may_listen_on(self, host: str) -> bool:
-        """Return whether the lead may listen on `host`: only this machine reaches it, or keys are required,
-        or no keys are required on purpose.
+        """Return whether the lead may listen on `host`: if only this machine reaches it, if keys are
+        required, or with --insecure.
         """
         return is_loopback(host) or self.insecure or self.has_keys
 
@@ -106,14 +106,14 @@ class SecurityOptions(OptionGroup):
     def host_names(self, bound: str = "localhost") -> AllowedHosts | None:
         """Return the host names that requests to a lead on the address `bound` may use; None: any.
 
-        With keys, names are checked only if some are configured: a page that uses DNS rebinding has no key.
+        With keys, names are checked only with --allowed-hosts: a page that uses DNS rebinding has no key.
         """
         if self.has_keys and not self.allowed_hosts:
             return None
         return AllowedHosts({*machine_names(bound), *self.allowed_hosts})
 
     def keyring(self, own: Iterable[Key] = ()) -> Keyring:
-        """Read the keys; `own` are added only if there are others, so that an open lead stays open.
+        """Read the keys. `own` keys are added only if other keys are set, so that an open lead stays open.
 
         Logs a warning for keys that are short enough to be guessed. Raises ConfigError.
         """

@@ -12,7 +12,7 @@ from shared.settings.model_options import MAX_CTX, MAX_THREADS
 from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadCount
 
 COMPUTING_BYTES = 256 << 20
-"""The memory of such a model besides its weights."""
+"""The memory that an embedding or reranking model takes besides its weights."""
 
 
 class VectorModelOptions(OptionGroup):
@@ -31,8 +31,8 @@ class VectorModelOptions(OptionGroup):
     )
     serve_embeddings: bool = Field(
         False,
-        description="answer /v1/embeddings with the mean of the hidden states of --model. An embedding model "
-        "gives better vectors. A separate process computes them on the CPU with the same weights",
+        description="answer /v1/embeddings with the mean of the hidden states of --model. A separate process "
+        "computes it on the CPU with the same weights. An embedding model gives better vectors",
     )
     embedding_ctx_size: int = Field(
         0,
@@ -64,7 +64,7 @@ class VectorModelOptions(OptionGroup):
 
     @property
     def asked(self) -> str:
-        """The first option that requests such a model; empty: none does."""
+        """The first option that requests a model for vectors; empty if none does."""
         names = ("embedding_model", "rerank_model", "serve_embeddings")
         return next((name for name in names if getattr(self, name)), "")
 

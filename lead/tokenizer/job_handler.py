@@ -16,7 +16,7 @@ class JobHandler:
     """
 
     def __init__(self, jobs: TokenizerJobs | DuoError, base_seconds: float) -> None:
-        """jobs: does the jobs; an error: the reason why no job can be done."""
+        """jobs: the object that does the jobs, or the reason why no job can be done."""
         self._jobs = jobs
         self._base_seconds = base_seconds
 

@@ -51,7 +51,7 @@ NO_TEXTS = FieldTexts()
 class KnownTurn:
     """The previous turn of a conversation, if known.
 
-    has_checkpoints: the target's memory cannot be cut to any length.
+    has_checkpoints: the target's memory can be cut only at checkpoints, not at every length.
     """
 
     last: Turn | None = None
@@ -223,7 +223,7 @@ class JobLimits:
 
     @classmethod
     def of(cls, n_bytes: int, base_seconds: float) -> "JobLimits":
-        """Return the limits for a job of `n_bytes`; an empty one may take `base_seconds`."""
+        """Return the limits for a job of `n_bytes`; an empty job may take `base_seconds`."""
         megabytes = n_bytes / _MEGABYTE
         return cls(
             base_seconds * (1 + _SECONDS_PER_SECOND_AND_MEGABYTE * megabytes),

@@ -32,9 +32,11 @@ _MAX_WAITING = 256
 _MAX_WAITING_BYTES = 64 << 20
 _MAX_TRIES = 3
 _GRACE_SECONDS = 0.05
-"""The time that a job may take to end after its client has left: cheaper than another fork."""
+"""The time that a job may take to end after its client has left: waiting is cheaper than another fork."""
 _HUNG_SECONDS = 5.0
-"""Time over allowed CPU time after which a worker counts as hung: it is stopped, or the machine too busy."""
+"""A worker counts as hung after this time for each second of its CPU limit, plus one: a signal has stopped
+it, or the machine is too busy.
+"""
 _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"
 
 
@@ -97,9 +99,9 @@ class _Lane:
             ticket.fail(UnavailableError(_TRY_AGAIN))
 
     def on_death(self, ticket: _Ticket, status: int | None) -> None:
-        """Retry or fail the job of a process that has ended in `status`.
+        """Retry or fail the job of a process that has ended with `status`.
 
-        status: 0 or None: the process had not begun the job, or is not to blame.
+        With status 0 or None the process had not begun the job, or the job is not to blame.
         """
         if status in {None, 0, -signal.SIGKILL}:
             self.retry(ticket)
@@ -148,7 +150,7 @@ class TokenizerPool:
             (await _begin(self._workers, FOLLOW)).close()
             self._quick.needs_grammars = self._long.needs_grammars = True
         if isinstance(answer, ModelLoadError) and self._has_worked:
-            if n_rests == self._n_rests:  # of jobs that fail together, the first one does it
+            if n_rests == self._n_rests:  # of jobs that fail together, only the first rests
                 log.error("%s", answer)
                 await self.rest()
             raise UnavailableError("the model cannot be read at the moment. Read the lead's log")
@@ -242,7 +244,7 @@ async def _attempt(ticket: _Ticket, worker: Worker, lane: _Lane) -> bool:
 
 
 def _too_costly(ticket: _Ticket, status: int) -> RequestError:
-    """Return the error for a job whose worker ended in `status`."""
+    """Return the error for a job whose worker ended with `status`."""
     if status == -signal.SIGPROF:
         return RequestError(
             "rendering, tokenizing and checking this request takes more than "

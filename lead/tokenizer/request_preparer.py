@@ -54,7 +54,7 @@ from shared.slot_cache import common_prefix_length
 _MIN_TOKENS_BEFORE = 64
 """A shorter beginning is decoded as quickly as a checkpoint of it is made."""
 _MIN_TOKENS_BETWEEN = 32
-"""The minimum distance of cuts: of closer cuts, the first suffices."""
+"""The minimum distance between cuts: of closer cuts, only the first is used."""
 
 
 class RequestPreparer(TokenizerJobs):
@@ -130,7 +130,7 @@ class RequestPreparer(TokenizerJobs):
             grammar = self._constrain(body, parser, may_think=bool(may_think))
             if grammar is None:
                 calls, problems = self._constrain_calls(body, parser)
-        # the model's own earlier answers keep their tokens, so that the cache goes on from them
+        # The model's earlier answers keep their own tokens, so that the cache covers them.
         answers, n_known = self._answers(body, given, prompt, known.last)
         tokens = PromptTokens(prompt, answers, self._vocabulary, images)
         request = PreparedRequest(
@@ -222,7 +222,7 @@ class RequestPreparer(TokenizerJobs):
         return answers_in(prompt, last, TurnMarks(self._end_texts, starts), means_same)
 
     def _pieces(self, config: ParserConfig, tokens: Sequence[int]) -> str:
-        """Return the text that the parser gets."""
+        """Return the text of tokens for the parser."""
         pieces = (self._vocabulary.piece(each, special=each in config.special_tokens) for each in tokens)
         return b"".join(pieces).decode("utf-8", "replace")
 
@@ -365,7 +365,9 @@ class RequestPreparer(TokenizerJobs):
     def _constrain_calls(
         self, body: ConversationFields, parser: ParserConfig
     ) -> tuple[CallGrammars | None, list[str]]:
-        """Return the grammars of calls in an answer that may have none, and the tools without a grammar."""
+        """Return the grammars of calls for an answer that need not call tools, and the tools without a
+        grammar.
+        """
         reasoning, calls, support = self._template.reasoning, parser.tool_format, call_support()
         if calls is None or support is None:
             return None, []
@@ -385,7 +387,7 @@ def _body(name: str, text: str) -> bytes:
 
 
 class PromptTokens:
-    """Tokenizes a prompt that contains answers as the model wrote them, and images."""
+    """Tokenizes a prompt with images and earlier answers, whose tokens stay as the model wrote them."""
 
     def __init__(
         self,
@@ -434,9 +436,7 @@ class PromptTokens:
 
     @property
     def space(self) -> tuple["array[int]", int]:
-        """The tokens of the white space at the end, and its length; empty if they include earlier
-        characters.
-        """
+        """The tokens of the white space at the end, and its length; empty if a token has other text, too."""
         vocabulary, tokens = self._vocabulary, self.all
         space = self._text[len(self._text.rstrip()) :]
         n = len(tokens) - len(self._plain(space))

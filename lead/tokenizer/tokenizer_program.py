@@ -16,7 +16,7 @@ from shared.sandbox import FOLLOW, JOBS, TaskHandler
 class TokenizerProgram:
     """The program of tokenizer processes (`shared.sandbox.Program`).
 
-    chat_template: None: the model's own template. writes_text: as in `Vocabulary.load`.
+    chat_template: Jinja source; None means the model's own template. writes_text: as in `Vocabulary.load`.
     """
 
     model: Path

@@ -7,8 +7,9 @@ from lead.tokenizer.jobs import HEADER, decode
 from shared.sandbox import KILL, STATUS, Sandbox
 
 _BEGIN_SECONDS = 60.0
-"""Loading a vocabulary takes seconds, forking milliseconds: a fork server that needs longer than this is
-stopped, or the machine swaps."""
+"""Loading a vocabulary takes seconds, forking milliseconds. If a fork server needs longer than this, a signal
+has stopped it, or the machine swaps.
+"""
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -17,7 +18,7 @@ class WorkerDiedError(Exception):
     """A worker ended in the middle of a job."""
 
     def __init__(self, status: int | None) -> None:
-        """status: as in `Popen.returncode`; None: unknown, as the fork server has ended, too."""
+        """status: as in `Popen.returncode`; None if it is unknown, because the fork server has ended, too."""
         super().__init__(status)
         self.status = status
 
@@ -26,7 +27,7 @@ class Workers(Sandbox):
     """The fork server and its workers. Call `close` in a thread: it may take some seconds."""
 
     async def begin(self, kind: bytes) -> "Worker":
-        """Start a worker for jobs of a kind of `TokenizerProgram`.
+        """Start a worker for one kind of jobs of a `TokenizerProgram`.
 
         Raises OSError if the fork server has ended, or does not answer.
         """

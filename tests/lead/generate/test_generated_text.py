@@ -37,7 +37,7 @@ def test_equal_texts_are_compared():
 
 
 def test_a_difference_is_shown():
-    assert "NO: from character 6 on 'hree' with drafts, and 'wo' without" in compare(
+    assert "NO: from character 6 on, 'hree' with drafts, and 'wo' without" in compare(
         outcome("one two"), outcome("one three"), "small"
     )
 

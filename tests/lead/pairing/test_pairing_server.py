@@ -114,7 +114,7 @@ async def test_a_port_that_is_taken_is_an_error_and_it_stays_closed(make):
 async def test_the_port_that_is_taken_is_said_to_follow_from_the_leads(tmp_path, server):
     with listen("0.0.0.0", 0) as taken:
         pairing = PairingServer(tmp_path, taken.getsockname()[1], server, back_command="back")
-        with pytest.raises(ConfigError, match=r"another program.*It follows from the lead's port"):
+        with pytest.raises(ConfigError, match=r"another program.*This port is the lead's port"):
             pairing.open()
 
 

@@ -89,11 +89,11 @@ def test_a_model_that_is_to_read_text_gets_no_projector(read, option):
         ("[big]\nctx-size = 'many'\n", r"\[big\] ctx-size: .*\(got 'many'\)"),
         ("[big]\nport = 1\n", r"\[big\] port is an option of the lead, not of a model"),
         ("[defaults]\nmodel = 'x'\n", r"\[defaults\] unknown option model"),
-        ("[big]\npin = 1\n", r"\[big\] pin: true or false, not 1"),
+        ("[big]\npin = 1\n", r"\[big\] pin must be true or false, not 1"),
         ("[other]\nctx-size = 1\n", r"\[other\] is not a model of this lead \(big, small\)"),
         ("ctx-size = 1\n", "ctx-size is outside of a table"),
         ("[big\n", "is not valid TOML"),
-        ("[big]\nalias = 'small'\n", "'small' is a name of small and of big"),
+        ("[big]\nalias = 'small'\n", "'small' is a name of both small and big"),
         ("[big]\nback = 'x'\ncpus = '0'\n", r"\[big\] back-cpus: required with --cpus"),
     ],
 )

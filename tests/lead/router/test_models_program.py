@@ -181,5 +181,5 @@ def test_what_cannot_be_done_ends_with_a_sentence(run, arguments, reason, monkey
 
 def test_a_name_that_is_no_repository_is_answered_with_some(run, monkeypatch):
     monkeypatch.setattr("lead.router.models_program.on_hub", lambda *_: ["a/qwen3-GGUF", "b/qwen3-GGUF"])
-    with pytest.raises(SystemExit, match="qwen3: there is a/qwen3-GGUF or b/qwen3-GGUF"):
+    with pytest.raises(SystemExit, match=r"qwen3: did you mean a/qwen3-GGUF or b/qwen3-GGUF\?"):
         run("pull", "qwen3")
