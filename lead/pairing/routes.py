@@ -225,8 +225,8 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """A request to join. secret: the secret of a code. name: the machine's own name for itself. former_key: the
-    key of a membership that the machine already has, which the new membership replaces.
+    """A request to join. secret: the secret of a code. name: the machine's own name for itself. former_key:
+    the key of a membership that the machine already has, which the new membership replaces.
     """
 
     secret: Base64UrlBytes

@@ -37,5 +37,6 @@ Seams:
     call_support     reads and writes calls of tools (`lead.chat_format.calls`)
     image_reader     reads images for the model (`lead.server.server`)
     in_engine        adds to what the engine's process does (`lead.engine.engine_parts`)
-    companions       run beside the server of a lead with a text model or --models-dir (`lead.server.site`)
+    companions       run beside the server of a lead with a text model or --models-dir, or set values in its
+                     `app.state` and return [] (`lead.server.site`)
 """
