@@ -12,7 +12,7 @@ from lead.chat_format.fields import MAX_MESSAGES, MAX_TOOLS, AtMost, NullIsDefau
 from lead.chat_format.output_format import ReasoningMarkers
 from lead.grammar.json_schema import JSON_OBJECT
 
-UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
+UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads only text]"}
 """Replaces an image that a tool returned, because an agent cannot continue if its request is refused."""
 NO_TOOLS = "No tools are available here: say so where you are asked to use one."
 """Tells the model that no tools are available if all that a client offers are left out; it would invent
@@ -169,7 +169,7 @@ def _check_part(part: Any) -> None:
     if isinstance(kind, str) and kind not in _TEXT_PARTS:
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(
-            "part", "{medium} input is not supported: this model reads text", {"medium": medium}
+            "part", "{medium} input is not supported. This model reads only text", {"medium": medium}
         )
     field = "refusal" if kind == "refusal" else "text"
     if not isinstance(kind, str) or not isinstance(part.get(field), str):

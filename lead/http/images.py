@@ -120,7 +120,7 @@ def _unseen(n: int, message: ChatMessage) -> ChatMessage:
         return message
     if message.role != "tool":
         raise RequestError(
-            f"messages.{n}.content: image input is not supported: this model reads text", "messages"
+            f"messages.{n}.content: image input is not supported. This model reads only text", "messages"
         )
     assert isinstance(message.content, list)
     note = ContentPart(text=UNSEEN["text"])
