@@ -54,7 +54,7 @@ def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[s
 
 
 def shown_side(models: Iterable[SideModel], name: str, started_at: float) -> dict[str, Any] | None:
-    """Return the response of `/api/show` for the embedding model or reranker `name`; None if there is none."""
+    """Return the response of `/api/show` for the embedding model or reranker `name`; None: no such model."""
     wanted = name.removesuffix(LATEST)
     for each in models:
         if wanted in {each.name, tagged(each.name).removesuffix(LATEST)}:
