@@ -258,7 +258,7 @@ def _json(value: object) -> str:
 
 
 def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemplate, str | None]:
-    """Return the chosen template, else the model's own, else ChatML; and the error in the model's own, if any.
+    """Return the chosen template, else the model's own, else ChatML; and any error in the model's own.
 
     After such an error, ChatML is used. Raises ConfigError if the chosen template is invalid.
     """
