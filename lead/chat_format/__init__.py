@@ -1,1 +1,1 @@
-"""Conversations to prompts, and generated text to messages: no I/O, no tokens."""
+"""Converts conversations to prompts, and generated text to messages, without I/O and tokens."""

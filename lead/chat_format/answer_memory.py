@@ -13,14 +13,14 @@ from lead.chat_format.request_parts import ChatMessage
 
 _DIGEST_BYTES = 16
 _OBJECT_TOKENS = 100
-"""The memory of a turn or an answer besides its tokens, in tokens."""
+"""The memory that a turn or an answer needs in addition to its tokens, as a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenAnswer:
-    """An answer in the text of a prompt, from `start` to `end`, and the tokens that the model wrote for it.
+    """An answer in the text of a prompt, with the tokens in which the model wrote it.
 
-    digest: the digest of the prompt up to `end`.
+    start, end: the answer's position in the text, in characters. digest: the digest of the text up to `end`.
     """
 
     start: int
@@ -33,9 +33,9 @@ class WrittenAnswer:
 class Turn:
     """A prompt, and the answer to it.
 
-    answers: earlier answers, in order. n_characters, digest: the length and digest of the prompt's text,
-    perhaps without white space at its end, which templates do not always repeat. tokens: the tokens of this
-    white space and of the answer.
+    answers: the earlier answers in the prompt, in order. n_characters, digest: the length and digest of the
+    prompt's text, which may lack white space at its end: templates do not always repeat it. tokens: the
+    tokens of this white space and of the answer.
     """
 
     answers: tuple[WrittenAnswer, ...]
@@ -45,18 +45,16 @@ class Turn:
 
     @classmethod
     def begin(cls, prompt: str, answers: Sequence[WrittenAnswer], space: "array[int]", n_space: int) -> Self:
-        """Start a turn whose answer begins with the last `n_space` characters of the prompt, which have the
-        tokens `space`.
+        """Start a turn whose answer begins with white space from the prompt.
+
+        This is the prompt's last `n_space` characters, with the tokens `space`.
         """
         n_characters = len(prompt) - n_space
         return cls(tuple(answers), n_characters, Digests(prompt).of(n_characters), space)
 
     @property
     def n_tokens(self) -> int:
-        """An upper bound of the tokens that the turn holds, as other turns may share answers.
-
-        Objects count as tokens, too.
-        """
+        """An upper bound of the turn's memory, as a number of tokens; other turns may share its answers."""
         texts = [self.tokens, *(each.tokens for each in self.answers)]
         return sum(len(tokens) + _OBJECT_TOKENS for tokens in texts)
 
@@ -66,7 +64,7 @@ class Turn:
 
 
 class Digests:
-    """Digests of prefixes of a text, for ascending lengths."""
+    """Computes digests of prefixes of a text, in the order of their lengths."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -88,7 +86,7 @@ class Digests:
 class AnswerMemory:
     """The latest turns of conversations, by the messages of their prompts.
 
-    When they have more than `n_tokens` in all, the least recently used turn is dropped.
+    While all turns together need more than `n_tokens`, the least recently used turn is dropped.
     """
 
     def __init__(self, n_tokens: int = 1 << 22) -> None:
@@ -97,8 +95,9 @@ class AnswerMemory:
         self._turns = OrderedDict[bytes, Turn]()
 
     def find(self, owner: str, messages: Sequence[ChatMessage]) -> Turn | None:
-        """Return the latest stored turn whose prompt is a beginning of `messages`, followed by an answer;
-        None if there is none.
+        """Return the latest stored turn of which `messages` contain the prompt and an answer.
+
+        The prompt is at their beginning, and the answer follows it. None if there is no such turn.
         """
         before = [key for key, each in _keys(owner, messages) if each and each.role == "assistant"]
         key = next((key for key in reversed(before) if key in self._turns), None)
@@ -108,7 +107,7 @@ class AnswerMemory:
         return self._turns[key]
 
     def add(self, owner: str, messages: Sequence[ChatMessage], turn: Turn, tokens: Sequence[int]) -> None:
-        """Store `turn`, whose prompt has the `messages`, with its answer `tokens`."""
+        """Store `turn`, whose prompt has these `messages` and whose answer has these `tokens`."""
         *_, (key, _) = _keys(owner, messages)
         if earlier := self._turns.pop(key, None):
             self._n_kept -= earlier.n_tokens
@@ -120,7 +119,7 @@ class AnswerMemory:
 
 
 def _keys(owner: str, messages: Sequence[ChatMessage]) -> Iterator[tuple[bytes, ChatMessage | None]]:
-    """Yield a key for each beginning of a conversation, and the message that follows."""
+    """Yield a key for each beginning of a conversation, and the message after it (None after the whole)."""
     digest = hashlib.blake2b(owner.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES)
     for message in messages:
         yield digest.digest(), message

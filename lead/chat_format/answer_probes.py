@@ -1,7 +1,7 @@
 """Derives the format of answers from a chat template: where reasoning and content begin and end.
 
-Answers with known texts are rendered, and the texts are searched in the result, as `lead.tools.call_probes`
-does for tool calls.
+It renders answers with known texts, and searches the texts in the result. `lead.tools.call_probes` does the
+same for tool calls.
 """
 
 import re
@@ -31,9 +31,9 @@ _UNFINISHED = re.compile(r"(?<=\s)[^\w\s<\[:]{2,}\Z")
 _THINK = ReasoningMarkers("<think>\n", "\n</think>\n\n")
 _INNER = ReasoningMarkers("<|inner_prefix|>", "<|inner_suffix|>", interleaved=True)
 _NOT_SHOWN: tuple[tuple[str, ReasoningMarkers | None, tuple[str, ...]], ...] = (
-    # Granite 3.3: a sentence of the system message asks for them.
+    # Granite 3.3: a sentence of the system message asks the model for the markers.
     ("<response></response>", _THINK, ("<response>", "</response>")),
-    # Apertus: a block of a content that no API has.
+    # Apertus: the template takes reasoning from a kind of content block that no API has.
     ("<|inner_prefix|>", _INNER, ()),
     # gpt-oss: channels of content that are not kept in history.
     (
@@ -46,8 +46,8 @@ _NOT_SHOWN: tuple[tuple[str, ReasoningMarkers | None, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""Known answer formats, by a text in the template. Their reasoning and markers cannot be found by rendering
-messages.
+"""Known answer formats: a text in the template, the markers of reasoning, and ignored markers. They cannot be
+found by rendering messages.
 """
 
 
@@ -55,7 +55,7 @@ def derive_answer_format(render: Render, source: str) -> AnswerFormat:
     """Derive the format of answers of a model from its template, which has this `source`."""
     try:
         found = _AnswerProbes(render).derive()
-    except IndexError:  # it refuses even one question
+    except IndexError:  # the template refuses even one question
         found = AnswerFormat()
     for sign, reasoning, ignored in _NOT_SHOWN:
         if sign in source:
@@ -64,7 +64,7 @@ def derive_answer_format(render: Render, source: str) -> AnswerFormat:
 
 
 class _AnswerProbes:
-    """Texts of answers, each from the end of the question on. header: the beginning of all answers."""
+    """Texts of answers, each from the end of the question on. `_header`: the beginning of all answers."""
 
     def __init__(self, render: Render) -> None:
         self._render = render
@@ -77,15 +77,16 @@ class _AnswerProbes:
         self._header = header.removesuffix(self._unfinished)
 
     def _rendered(self, *messages: Mapping[str, Any], opened: bool = False) -> list[str]:
-        """Return the rendered messages with reasoning as the template chooses, switched on, and off."""
+        """Return renderings of the messages: with reasoning as the template chooses, switched on, and off."""
         texts = [self._render([ASKED, *messages], opened=opened, **switch) for switch in _SWITCHES]
         found = [after for text in texts if (after := (text or "").partition(QUESTION)[2])]
         first = MARKER.search(found[0]) if found else None  # a switch may also be written behind the question
         return [text for text in found if first is None or text.startswith(found[0][: first.end()])]
 
     def _with_reasoning(self) -> tuple[str, list[str]]:
-        """Return the field by which a message's reasoning is in the prompt, and such texts, with content
-        first.
+        """Return the message field whose reasoning the template writes, and renderings with reasoning.
+
+        Renderings with content come before renderings with calls.
         """
         for field, given in _FIELDS.items():
             texts = self._rendered({**ANSWERED, **given})
@@ -129,7 +130,7 @@ class _AnswerProbes:
         return ReasoningMarkers(opening, closing, field=self._field)
 
     def _begun(self) -> ReasoningMarkers | None:
-        """Return the markers of reasoning that a prompt begins, or leaves empty; None: it has none."""
+        """Return the markers of reasoning that prompts begin, or leave empty; None: there are none."""
         for text in sorted(self._prompts, key=len, reverse=True):
             if found := _BEGUN_OR_EMPTY.fullmatch(text, len(self._header)):
                 opening, closing, before = found[1], found[2], _last_marked(self._header)
@@ -139,8 +140,9 @@ class _AnswerProbes:
         return None
 
     def _taken_out(self) -> ReasoningMarkers | None:
-        """Return the markers of reasoning that the template removes from earlier answers; None: it removes
-        none.
+        """Return the markers of the reasoning that the template removes from earlier answers.
+
+        None: it removes none.
         """
         for opening in (_last_marked(self._prompts[0]), "<think>"):  # what prompts end with, and the usual
             if opening.startswith("<"):
@@ -154,7 +156,7 @@ class _AnswerProbes:
     # Content
 
     def _split(self, reasoning: ReasoningMarkers) -> tuple[str, str]:
-        """Return the end of reasoning, and the beginning of the content after it."""
+        """Split the text after reasoning: return the end of reasoning, and the beginning of the content."""
         begun = len(self._header)
         for way in (text[begun:].partition(CONTENT)[0] for text in (*self._prompts, *self._answers)):
             rest = reasoning.closing.removesuffix(way)
@@ -164,8 +166,9 @@ class _AnswerProbes:
         return reasoning.closing, "" if reasoning.start in content else content
 
     def _content(self, end: str) -> str:
-        """Return the text with which an answer without reasoning begins after a prompt, except the end of
-        reasoning.
+        """Return the text before the content of an answer without reasoning, after the prompt.
+
+        The end of (empty) reasoning is not such a text.
         """
         before = self._answers[0].partition(CONTENT)[0]
         is_own = any(before.startswith(text) for text in self._prompts)
@@ -173,9 +176,7 @@ class _AnswerProbes:
         return text if (MARKER.search(text) or self._unfinished) and not (end and end in text) else ""
 
     def _with_content(self, reasoning: ReasoningMarkers | None, content: str) -> AnswerFormat:
-        """Return the format, with markers without meaning: around content, and between messages of one
-        answer.
-        """
+        """Return the format with its ignored markers: around content, and between messages of an answer."""
         n_marks = len(MARKER.findall(content))
         after = self._answers[0].partition(CONTENT)[2]
         ignored = [content]
@@ -191,19 +192,19 @@ class _AnswerProbes:
 
 
 def _spaced(opening: str, end: str) -> ReasoningMarkers:
-    """Return the markers, with the usual line breaks if reasoning begins on a line of its own."""
+    """Return the markers; if `opening` ends with a line break, with the usual line breaks around them."""
     if not opening.endswith("\n"):
         return ReasoningMarkers(opening, end)
     return ReasoningMarkers(f"{opening.rstrip()}\n", f"\n{end}\n\n")
 
 
 def _names(text: str) -> bool:
-    """Return whether there is a name beside the markers."""
+    """Return whether `text` has a word in addition to its markers."""
     return bool(MARKER.search(text) and re.search(r"\w", MARKER.sub("", text)))
 
 
 def _marked_ends(text: str) -> list[str]:
-    """Return the ends of `text` that begin with one of its markers."""
+    """Return for each marker in `text` the text from the marker on."""
     return [text[mark.start() :] for mark in MARKER.finditer(text)]
 
 

@@ -1,4 +1,4 @@
-"""Interface for tool calls. A ring plugs in the code that reads and writes them (`call_support`)."""
+"""The interface for tool calls. A ring plugs in the code that reads and writes calls (`call_support`)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -40,8 +40,9 @@ class AnyCallFormat(Protocol):
 
 
 class AnyCallReader(Protocol):
-    """Reads tool calls in an answer, while `active`; afterwards `rejected` has text that turned out to be
-    content.
+    """Reads tool calls in an answer while it is `active`.
+
+    rejected: afterwards, the text that began like a call but is content.
     """
 
     n_calls: int
@@ -62,12 +63,13 @@ class AnyCallReader(Protocol):
         """Reset at the beginning of an answer, or after its reasoning."""
 
     def begin(self, marker: str, space: str = "") -> None:
-        """Start reading a call after `marker`, which follows white space `space`; without a marker, a JSON
-        object follows.
+        """Start reading a call after `marker`; `space` is the white space before it.
+
+        An empty marker: the call begins with a JSON object.
         """
 
     def read(self) -> list[Delta] | None:
-        """Read some of the window's text; None if more text is needed."""
+        """Read some of the window's text, and return its deltas; None if more text is needed."""
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
         """Return the remaining deltas at the end of the text. is_cut: the model would have continued."""
@@ -82,7 +84,7 @@ class CallSupport(Protocol):
         """Return the format of calls, and whether the template takes their arguments as objects (else as JSON
         text).
 
-        unfinished: text at the end of prompts that is part of the answer. source: the template's.
+        unfinished: text at the end of prompts that is part of the answer. source: the template's source.
         lists_tools: the template lists the tools.
         """
 
@@ -93,7 +95,7 @@ class CallSupport(Protocol):
         """Return the conversions that bring messages with calls into a form that a template accepts."""
 
     def simple_tools(self, tools: Tools) -> Tools:
-        """Return the tools, with only argument types that all templates know."""
+        """Return the tools with simplified arguments, of types that all templates know."""
 
     def argument_types(self, parameters: object) -> Mapping[str, frozenset[str]]:
         """Return the JSON types of a tool's arguments by their names."""
@@ -102,7 +104,7 @@ class CallSupport(Protocol):
         """Return a reader of the calls in the answer in `window`."""
 
     def rule(self, calls: AnyCallFormat, request: "ConversationFields", writer: "GrammarWriter") -> str:
-        """Return a grammar expression for calls of a request's tools; raises RequestError."""
+        """Return a grammar expression for one or more calls of a request's tools; raises RequestError."""
 
     def grammars(
         self,
@@ -115,15 +117,15 @@ class CallSupport(Protocol):
         special_tokens: Mapping[str, int],
         check_grammar: Callable[[str], None],
     ) -> tuple[CallGrammars | None, list[str]]:
-        """Return the grammars of calls that the model may make or leave out, and warnings.
+        """Return the grammars of optional calls (None: calls are not constrained), and warnings.
 
-        A grammar applies once its call has begun; None: calls are not constrained. A warning says why a
-        tool's arguments have no grammar; for a `strict` tool this is a RequestError. Raises the errors of
-        `check_grammar`. said: the beginning of the answer that is part of the prompt.
+        A grammar applies once its call has begun. A warning says why a tool's arguments have no grammar; a
+        `strict` tool without a grammar raises RequestError. Raises the errors of `check_grammar`. said: the
+        beginning of the answer that is part of the prompt.
         """
 
 
 @functools.cache
 def call_support() -> CallSupport | None:
-    """Return the plugged-in support for tool calls; None without that ring, and then no tools are called."""
+    """Return the plugged-in support for tool calls; None: the ring is missing, and no tools can be called."""
     return cast("CallSupport | None", next(plugged(RINGS, "call_support"), None))

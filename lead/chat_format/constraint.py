@@ -1,4 +1,4 @@
-"""The grammar of an answer: JSON of a schema, a tool call, or either."""
+"""The grammar of an answer that must be JSON of a schema, a tool call, or either."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +10,9 @@ from lead.grammar.json_rules import JsonRules
 from lead.grammar.lark import lark_grammar, spelled, text_up_to
 
 CheckSchema = Callable[[object, str], Mapping[str, Any]]
-"""Turns a JSON schema from the named field into one that llguidance reads; raises RequestError."""
+"""A function that converts a JSON schema from the named field to a schema that llguidance can read; raises
+RequestError.
+"""
 
 
 def grammar_for(
@@ -22,7 +24,7 @@ def grammar_for(
     check: CheckSchema,
     special_tokens: Mapping[str, int],
 ) -> str | None:
-    """Return the grammar of the answer if the client did not send one; None if any text is allowed.
+    """Return the grammar of the answer to a request without a grammar of its own; None: any text is allowed.
 
     reasoning: the markers of reasoning that may come first. in_reasoning: the prompt has already begun the
     reasoning.
@@ -43,10 +45,10 @@ def grammar_for(
 
 
 class GrammarWriter:
-    """Collects the rules of a Lark grammar; the methods return expressions that refer to them.
+    """Collects the rules of a Lark grammar; the methods return expressions that refer to these rules.
 
-    Where a marker is the text of a special token, the answer may have that token, or the marker in other
-    tokens.
+    If a marker is the text of a special token, the answer may write the marker with that token or with
+    ordinary tokens.
     """
 
     def __init__(self, check: CheckSchema, special_tokens: Mapping[str, int]) -> None:

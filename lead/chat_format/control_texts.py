@@ -1,8 +1,9 @@
 """Distinguishes control tokens in the texts of clients from control tokens that the chat template writes.
 
 A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized.
-Therefore such a text gets a mark inside before the template is rendered. Where marks appear in the prompt, no
-control token is read. This is reliable only if the prompt is otherwise the same as without marks.
+Therefore a mark is put inside such a text before the template is rendered. At the marks in the prompt, no
+control token is read. This is reliable only if the prompt without its marks equals a prompt rendered from the
+unmarked messages.
 """
 
 import functools
@@ -24,7 +25,7 @@ _SHORTEST = 2
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """The text of a prompt. breaks: ascending positions that no control token may contain.
+    """The text of a prompt. breaks: ascending positions; no control token may extend across one of them.
 
     known: the breaks are complete; otherwise some texts of clients are read as control tokens.
     """
@@ -38,7 +39,7 @@ class RenderedPrompt:
         return RenderedPrompt(self.text[start:end], [each - start for each in inside], self.known)
 
     def find(self, token_text: str, start: int) -> int:
-        """Return the first index from `start` on at which the text of a control token begins; -1: none."""
+        """Return the first index from `start` on at which a control token `token_text` begins; -1: none."""
         return find_unbroken(self.text, token_text, start, len(self.text), self.breaks)
 
 
@@ -53,10 +54,9 @@ class ControlTexts:
         self._longest = max(map(len, texts), default=0)
 
     def breaks(self, text: str) -> list[int]:
-        """Return ascending positions in `text`, so that every control token that could arise from it contains
-        one of them.
+        """Return ascending positions in `text`, at least one inside each text of a control token.
 
-        A token may also begin or end outside `text`.
+        This includes texts that may begin before `text` or end after it in the prompt.
         """
         found = set[int]()
         for token in self._special.occurring(text):
@@ -69,15 +69,15 @@ class ControlTexts:
 
 
 class _Marks:
-    """Marks in the texts of one conversation: a word that no client can guess, and no template changes."""
+    """Marks in the texts of one conversation: a word that no client can guess and no template changes."""
 
     def __init__(self, texts: ControlTexts) -> None:
-        self._breaks = functools.cache(texts.breaks)  # names of fields and roles come again and again
+        self._breaks = functools.cache(texts.breaks)  # names of fields and roles are repeated
         self._mark = f"q{secrets.token_hex(12)}q"
         self.n = 0
 
     def add(self, value: Any) -> Any:
-        """Return `value` with marks in all its texts, also in lists and objects."""
+        """Return `value` with marks in all its texts, including texts in lists and objects."""
         if isinstance(value, str):
             return self._add_to_text(value)
         if isinstance(value, dict):
@@ -85,14 +85,14 @@ class _Marks:
         return [self.add(item) for item in value] if isinstance(value, list) else value
 
     def add_for_users(self, value: Any) -> Any:
-        """Do `add` except in the assistant's messages, which templates take apart."""
+        """Return `value` with marks, except in the assistant's messages, which some templates take apart."""
         if isinstance(value, list):
             return [self.add_for_users(item) for item in value]
         is_answer = isinstance(value, dict) and value.get("role") == "assistant"
         return value if is_answer else self.add(value)
 
     def remove(self, text: str) -> tuple[str, list[int]]:
-        """Return the text without marks, and where they were."""
+        """Return the text without marks, and the positions that they had."""
         pieces = text.split(self._mark)
         ends = itertools.accumulate(len(piece) for piece in pieces[:-1])
         return "".join(pieces), list(ends)
@@ -111,7 +111,7 @@ def render_prompt(template: ChatTemplate, conversation: TemplateInput, texts: Co
     marked = _render(template, conversation, marks.add)
     if marked is not None and not marks.n:
         return RenderedPrompt(marked)
-    prompt = template.render(conversation)  # raises what the first attempt may have met
+    prompt = template.render(conversation)  # raises RequestError if it was not caused by the marks
     if marked is not None and (found := marks.remove(marked))[0] == prompt:
         return RenderedPrompt(prompt, found[1])
     marked = _render(template, conversation, marks.add_for_users)

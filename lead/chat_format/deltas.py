@@ -49,7 +49,7 @@ def merge_deltas(deltas: Iterable[Delta]) -> list[Delta]:
 
 
 def _kind(delta: Delta) -> object:
-    """Return a key that is equal for deltas that can be joined."""
+    """Return a key; deltas with equal keys can be joined."""
     match delta:
         case ToolCallArguments(index):
             return index

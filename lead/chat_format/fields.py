@@ -1,7 +1,7 @@
 """Validation of request fields: bounds on lists and objects, null, unknown names.
 
 An invalid request should cost no more than a valid one. By default, pydantic validates all elements, and
-keeps an error for each of them and each member of a union: a body of 4 MB took a minute and gigabytes.
+keeps an error for each element and each member of a union. A body of 4 MB took a minute and gigabytes.
 """
 
 import difflib
@@ -17,7 +17,7 @@ from lead.chat_format.unused_fields import Unused
 from shared.errors import RequestError
 
 MAX_MESSAGES = 10_000
-"""Messages of a conversation, or parts of one message."""
+"""The maximum number of messages in a conversation, and of parts in a message."""
 MAX_TOOLS = 4096
 """The maximum of --max-tools."""
 MAX_STOPS = 1024
@@ -25,18 +25,18 @@ MAX_STOPS = 1024
 MAX_PROMPTS = 4096
 """The maximum of --max-prompts."""
 MAX_PROMPT_ELEMENTS = 1 << 20
-"""Elements of a prompt: token ids, or texts and ids in turn."""
+"""The maximum number of elements in a prompt: token ids, or texts and token ids."""
 
 
 _MAX_NAME = 64
-"""Characters of a name that is compared with others."""
+"""The longest unknown name, in characters, that is compared with known names for a hint."""
 
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
     """An annotation that bounds a list or dict: `Annotated[list[…], AtMost(n)]` has at most `n` elements.
 
-    At most one more is validated, and validation stops at the first invalid element.
+    At most `n` + 1 elements are validated, and validation stops at the first invalid element.
     """
 
     n: int
@@ -67,11 +67,11 @@ class NullIsDefault(BaseModel):
 
 
 class RequestFields(BaseModel):
-    """Fields of a request. Each is supported, or has no effect (`unused`), or is refused by name."""
+    """The fields of a request. A field is supported, or has no effect (`unused`), or is refused by name."""
 
     unused: ClassVar[Mapping[str, Unused]] = {}
     inside: ClassVar[str] = ""
-    """The prefix of these fields in messages."""
+    """The prefix of the names of these fields in error messages."""
 
     @model_validator(mode="before")
     @classmethod
@@ -106,4 +106,4 @@ class ConvertedRequest(BaseModel):
     """The body of another chat API, converted to a chat request; errors name the fields of that API."""
 
     own_names: ClassVar[Mapping[str, str]]
-    """The names of fields in this API, by their names in a chat request, where the names differ."""
+    """The names of fields in this API that differ from their names in a chat request, by the latter."""

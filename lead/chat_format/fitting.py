@@ -1,8 +1,8 @@
 """Brings messages into a form that a chat template accepts, without losing any of their texts.
 
-Templates refuse, or silently leave out, what their models were not trained on: a later system message, two
-messages of the same role in a row, content beside a call. Each step here changes one such thing. To find the
-steps that a conversation needs, it is rendered with probe words in place of its texts, and the result is
+Templates refuse, or silently leave out, forms that their models were not trained on: a later system message,
+two messages of the same role in a row, content beside a call. Each step here changes one such form. To find
+the steps that a conversation needs, it is rendered with probe words in place of its texts, and the result is
 searched for these words.
 """
 
@@ -28,9 +28,9 @@ class Lost(Exception):  # noqa: N818 - what happened to a message
 def fitting_steps(
     messages: TemplateMessages, steps: Sequence[Step], render: Callable[[TemplateMessages], str | None]
 ) -> list[Step]:
-    """Return the smallest selection of `steps`, in order, after which the prompt has all texts of `messages`.
+    """Return a minimal selection of `steps`, in order, after which the prompt has all texts of `messages`.
 
-    render: returns None if the template refuses the messages. Raises Lost.
+    render: returns None if the template refuses the messages. Raises Lost if no selection is enough.
     """
     probes, words = _with_words(messages)
 
@@ -61,7 +61,7 @@ def fitting_steps(
 
 
 def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateMessage]:
-    """Return the messages after applying the steps in order."""
+    """Return the messages changed by the steps, in order."""
     changed = list(messages)
     for step in steps:
         changed = step(changed)
@@ -69,9 +69,10 @@ def applied(steps: Iterable[Step], messages: TemplateMessages) -> list[TemplateM
 
 
 def _with_words(messages: TemplateMessages) -> tuple[list[TemplateMessage], list[tuple[int, str]]]:
-    """Return the messages with a word for each text, and the words that must be in the prompt, by message.
+    """Return the messages with a probe word in place of each text, and the words with their message's index.
 
-    Reasoning may be left out, because templates drop the reasoning of earlier turns on purpose.
+    Each word must be in the prompt. Reasoning gets no word, because templates drop the reasoning of earlier
+    turns on purpose.
     """
     words: list[tuple[int, str]] = []
 
@@ -118,7 +119,7 @@ def system_first(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def later_system_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Turn system and developer messages that come later into user messages in the same place."""
+    """Turn system and developer messages, except the first message, into user messages in the same place."""
     return [
         {"role": "user", "content": each["content"]} if n and each["role"] in _HISTORY else each
         for n, each in enumerate(messages)
@@ -146,7 +147,7 @@ def joined_roles(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def begins_with_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Put an empty question before a conversation that begins with an answer."""
+    """Put the question "..." before a conversation that does not begin with a user message."""
     n = next((n for n, each in enumerate(messages) if each["role"] != "system"), len(messages))
     if n == len(messages) or messages[n]["role"] == "user":
         return list(messages)
@@ -163,7 +164,7 @@ def without_empty_answers(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def other_roles_as_user(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Turn messages of roles that no template knows into user messages."""
+    """Turn messages of unusual roles into user messages."""
     known = {"system", "user", "assistant", "tool"}
     return [each if each["role"] in known else {**each, "role": "user"} for each in messages]
 
@@ -182,4 +183,4 @@ STEPS = (
     begins_with_user,
     joined_roles,
 )
-"""All steps that do not concern calls, least change first."""
+"""All steps that do not concern calls, beginning with the smallest change."""

@@ -28,7 +28,7 @@ CHATML = (
 """The template that llama-server uses for a model without a template."""
 
 MAX_CHARACTERS = 1 << 26
-"""The longest prompt, more than any context holds: a template may repeat a message any number of times."""
+"""The longest text that a template may write, more than any context holds; templates may repeat messages."""
 MAX_SECONDS = 20.0
 
 
@@ -51,7 +51,7 @@ class JinjaTemplate:
         try:
             self.variables = frozenset(jinja2.meta.find_undeclared_variables(environment.parse(source)))
             self._template = environment.from_string(source)
-        except Exception as error:  # it is compiled, and what is constant computed
+        except Exception as error:  # Jinja compiles the source, and computes its constant expressions
             reason = "it needs too much memory" if isinstance(error, MemoryError) else error
             raise ConfigError(f"the chat template is not valid Jinja: {reason}") from error
 
@@ -81,7 +81,7 @@ class BuiltinTemplate:
             return builtin_templates.apply(
                 self.source, messages, add_generation_prompt=variables["add_generation_prompt"]
             )
-        except (ValueError, AttributeError) as error:  # or a content is a list of parts
+        except (ValueError, AttributeError) as error:  # AttributeError: a content is a list of parts
             raise TemplateError(str(error)) from error
 
 
@@ -102,7 +102,7 @@ def load_template(source: str | None) -> Template:
 def date_variables() -> dict[str, str]:
     """Return variables that some templates (Firefunction, Functionary) use in place of `strftime_now`.
 
-    The time is rounded to the hour: a prompt that changes every second could not be reused from the cache.
+    The time is rounded down to the hour: the cache would be useless for prompts that change every second.
     """
     return {
         "date_string": datetime.now().astimezone().strftime("%d %b %Y"),
@@ -111,7 +111,7 @@ def date_variables() -> dict[str, str]:
 
 
 class _GenerationTag(Extension):
-    """`{% generation %}` marks the assistant's text for training; ignored here."""
+    """The tag `{% generation %}`, which marks the assistant's text for training. It is ignored here."""
 
     tags = {"generation"}  # noqa: RUF012 - declared by Jinja without ClassVar
 
@@ -121,7 +121,7 @@ class _GenerationTag(Extension):
 
 
 def _join_within_limits(pieces: Iterable[str]) -> str:
-    """Return the pieces as one text; stops a template that writes too much or takes too long."""
+    """Return the pieces as one text; raises TemplateError if a template writes too much or takes too long."""
     deadline = time.monotonic() + MAX_SECONDS
     kept, n_characters = [], 0
     for piece in pieces:
@@ -171,11 +171,12 @@ _ARGUMENTS = {"probe": "argument 8K1"}
 
 @dataclass(frozen=True, slots=True)
 class TemplateCapabilities:
-    """Features that a template supports. system, developer: messages of these roles.
+    """Features that a template supports.
 
-    tools: descriptions of tools. tool_results: calls, and messages of the role `tool`. typed_content:
-    contents are lists of parts. object_arguments: a call's arguments are an object, not JSON text.
-    no_tools_is_none: without tools the variable is None, as in transformers, instead of an empty list.
+    system, developer: messages of these roles. tools: descriptions of tools. tool_results: calls, and
+    messages of the role `tool`. typed_content: contents must be lists of parts. object_arguments: a call's
+    arguments must be an object, not JSON text. no_tools_is_none: without tools, the variable `tools` must be
+    None, as in transformers, instead of an empty list.
     """
 
     system: bool
@@ -217,15 +218,16 @@ class _Probe:
         return _PROBE in self._render([self._message("system", _PROBE), self._message("user", "x")])
 
     def renders_result(self, *, as_object: bool) -> bool:
-        """Return a call and its result; the call by its name or, as Kimi's templates have it, its
-        arguments.
+        """Return whether the template writes a call and its result.
+
+        A call is recognized by its name, or by its arguments, as Kimi's templates write no name.
         """
         result = self._message("tool", _PROBE) | {"name": _FUNCTION, "tool_call_id": _CALL_ID}
         text = self._render([*self._call(as_object=as_object), result])
         return _PROBE in text and (_FUNCTION in text or _ARGUMENTS["probe"] in text)
 
     def renders_object_arguments(self) -> bool:
-        """True if a call's arguments may be an object: other templates fail, or write it as Python does."""
+        """Return whether a call's arguments may be an object. Other templates fail, or write it in Python."""
         text = self._render(self._call(as_object=True))
         return _ARGUMENTS["probe"] in text and "{'" not in text and '\\"' not in text
 

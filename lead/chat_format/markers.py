@@ -1,17 +1,18 @@
-"""Text that is still being generated: a window on it, and the markers in it."""
+"""Helpers for text that is still being generated: a window on the text, and the markers in it."""
 
 import re
 from collections import deque
 from collections.abc import Collection
 
 MARKER = re.compile(r"<[^<>\s\ue000-\ue002]+>|\[/?[A-Z_]{3,}\]|```\w*")
-"""A marker as templates write it; most are control tokens. None contains a place of `lead.tools.call_format`.
+"""A marker as templates write it; most markers are control tokens. None contains a placeholder of
+`lead.tools.call_format`.
 """
 MAX_SPACE_CHARACTERS = 256
-"""White space that may belong to a marker; the text before it is certain."""
+"""The longest white space that may belong to a marker; text before it is final."""
 _WINDOW_CHARACTERS = 512
 BEGUN = re.compile(r"<[^<>\s]*$|\[[A-Z_/]*$")
-"""The beginning of one at the end of a text."""
+"""The beginning of a marker, at the end of a text."""
 
 
 def common_prefix(*texts: str) -> str:
@@ -30,9 +31,9 @@ def whole(text: str) -> str:
 def split_at_marker(text: str, markers: Collection[str], *, complete: bool) -> tuple[str, str | None, str]:
     """Split into the text before the first marker, that marker, and the rest.
 
-    Without a marker, the rest is a suffix of `text` that may become a marker, unless `text` is `complete`.
-    The result does not depend on how the text was cut into pieces: of markers that begin at the same
-    position, the longest wins, and is waited for.
+    Without a marker, the rest is a suffix of `text` that may become a marker; it is empty if `text` is
+    `complete`. Of markers that begin at the same position, the longest wins, even if its end has not arrived.
+    So the result does not depend on how the text is cut into pieces.
     """
     found = [(at, -len(marker), marker) for marker in markers if (at := text.find(marker)) >= 0]
     at, _, marker = min(found, default=(len(text), 0, None))
@@ -54,13 +55,13 @@ def partial_marker_length(text: str, markers: Collection[str]) -> int:
 class Window:
     """The part of an answer's text that a parser looks at; it is bounded, as each step may copy all of it.
 
-    text: the part that is not consumed yet. finished: no more text will be added.
+    text: the part of the window that has not been consumed. finished: no more text will be pushed.
     """
 
     def __init__(self, text: str = "") -> None:
         self.text = ""
         self.finished = False
-        self._later = deque([(text, 0)] if text else [])  # with how many characters of each are in `text`
+        self._later = deque([(text, 0)] if text else [])  # texts, and how many characters are in `text`
 
     @property
     def complete(self) -> bool:
@@ -82,14 +83,15 @@ class Window:
         return True
 
     def read_again(self, text: str) -> None:
-        """Replace the window's contents by `text`, which is read next."""
+        """Discard the window's contents; `text` is read next."""
         self.text = ""
         if text:
             self._later.appendleft((text, 0))
 
     def split(self, markers: Collection[str]) -> tuple[str, str | None]:
-        """Consume up to the first of these markers; returns the text before it, and the marker (None: not
-        found).
+        """Consume the text up to and including the first of these markers.
+
+        Return the text before the marker, and the marker (None: not found).
         """
         text, marker, self.text = split_at_marker(self.text, markers, complete=self.complete)
         return text, marker

@@ -13,9 +13,9 @@ from lead.chat_format.calls import AnyCallFormat
 class ReasoningMarkers:
     """The texts around reasoning, as the template writes them, with white space.
 
-    turn, content: follow `closing`, before the content; without reasoning only `content` is written. field:
-    the message's field from which the template takes its reasoning; "content" if it is a part of the content.
-    interleaved: reasoning may also follow content.
+    turn, content: texts between `closing` and the content of the answer; without reasoning, the template
+    writes only the text `content`. field: the message field from which the template takes reasoning;
+    "content" if reasoning is a part of the content. interleaved: reasoning may follow content, too.
     """
 
     opening: str
@@ -27,7 +27,7 @@ class ReasoningMarkers:
 
     @property
     def start(self) -> str:
-        """The opening marker without white space, except a blank before a plain word."""
+        """The opening marker without white space around it; a blank before a plain word stays."""
         return self.opening.strip() if self.opening.lstrip()[:1] in "<[" else self.opening.rstrip()
 
     @property
@@ -39,7 +39,7 @@ class ReasoningMarkers:
         return prompt.rstrip().endswith(self.start)
 
     def split_own(self, content: str) -> tuple[str, str, str] | None:
-        """Split content into its reasoning, the end marker if present, and the rest.
+        """Split content into reasoning, the end marker (empty if it is missing), and the rest.
 
         None: the content does not begin with reasoning in markers.
         """
@@ -47,7 +47,7 @@ class ReasoningMarkers:
         return text.removeprefix(start).partition(self.end) if text.startswith(start) else None
 
     def unopened(self, prompt: str) -> str:
-        """Return `prompt` without reasoning that the template has begun, or left empty, at its end."""
+        """Return `prompt` without markers at its end with which the template began, or skipped, reasoning."""
         start, end = re.escape(self.start), re.escape(self.end)
         return re.sub(rf"(?:{start}\s*)?(?:{end}\s*)?\Z", "", prompt, count=1)
 
@@ -71,8 +71,9 @@ def with_thinking(reasoning: str, content: str) -> list[dict[str, str]]:
 class AnswerFormat:
     """The format of a model's answers.
 
-    reasoning: None if the model does not reason. ignored: markers without meaning anywhere in an answer.
-    unfinished: the beginning of a marker at the end of prompts, which the answer completes (Functionary 3.2).
+    reasoning: its markers; None: the model does not reason. ignored: markers without meaning, anywhere in an
+    answer. unfinished: the beginning of a marker at the end of prompts, which the answer completes
+    (Functionary 3.2).
     """
 
     reasoning: ReasoningMarkers | None = None
@@ -84,12 +85,12 @@ class AnswerFormat:
 class ParserConfig:
     """The settings of an answer's parser.
 
-    reasoning: None: reasoning stays in the content. in_reasoning: the prompt ends inside reasoning, which the
-    client began if continues_reasoning. tool_format: None: calls are not parsed. tools: the names of the
-    offered tools; types: of their arguments. one_call: ignore all calls but the first. used_ids: ids of
-    earlier calls, not to be used again. prefix: content in the prompt that the client should also receive.
-    unfinished: the beginning of a marker in the prompt. special_tokens: control tokens whose text the parser
-    must see.
+    reasoning: its markers; None: reasoning stays in the content. in_reasoning: the prompt ends inside
+    reasoning. continues_reasoning: the client began this reasoning. tool_format: the format of calls; None:
+    calls are not parsed. types: the types of arguments, by tool. tools: the names of the offered tools.
+    one_call: ignore all calls except the first. used_ids: ids of earlier calls, which new calls do not get.
+    prefix: content in the prompt that the client receives, too. unfinished: the beginning of a marker in the
+    prompt. special_tokens: control tokens whose text the parser must see.
     """
 
     reasoning: ReasoningMarkers | None = None
@@ -106,7 +107,7 @@ class ParserConfig:
     special_tokens: frozenset[int] = frozenset()
 
     def markers(self) -> set[str]:
-        """Return all texts whose control tokens the parser must see."""
+        """Return all markers; the parser must see the control tokens in them."""
         markers = set(self.ignored_markers)
         markers |= {self.reasoning.start, self.reasoning.end} if self.reasoning else set()
         return markers | set(self.tool_format.markers() if self.tool_format else ())

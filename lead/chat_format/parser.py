@@ -1,10 +1,11 @@
 """Splits the text of an answer into reasoning, content and tool calls, incrementally.
 
-Text that may become a marker is held back, and so is a call until its tool is known. Text that began like a
-call but is not a call is content. The result does not depend on how the text is cut into pieces.
+Text that may become a marker is held back until that is certain. A call is held back until its tool is known.
+Text that began like a call but is not a call is content. The result does not depend on how the text is cut
+into pieces.
 
-The work is linear in the length of the answer, whatever a client makes the model write: text is read through
-a window, and waiting for more text is bounded.
+The work is linear in the length of any answer: text is read through a window, and the text that is held back
+is bounded. So no client can make the parser slow.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from lead.chat_format.output_format import ParserConfig
 
 
 class _Mode(Enum):
-    """The part of the answer that is being read, for parts that need no memory of their own."""
+    """The part of the answer that is being read, if reading it needs no state of its own."""
 
     CONTENT = auto()
     REASONING = auto()
@@ -26,7 +27,7 @@ class _Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _MaybeCall:
-    """Text inside reasoning that begins like a call: it is one if the reasoning never ends."""
+    """Text inside reasoning that begins like a call. It is a call if the reasoning never ends."""
 
     pieces: list[str]
 
@@ -34,12 +35,12 @@ class _MaybeCall:
 class OutputParser:
     """Splits the text of an answer, as it arrives, into reasoning, content and tool calls.
 
-    A state machine over the window's text. `_read_step` consumes some of it in the present mode, or returns
-    None if it needs more:
+    This is a state machine over the window's text. In each mode, `_read_step` consumes some of the text, or
+    returns None if it needs more. The modes change as follows:
 
-        CONTENT    → REASONING at its start marker, → CALLS at a call's
-        REASONING  → CONTENT or CALLS at its end marker, → _MaybeCall at a call's marker
-        _MaybeCall → REASONING's end if that follows after all, else CALLS at the end of the text
+        CONTENT    → REASONING at the start marker of reasoning, → CALLS at the marker of a call
+        REASONING  → CONTENT or CALLS at the end marker of reasoning, → _MaybeCall at the marker of a call
+        _MaybeCall → CONTENT or CALLS at the end marker of reasoning; without it, → CALLS at the text's end
         CALLS      → CONTENT when the reader of calls has become inactive
     """
 
@@ -48,7 +49,7 @@ class OutputParser:
         self._reasoning = config.reasoning  # markers
         self._pending: list[Delta] = [Content(config.prefix)] if config.prefix else []  # for the first `push`
         self._window = Window(config.unfinished)
-        self._space = ""  # white space that is dropped before a marker
+        self._space = ""  # white space that is held back, and dropped if a marker follows
         self._has_content = False  # other than white space
         self._calls: AnyCallReader | None = None
         if config.tool_format and (support := call_support()):
@@ -65,13 +66,12 @@ class OutputParser:
         return self._calls.n_calls if self._calls else 0
 
     def push(self, text: str) -> list[Delta]:
-        """Add `text`; returns the deltas that are certain now."""
+        """Add `text`; returns the deltas that are final now."""
         self._window.push(text)
         return merge_deltas(self._read())
 
     def finish(self, *, is_cut: bool = False) -> list[Delta]:
-        """Return the deltas that were held back at the end of the text. Deltas of a call are returned
-        only if the call is complete.
+        """End the text; return the deltas that were held back. An incomplete call is left out.
 
         is_cut: the text was cut off, and the model would have continued.
         """
@@ -100,7 +100,7 @@ class OutputParser:
                 return deltas
 
     def _read_step(self) -> list[Delta] | None:
-        """Read some of the text; None if more text is needed for that."""
+        """Read some of the text, and return its deltas; None if more text is needed."""
         match self._mode:
             case _Mode.CONTENT:
                 return self._read_content()
@@ -144,7 +144,7 @@ class OutputParser:
         return [Reasoning(kept)]
 
     def _leave_draft(self, pieces: list[str]) -> list[Delta]:
-        """Return to the content: the reasoning never ended, so the text that began like a call is a call."""
+        """Leave reasoning, which never ended: read the text that began like a call as a call."""
         self._mode, self._window.text = self._without_reasoning(), "".join([*pieces, self._window.text])
         return self._read()
 
@@ -185,8 +185,8 @@ class OutputParser:
         return None if deltas is None else self._after_calls(deltas)
 
     def _after_calls(self, deltas: list[Delta]) -> list[Delta]:
-        """Return the deltas from the reader of calls; when it becomes inactive, the text that it rejected is
-        added as content.
+        """Return the deltas from the reader of calls. If it is inactive now, its rejected text follows as
+        content.
         """
         assert self._calls
         if self._calls.active:
@@ -211,7 +211,7 @@ class OutputParser:
         return not self._has_content and (text.startswith(marker) or marker.startswith(text))
 
     def _content(self, text: str) -> list[Delta]:
-        """Return `text` as content; white space at its end waits if calls may follow."""
+        """Return `text` as content; white space at its end is held back if calls may follow."""
         text = self._space + text
         kept, self._space = _split_space(text) if self._calls else (text, "")
         self._has_content = self._has_content or bool(kept.strip())
@@ -224,6 +224,6 @@ class OutputParser:
 
 
 def _split_space(text: str) -> tuple[str, str]:
-    """Return `text` without white space at its end, and this white space, of at most MAX_SPACE_CHARACTERS."""
+    """Split off white space at the end of `text`, at most MAX_SPACE_CHARACTERS; return both parts."""
     kept = max(len(text.rstrip()), len(text) - MAX_SPACE_CHARACTERS)
     return text[:kept], text[kept:]

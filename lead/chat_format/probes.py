@@ -1,4 +1,4 @@
-"""Common parts of probing chat templates: known texts are rendered, and searched in the result."""
+"""Shared code for probing chat templates: known texts are rendered, and searched in the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +9,7 @@ ANSWERED = {"role": "assistant", "content": CONTENT}
 
 
 class Render(Protocol):
-    """A function from messages to the prompt; None if the template refuses them."""
+    """A function that renders messages as a prompt."""
 
     def __call__(
         self,
@@ -19,7 +19,7 @@ class Render(Protocol):
         opened: bool = False,
         **variables: object,
     ) -> str | None:
-        """Return the rendered messages; None if the template fails.
+        """Return the rendered messages; None if the template fails or refuses them.
 
-        tools: in OpenAI's format. opened: with the beginning of an answer.
+        tools: in OpenAI's format. opened: the prompt ends with the beginning of an answer.
         """

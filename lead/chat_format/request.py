@@ -40,9 +40,7 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def usable_tools(self) -> list[Tool]:
-        """The tools that may be called; raises RequestError if `tool_choice` names a tool that is not
-        offered.
-        """
+        """The tools that may be called; raises RequestError if `tool_choice` needs a tool that is missing."""
         tools = self.tools or []
         if isinstance(self.tool_choice, NamedToolChoice):
             name = self.tool_choice.function.name
@@ -65,7 +63,7 @@ class ConversationFields(BaseModel, strict=True):
 
     @property
     def content_schema(self) -> Mapping[str, Any] | None:
-        """The JSON schema of the content; None for any text."""
+        """The JSON schema of the content; None: any text is allowed."""
         if self._format_schema is not None:
             return self._format_schema
         return JSON_OBJECT if self.json_schema == {} else self.json_schema
@@ -80,7 +78,7 @@ class ConversationFields(BaseModel, strict=True):
         return self.response_format.schema_of_content() if self.response_format else None
 
     def _check_grammar(self) -> None:
-        """Raise RequestError if there is a grammar, and another field that sets the form of the answer."""
+        """Raise RequestError if both a grammar and another field set the form of the answer."""
         if self.grammar and self.usable_tools:
             raise RequestError("grammar: cannot be combined with tools", "grammar")
         if self.grammar and self.content_schema is not None:
@@ -89,9 +87,9 @@ class ConversationFields(BaseModel, strict=True):
     def conversation(
         self, options: ConversationOptions, tool_format: AnyCallFormat | None = None
     ) -> TemplateInput:
-        """Return the input for a chat template whose call format is `tool_format` (None: it has none).
+        """Return the input for a chat template. tool_format: the format of its calls; None: it has none.
 
-        Raises RequestError for a message that cannot be continued, and for contradictions.
+        Raises RequestError for a message that cannot be continued, and for fields that contradict each other.
         """
         self._check_grammar()
         tools = [tool.for_template() for tool in self.usable_tools]
@@ -109,7 +107,7 @@ class ConversationFields(BaseModel, strict=True):
         )
 
     def _instructions(self, tools: Tools, tool_format: AnyCallFormat | None) -> str:
-        """Return the tools in words, where the template does not list them."""
+        """Return a description of the tools if the template does not list them; else empty."""
         support = call_support()
         if support is None and (tools or any(message.tool_calls for message in self.messages)):
             raise RequestError(

@@ -13,10 +13,9 @@ from lead.chat_format.output_format import ReasoningMarkers
 from lead.grammar.json_schema import JSON_OBJECT
 
 UNSEEN = {"type": "text", "text": "[an image is left out here: this model reads text only]"}
-"""Replaces an image that a tool returned, because an agent cannot continue if its request is refused."""
+"""The part that replaces an image from a tool, because an agent cannot continue after a refused request."""
 NO_TOOLS = "No tools are available here: say so where you are asked to use one."
-"""Tells the model that no tools are available if all that a client offers are left out; it would invent
-results otherwise.
+"""A text for the model if all of the client's tools are left out: without it, the model would invent results.
 """
 _IMAGE_PARTS = {"image", "image_url", "input_image"}
 _TEXT_PARTS = {"text", "input_text", "output_text", "refusal"}
@@ -86,8 +85,8 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     @model_validator(mode="before")
     @classmethod
     def _read_what_agents_send(cls, given: Any) -> Any:
-        """Return the `reasoning` of vLLM, if it is text; `function_call`, older than `tools`; images in any
-        form.
+        """Return the fields with vLLM's `reasoning`, OpenAI's old `function_call` and images of other APIs
+        converted.
         """
         if not isinstance(given, dict):
             return given
@@ -104,7 +103,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     @field_validator("content", mode="before")
     @classmethod
     def _explain_content(cls, value: Any) -> Any:
-        """Raise one error, instead of one for each type that a content may have."""
+        """Raise one error for invalid content; pydantic would raise one for each type that it may have."""
         if isinstance(value, list):
             for part in value:
                 _check_part(part)
@@ -131,7 +130,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
         return [self.content] if self.content else []
 
     def for_template(self) -> dict[str, Any]:
-        """Return the fields for a chat template except the content; tool calls are not converted yet."""
+        """Return the fields for a chat template, with unconverted tool calls and without the content."""
         fields: dict[str, Any] = {**(self.model_extra or {}), "role": self.role}
         if self.role == "function":
             fields["role"] = "tool"
@@ -144,7 +143,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
 
 
 def _image_part(part: object) -> dict[str, Any] | None:
-    """Return an image as OpenAI's chat has it; None for other parts."""
+    """Return an image part in the format of OpenAI's chat; None for other parts."""
     kind = part.get("type") if isinstance(part, dict) else None
     if not isinstance(part, dict) or not isinstance(kind, str) or kind not in _IMAGE_PARTS:
         return None
@@ -169,7 +168,7 @@ def _check_part(part: Any) -> None:
     if isinstance(kind, str) and kind not in _TEXT_PARTS:
         medium = kind.removeprefix("input_").removesuffix("_url")
         raise PydanticCustomError(
-            "part", "{medium} input is not supported: this model reads text", {"medium": medium}
+            "part", "{medium} input is not supported. This model reads only text", {"medium": medium}
         )
     field = "refusal" if kind == "refusal" else "text"
     if not isinstance(kind, str) or not isinstance(part.get(field), str):
@@ -229,7 +228,7 @@ class ResponseFormat(BaseModel, strict=True):
     json_schema: NamedSchema | None = None
 
     def schema_of_content(self) -> dict[str, Any] | None:
-        """Return the JSON schema of the content; None for any text."""
+        """Return the JSON schema of the content; None: any text is allowed."""
         match self.type:
             case "text":
                 return None
@@ -244,8 +243,9 @@ class ResponseFormat(BaseModel, strict=True):
 class TemplateInput:
     """The variables that a prompt is rendered from.
 
-    tools: in OpenAI's format. variables: the client's `chat_template_kwargs`. open_answer: end the prompt
-    where the assistant's answer begins. continues: the answer continues the last message, an assistant's.
+    tools: in OpenAI's format. variables: from --chat-template-kwargs and the client. open_answer: end the
+    prompt where the assistant's answer begins. continues: the answer continues the last message, which is the
+    assistant's.
     """
 
     messages: Sequence[ChatMessage]
@@ -256,7 +256,9 @@ class TemplateInput:
     continues: bool = False
 
     def continues_reasoning(self, markers: ReasoningMarkers) -> bool:
-        """Return whether the answer continues reasoning that the client began, with markers or without."""
+        """Return whether the answer continues reasoning that the client began, in the content or in
+        `reasoning_content`.
+        """
         last = self.messages[-1]
         content = "".join(last.parts)
         if not content:

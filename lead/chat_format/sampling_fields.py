@@ -17,7 +17,7 @@ _MAX_BREAKERS = 64
 
 
 def _optional(_name: str, field: FieldInfo, _asked: ApiNames) -> FieldInfo:
-    """Return the type alone: the parameter's range is checked once the defaults are known."""
+    """Return the field with its type only: the range is checked later, with the lead's defaults."""
     optional: Any = field.annotation
     return FieldInfo(annotation=optional | None, default=None, description=field.description)
 
@@ -26,8 +26,8 @@ def _optional(_name: str, field: FieldInfo, _asked: ApiNames) -> FieldInfo:
 class SamplingFields(RequestFields, strict=True):
     """The sampling fields of a request. Absent or null fields have the lead's default.
 
-    Declared here are fields that requests write differently from the parameters; all others are generated
-    from the parameters.
+    The class declares fields that requests write differently from `SamplingParameters`; all others are
+    generated from it.
     """
 
     unused: ClassVar = SAMPLING
@@ -43,5 +43,5 @@ class SamplingFields(RequestFields, strict=True):
     grammar: str | None = None
 
     def sampling(self) -> dict[str, Any]:
-        """Return the sampling fields present in the request, by name, with their original values."""
+        """Return the sampling fields that the request sets, by name, with their original values."""
         return {name: value for name in settable_parameters() if (value := getattr(self, name)) is not None}

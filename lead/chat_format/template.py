@@ -1,7 +1,7 @@
 """The chat template of a model: renders a conversation as the text of a prompt.
 
-Templates differ in their support for system messages, tools and tool results. Unsupported ones are written as
-text of ordinary messages, as in llama-server.
+Templates differ in their support for system messages, tools and tool results. As in llama-server, unsupported
+parts are written as text of ordinary messages.
 """
 
 import copy
@@ -30,7 +30,7 @@ from shared.llama.vocabulary import Vocabulary
 from shared.sandbox import MEGABYTE, WorkerLimits
 
 TEMPLATE_SECONDS, TEMPLATE_BYTES = 2.0, 96 * MEGABYTE
-"""CPU time and memory for finding out what a template supports; most take a twentieth of a second."""
+"""The maximum CPU time and memory for finding out what a template supports; most take .05 seconds."""
 
 _Known = tuple[TemplateCapabilities, TemplateCapabilities, AnyCallFormat | None, AnswerFormat]
 
@@ -46,10 +46,10 @@ class ChatTemplate:
         tool_use: str | None = None,
         known: _Known | None = None,
     ) -> None:
-        """source: Jinja, the name of a template of llama.cpp's, or None for ChatML.
+        """source: Jinja, the name of a template in llama.cpp, or None for ChatML.
 
         bos, eos: the texts of these tokens. tool_use: a second template, for conversations with tools. known:
-        what the templates support; None: they are run to find out. Raises ConfigError for an invalid
+        the features of the templates; None: run the templates to find out. Raises ConfigError for an invalid
         template.
         """
         self._plain = load_template(source)
@@ -63,14 +63,14 @@ class ChatTemplate:
     def from_untrusted(
         cls, source: str | None, bos: str, eos: str, tool_use: str | None, seconds: float = TEMPLATE_SECONDS
     ) -> Self:
-        """Load an untrusted template; raises ConfigError also if compiling or running it takes too long."""
+        """Load an untrusted template; raises ConfigError if it is invalid, too slow or too big in memory."""
         try:
             known = call_limited(lambda: cls(source, bos, eos, tool_use).known, seconds, TEMPLATE_BYTES)
         except LimitError as error:
             raise ConfigError(
                 f"the chat template cannot be used. For a short test message {error}"
             ) from error
-        with WorkerLimits().memory(TEMPLATE_BYTES):  # what has failed there fails here
+        with WorkerLimits().memory(TEMPLATE_BYTES):  # a part that failed in the other process fails here, too
             return cls(source, bos, eos, tool_use, known)
 
     @property
@@ -119,7 +119,10 @@ class ChatTemplate:
         *,
         opened: bool,
     ) -> dict[str, Any]:
-        """Return the template's variables for these messages; opened: with the beginning of an answer."""
+        """Return the template's variables for these messages.
+
+        opened: the prompt ends with the beginning of an answer.
+        """
         given = copy.deepcopy(list(tools)) or (None if capabilities.no_tools_is_none else [])
         return {
             **date_variables(),
@@ -142,7 +145,7 @@ class ChatTemplate:
     def render(self, conversation: TemplateInput, mark: Callable[[Any], Any] = lambda value: value) -> str:
         """Return the prompt up to where the answer begins or continues; raises RequestError.
 
-        `mark` is applied to the client's texts at any depth, and may change them.
+        mark: a function that is applied to the client's texts, at any depth, and may change them.
         """
         template, capabilities = self._plain, self.capabilities
         if conversation.tools:
@@ -169,7 +172,10 @@ class ChatTemplate:
     def _fitting(
         self, messages: TemplateMessages, tools: Tools, run: Callable[[TemplateMessages, Tools], str]
     ) -> str:
-        """Return the prompt of the messages in a form that the template takes; raises RequestError."""
+        """Bring the messages into a form that the template accepts, and return their prompt.
+
+        Raises RequestError if there is no such form.
+        """
         lost, reason, support = None, "", call_support()
         for change in (list, support.simple_tools) if support and tools else (list,):
             given = change(tools)
@@ -177,7 +183,7 @@ class ChatTemplate:
             def run_or_none(probes: TemplateMessages, given: Tools = given) -> str | None:
                 nonlocal reason
                 try:
-                    return run(probes, given[:1])  # what messages it takes does not depend on how many
+                    return run(probes, given[:1])  # one tool is enough to see which messages it accepts
                 except TemplateError as error:
                     reason = reason or str(error)
                     return None
@@ -193,7 +199,7 @@ class ChatTemplate:
         raise RequestError(f"the model's chat template refuses these messages: {reason}", "messages")
 
     def _with_answer(self, prompt: str, message: ChatMessage, mark: Callable[[str], str]) -> str:
-        """Return the prompt with the answer so far, whose content may begin with reasoning in its markers."""
+        """Return the prompt with the answer so far, whose content may begin with reasoning in markers."""
         markers, content, reasoning = self.reasoning, "\n\n".join(message.parts), message.reasoning_content
         if markers is None:
             return prompt + mark(content)
@@ -215,9 +221,9 @@ def _typed(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _in_parts(
     message: Mapping[str, Any], field: str, capabilities: TemplateCapabilities
 ) -> Mapping[str, Any]:
-    """Return the message with its content as a list of parts, if the template requires it.
+    """Return the message; its content becomes a list of parts if the template requires that.
 
-    field: the field that has the reasoning.
+    field: the message field for reasoning.
     """
     if field == "content" and (reasoning := message.get("reasoning_content")):
         return {**message, "content": with_thinking(reasoning, message["content"])}
@@ -225,7 +231,7 @@ def _in_parts(
 
 
 def _as_fields(message: ChatMessage, field: str, capabilities: TemplateCapabilities) -> dict[str, Any]:
-    """Return the message as templates expect it; `field` is for its reasoning."""
+    """Return the message's fields as templates expect them. field: the name of the field for reasoning."""
     fields = message.for_template()
     fields["content"] = "\n".join(message.parts)
     if fields["role"] == "developer" and not capabilities.developer:
@@ -252,9 +258,9 @@ def _json(value: object) -> str:
 
 
 def model_template(vocabulary: Vocabulary, chosen: str | None) -> tuple[ChatTemplate, str | None]:
-    """Return the chosen template (raises ConfigError if it is invalid), or the model's own, or ChatML.
+    """Return the chosen template, else the model's own, else ChatML; and any error in the model's own.
 
-    Also returns a reason if the model's own template could not be used.
+    After such an error, ChatML is used. Raises ConfigError if the chosen template is invalid.
     """
     bos, eos = vocabulary.bos_text, vocabulary.eos_text
     if chosen is not None:

@@ -1,8 +1,8 @@
 """Known request fields that are not supported: hints, which are ignored, and fields that are refused unless
 their value asks for nothing.
 
-This is the only list of them; docs/compatibility.md has it as a table. Fields that are neither supported nor
-listed here are refused as unknown, so that no field is silently ignored.
+docs/compatibility.md shows this list as a table. Fields that are neither supported nor listed here are
+refused as unknown, so that no field is silently ignored.
 """
 
 import functools
@@ -15,18 +15,16 @@ from shared.terminal import one_line
 
 log = logging.getLogger("lead")
 _MAX_SHOWN = 64
-"""The maximum characters of a name from a client in the log, and the number of names that are
-logged only once.
-"""
+"""The longest name from a client in the log, in characters; and the number of names remembered as logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unused:
     """A field that is not supported, and the reason.
 
-    harmless: values that request nothing; None: all values, as the field is a hint. below: smaller numbers
-    are harmless, too. same_as: a supported field whose equal value makes this one harmless. beside: a field
-    that makes this one harmless if it is set, and neither 0 nor empty.
+    harmless: values that request nothing; None: all values, as the field is a hint. below: numbers below this
+    are harmless, too. same_as: a supported field; with the same value, the unsupported field is harmless.
+    beside: a field; if its value is neither 0 nor empty, the unsupported field is harmless.
     """
 
     reason: str
@@ -49,7 +47,7 @@ Fields = dict[str, Unused]
 
 @functools.lru_cache(_MAX_SHOWN)  # the log says so once
 def warn_left_out(what: str, reason: str) -> None:
-    """Log once that a part of requests is ignored. Clients can continue without this part."""
+    """Log once that requests contain a part that is ignored, because clients can continue without it."""
     log.warning("%s: left out: %s", one_line(what, _MAX_SHOWN), reason)
 
 
@@ -58,7 +56,7 @@ def _hints(reason: str, names: str) -> Fields:
 
 
 def _instead(pairs: str) -> Fields:
-    """Return an unused field for each `NAME=OUR_NAME`."""
+    """Return an unused field for each `NAME=OUR_NAME` in `pairs`."""
     names = (pair.split("=") for pair in pairs.split())
     return {name: Unused(f"it is called {ours} here", same_as=ours) for name, ours in names}
 
@@ -80,7 +78,7 @@ SAMPLING: Final = (
     }
     | _hints("its sampler is not supported", "mirostat_tau mirostat_eta adaptive_decay")
     | _hints("the place of sampling does not change tokens", "backend_sampling")
-    | _hints("llama.cpp penalizes newlines like all tokens", "penalize_nl penalize_newline")
+    | _hints("llama.cpp penalizes newlines, too", "penalize_nl penalize_newline")
 )
 """Unused sampling fields of every API, in addition to `shared.sampling.parameters`."""
 
@@ -95,7 +93,7 @@ OPENAI_LIKE: Final = _hints(
     "include_stop_str_in_output": Unused("stop strings are never shown", (False,)),
     "separate_reasoning": Unused("use reasoning_format", (True,)),
     "stream_reasoning": Unused("reasoning is always streamed", (True,)),
-    "return_hidden_states": Unused("the lead does not return them", (False,)),
+    "return_hidden_states": Unused("hidden states are not returned", (False,)),
     "priority": Unused("requests are served in turn", (0,)),
     "repetition_penalty": Unused("use repeat_penalty", (1,), same_as="repeat_penalty"),
     "min_tokens": Unused("a minimum length is not supported, only ignore_eos", (0,), beside="ignore_eos"),
@@ -104,7 +102,7 @@ OPENAI_LIKE: Final = _hints(
     "use_beam_search": Unused("beam search is not supported", (False,)),
     "early_stopping": Unused("beam search is not supported", (False,)),
 }
-"""Fields of OpenAI's and similar APIs; routers and clients of vLLM and SGLang add some with their defaults.
+"""Fields of OpenAI's and similar APIs. Routers and clients of vLLM and SGLang send some, with default values.
 """
 
 LLAMA_SERVER: Final = (
@@ -112,8 +110,8 @@ LLAMA_SERVER: Final = (
     | OPENAI_LIKE
     | _hints("--context-shift always discards half of the tokens after n_keep", "n_discard")
     | _hints("only common prefixes of prompts are reused", "n_cache_reuse")
-    | _hints("llama-server does not do it either", "t_max_prompt_ms")
-    | _hints("answers can continue at a smaller indentation", "n_indent")
+    | _hints("llama-server ignores it, too", "t_max_prompt_ms")
+    | _hints("answers do not end at a smaller indentation", "n_indent")
     | _hints(
         "the lead chooses the number of draft tokens, up to speculative.n_max",
         "speculative.n_min speculative.p_min speculative.type speculative.ngram_size_n "
@@ -161,7 +159,7 @@ NATIVE: Final = (
         "api_type api_server num_ctx truncation_length include_reasoning",
     )
 )
-"""Fields of `/completion` and `/infill`; SillyTavern sends names of other servers besides its own."""
+"""Fields of `/completion` and `/infill`. SillyTavern sends fields of other servers, too."""
 
 OPENAI: Final = (
     LLAMA_SERVER
@@ -207,19 +205,19 @@ ANTHROPIC: Final = (
         "metadata service_tier inference_geo speed diagnostics billing_policy fallbacks "
         "fallback_credit_token user_profile_id workspace_id",
     )
-    | _hints("the beginning of a prompt is always kept", "cache_control")
+    | _hints("prompts are always cached", "cache_control")
     | _hints("the lead reads the whole request", "context_management")
     | _hints("a version of Anthropic's API", "betas anthropic_beta anthropic_version")
     | {
         "compaction": Unused("the lead stores no conversations. Send all messages"),
         "container": Unused("the lead does not run code"),
-        "mcp_servers": Unused("the client calls MCP servers. Send their tools", ([],)),
+        "mcp_servers": Unused("the lead calls no MCP servers. Send their tools", ([],)),
         "thread": Unused("the lead stores no conversations. Send all messages"),
     }
 )
 
 OLLAMA: Final = (
-    _hints("a prompt that does not fit is refused; --context-shift decides about answers", "truncate shift")
+    _hints("prompts that do not fit are refused. --context-shift is for answers", "truncate shift")
     | _hints("set by the lead's options", "num_ctx")
     | {
         "context": Unused("the lead stores no conversations. Send all messages to /api/chat", ([],)),

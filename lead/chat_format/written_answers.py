@@ -1,7 +1,7 @@
 """The tokens of the model's own answers, for the prompts of later turns.
 
-A client sends an answer back as a message, and the chat template writes it again: with other white space,
-other JSON, or in tokens that differ from the model's. A cache could then not be reused beyond that point.
+A client sends an answer back as a message, and the chat template writes it again: with other white space or
+other JSON, or the text has other tokens than the model chose. A cache would be useless beyond that point.
 Therefore the tokens of answers are stored, and a later prompt uses them where the template writes text with
 the same meaning.
 """
@@ -21,12 +21,12 @@ from lead.chat_format.request_parts import ChatMessage, FunctionCallParam, Templ
 
 _MAX_PARTS = 2
 _CALL_ID = "call00001"
-"""Mistral's templates require nine letters and digits."""
+"""The id of a sample call; Mistral's templates require nine letters and digits."""
 
 Range = tuple[int, int]
-"""From a position of a prompt up to another one."""
+"""The start and end of a part of a prompt, in characters."""
 MeansSame = Callable[[Sequence[Range]], bool]
-"""True if these parts of a prompt, together, mean the same as the answer of the turn before."""
+"""A function that returns whether parts of a prompt together mean the same as the previous turn's answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,10 @@ def answers_in(
 
 
 def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Iterator[list[Range]]:
-    """Yield the ranges that may be the answer from `start` on, in parts: up to an end mark, or further.
+    """Yield candidates for the answer that begins at `start`, each as a list of ranges.
 
-    Calls are a part of their own if the template does not write them beside content.
+    The first candidate ends at an end mark. If the template writes calls as a message of their own, the next
+    candidate has these calls as a second range.
     """
     text, parts = prompt.text, list[Range]()
     before = max((text.rfind(each, 0, start) for each in marks.ends), default=-1)
@@ -81,7 +82,7 @@ def _answers_from(start: int, prompt: RenderedPrompt, marks: TurnMarks) -> Itera
 
 
 class Meaning(NamedTuple):
-    """An answer reduced to the parts that matter for comparison. calls: names and arguments."""
+    """The parts of an answer that are compared. calls: names and arguments."""
 
     content: str
     reasoning: str
@@ -104,9 +105,9 @@ def _canonical(arguments: str) -> str:
 
 
 def next_turns(conversation: TemplateInput, *, reasons: bool) -> Iterator[list[ChatMessage]]:
-    """Yield variants of the messages with a sample answer and a message after it.
+    """Yield variants of the messages, each with a sample answer and one more message.
 
-    The message is the user's, or the result of a call. Rendered, the variants show how a chat template writes
+    That message is the user's, or the result of a call. The rendered variants show how a chat template writes
     earlier messages in later turns. reasons: the model reasons. Not every client sends reasoning back, so
     there is a variant without it.
     """

@@ -1,1 +1,1 @@
-"""Bodies to requests, updates to events, and the web UI."""
+"""Turns HTTP bodies into requests to the engine and its updates into events, and serves the web UI."""

@@ -21,23 +21,23 @@ EndReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """The end of an answer. drafts: the verified drafts of its steps, in order."""
+    """The end of an answer. drafts: the verified draft of each of its steps that had one, in order."""
 
     reason: EndReason
     seed: int
     slot: int | None
-    stop_string: str | None  # the one that ended the text
+    stop_string: str | None  # the stop string that ended the text
     stats: AnswerStats
     drafts: tuple[VerifiedDraft, ...] = ()
 
 
 @dataclass(slots=True)
 class AnswerUpdate:
-    """An update of one answer: text that became certain, its end, or the progress of reading its prompt.
+    """An update of one answer: text that became final, its end, or the progress of reading its prompt.
 
-    index: of the submission. deltas: the parsed text. n_drafted, n_accepted: of the steps that the tokens
-    came from. n_cached: prompt tokens found in the KV cache, once there are tokens or the end. stats: so far,
-    if requested.
+    index: the number of the submission. deltas: the parsed text. n_drafted, n_accepted: draft tokens of the
+    steps that the tokens came from. n_cached: prompt tokens found in the KV cache; 0 in updates about the
+    prompt. stats: the statistics so far, if requested.
     """
 
     index: int
@@ -111,7 +111,7 @@ async def answer_updates(request: GenerationRequest, services: Services) -> Asyn
 
 
 async def whole_answers(request: GenerationRequest, services: Services) -> list[WholeAnswer]:
-    """Return all answers when they have ended; raises the errors of `answer_updates`."""
+    """Wait until all answers have ended, and return them; raises the errors of `answer_updates`."""
     updates: list[list[AnswerUpdate]] = [[] for _ in request.submissions]
     ends: dict[int, AnswerEnd] = {}
     async for update in answer_updates(request, services):

@@ -27,7 +27,7 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log: the response is not r
 class HttpOptions(TypedDict, total=False):
     """Options of the HTTP server.
 
-    Without keys, hosts and origins, any client may use everything, as on a loopback address.
+    Without `keys`, `hosts` and `origins`, any client may use everything, as on a loopback address.
     """
 
     keys: Keyring | None
@@ -51,12 +51,12 @@ def http_options(settings: LeadSettings, keys: Keyring) -> HttpOptions:
 
 
 def shows_answers(settings: LeadSettings) -> bool:
-    """Return whether the terminal with the log also shows answers."""
+    """Return whether the terminal that shows the log shows answers, too."""
     return settings.printing != "none" and shares_terminal(sys.stdout, sys.stderr)
 
 
 def application(routers: Iterable[APIRouter], **options: Unpack[HttpOptions]) -> FastAPI:
-    """Return an application with these routers. The page, then earlier routers, take precedence."""
+    """Return an application with these routers. For equal paths, the page wins, then the earlier router."""
     keys, origins = options.get("keys") or Keyring(), options.get("origins") or AllowedOrigins()
     hosts, with_page = options.get("hosts"), options.get("with_page", True)
     public = public_routes(with_page=with_page)

@@ -44,7 +44,7 @@ async def cancel_on_disconnect(request: Request, work: Coroutine[Any, Any, T]) -
 
 
 async def cancel(*tasks: asyncio.Future[Any]) -> None:
-    """Cancel the tasks, and wait until they have ended, even if this call is cancelled meanwhile."""
+    """Cancel the tasks and wait until they have ended, even if this call itself is cancelled meanwhile."""
     for task in tasks:
         task.cancel()
     ending = asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
-"""Errors in the form that clients expect: an HTTP status, and OpenAI's body.
+"""Errors in the form that clients expect: an HTTP status, and a body in the format of the API.
 
-The body is `{"error": {message, type, param, code}}`. At the paths of Anthropic's API it is `{"type":
-"error", "error": {type, message}}`, and at those of Ollama's `{"error": message}`.
+OpenAI's body is `{"error": {message, type, param, code}}`. At the paths of Anthropic's API the body is
+`{"type": "error", "error": {type, message}}`, and at the paths of Ollama's API `{"error": message}`.
 """
 
 import re
@@ -98,7 +98,7 @@ def http_error(
 
 
 def error_body(error: Exception) -> dict[str, Any]:
-    """Return the body of an error, also for the last event of a stream."""
+    """Return the body of an error for a response, or for the last event of a stream."""
     status, kind = _status_and_type(error)
     if status == HTTPStatus.INTERNAL_SERVER_ERROR:
         return _body("the server failed. Read its log", kind)
@@ -115,7 +115,7 @@ def body_at(path: str, error: Exception) -> dict[str, Any]:
 
 
 def _other_shape(path: str, status: int, error: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an error in the format of Anthropic or Ollama, at their paths; else None."""
+    """Return an error in the format of Anthropic's or Ollama's API if `path` belongs to it; else None."""
     if f"{path}/".startswith(f"{_ANTHROPICS_PATH}/"):
         return _anthropics_body(status, error)
     return {"error": error["message"]} if path.startswith(_OLLAMAS_PATHS) else None
@@ -148,7 +148,7 @@ def _body(message: str, kind: str, param: str | None = None, code: str | None = 
 
 
 def _anthropics_body(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an error in Anthropic's format. Clients recognize a too long prompt by this sentence."""
+    """Return an error in Anthropic's format. Clients recognize a too long prompt by Anthropic's wording."""
     message = error["message"]
     if error["code"] == ContextExceededError.CODE:
         message = f"prompt is too long: {error['n_prompt_tokens']} tokens > {error['n_ctx'] - 1} maximum"
@@ -158,7 +158,7 @@ def _anthropics_body(status: int, error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    """Return `text` without its middle if it is long, because messages quote clients' texts."""
+    """Return `text` without its middle if it is long: messages quote texts of clients, of any length."""
     if len(text) <= _MAX_MESSAGE_CHARACTERS:
         return text
     half = _MAX_MESSAGE_CHARACTERS // 2

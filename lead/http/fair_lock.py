@@ -1,4 +1,4 @@
-"""A lock that is granted to clients in turn."""
+"""A lock that clients get by turns."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ class FairLock:
 
     @contextlib.asynccontextmanager
     async def hold(self, client: Client) -> AsyncIterator[None]:
-        """Hold the lock for `client` within this context; waits until it is granted."""
+        """Wait for the lock, and hold it for `client` within this context."""
         await self._take(client)
         try:
             yield

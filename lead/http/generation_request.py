@@ -39,7 +39,7 @@ from shared.sampling.parameters import MAX_SEED, SamplingParameters
 log = logging.getLogger("lead")
 
 _MIN_SHIFTED = 4
-"""The fewest tokens of the context that a shift may discard half of (as in llama-server)."""
+"""The context must have room for this many tokens after the kept tokens (as in llama-server)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -48,13 +48,13 @@ T = TypeVar("T", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """Submissions for each of the `n` answers to each prompt, and options for presenting the answers.
+    """A submission for each of the `n` answers to each prompt, and options for presenting the answers.
 
-    The answers to a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client sent
-    it. n_keep: the client's value, else the value of --keep; -1: the whole prompt. private: do not send it to
-    backs. parser: None if all text is content. prompt_texts: one text for each prompt to show, if requested.
-    remember: called with the tokens of each answer. images: the images of the prompt, which must exist until
-    generation ends.
+    The submissions for a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client
+    sent it. n_keep: the client's value, else the value of --keep; -1: the whole prompt. private: backs do not
+    get the text. parser: its settings; None: all text is content. prompt_texts: the text of each prompt, if
+    the answer must show it. remember: called with the tokens of each answer. images: the images of the
+    prompt, kept here because they must exist until generation ends.
     """
 
     submissions: list[Submit]
@@ -170,7 +170,7 @@ def _submission(common: Submit, prompt: list[int], i: int, n_keep: int, services
 
 
 def _n_kept(prompt: Sequence[int], n_keep: int, services: Services) -> int:
-    """Return the number of tokens kept at a context shift: BOS and `n_keep` tokens of the prompt; -1: all."""
+    """Return the number of tokens that a context shift keeps: BOS, and `n_keep` (-1: all) of the prompt."""
     vocabulary = services.vocabulary
     n_bos = int(vocabulary.adds_bos and prompt[:1] == [vocabulary.bos])
     n_kept = len(prompt) if n_keep < 0 else min(n_keep + n_bos, len(prompt))
@@ -231,8 +231,8 @@ def _checked(fields: GenerationFields, n_prompts: int, services: Services) -> Fi
 @functools.cache  # the log says so once
 def _say_that_control_texts_are_read() -> None:
     log.warning(
-        "the chat template changes the text of a message, so the text is not found in the prompt. Control "
-        "tokens in it are read as control tokens"
+        "the chat template changes the text of a message, so the text is not found in the prompt. Texts of "
+        "control tokens in the message are read as control tokens"
     )
 
 
@@ -260,7 +260,8 @@ def _say_that_bos_is_read_once(bos_text: str) -> None:
 def _check_number(n_prompts: int, n: int, limits: RequestLimits) -> None:
     if n_prompts > limits.max_prompts:
         raise RequestError(
-            f"prompt: {n_prompts} prompts are too many. The maximum is {limits.max_prompts}", "prompt"
+            f"prompt: {n_prompts} prompts are too many. The maximum is {limits.max_prompts} (--max-prompts)",
+            "prompt",
         )
     if n_prompts * n > max(limits.max_prompts, limits.max_n):
         raise RequestError(f"n: {n} answers to each of {n_prompts} prompts are too many", "n")
@@ -334,7 +335,7 @@ async def count_prompt(body: ConversationFields, http_request: Request, services
 
 
 def rows_of(images: Sequence[EncodedImage]) -> Sequence[ImageRows]:
-    """Return the data about images that a tokenizer process needs."""
+    """Return the rows of the images, which a tokenizer process puts into the prompt."""
     return [ImageRows(image.marker, image.tokens) for image in images]
 
 

@@ -1,7 +1,7 @@
-"""Images in requests: each becomes a marker in its message's text, and rows among the prompt's tokens.
+"""Images in requests: each becomes a marker in its message's text, and rows of the prompt.
 
 Tokenizers, logs and other programs get only the marker, a word that no client can guess. The engine gets the
-embeddings that an `ImageReader` has computed.
+embeddings that an `ImageReader` has computed, one for each row.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ _BASE64 = ";base64"
 
 @dataclass(frozen=True, eq=False)
 class EncodedImage:
-    """The model's input for an image; its embeddings keep their place as long as this object exists.
+    """The model's input for an image. Its embeddings stay in memory as long as this object exists.
 
-    marker: replaces the image in texts. tokens: the tokens around it, and its identities. spans: the
-    positions of the rows in `tokens`.
+    marker: replaces the image in texts. tokens: the tokens around the image, and the identities of its rows
+    (`shared.image_span`). spans: the positions of the rows in `tokens`.
     """
 
     marker: str
@@ -57,7 +57,7 @@ class ImageReader(Protocol):
     max_images: int
 
     async def memory(self) -> ImageMemory:
-        """Return the memory for embeddings, as soon as it exists; raises ModelLoadError."""
+        """Wait until the memory for embeddings exists, and return it; raises ModelLoadError."""
 
     async def read(self, client: Client, data: bytes) -> EncodedImage:
         """Encode the image file `data`; raises RequestError, UnavailableError, UnsupportedError."""
@@ -94,7 +94,7 @@ async def with_markers(
 
 
 def without_markers(text: bytes, images: Sequence[EncodedImage]) -> bytes:
-    """Return a prompt's text for display, without the markers of images."""
+    """Return a prompt's text for display, with `SHOWN` in place of the markers of images."""
     for image in images:
         text = text.replace(image.marker.encode(), SHOWN.encode())
     return text
@@ -112,14 +112,15 @@ def _with_content(body: B, messages: list[ChatMessage]) -> B:
 
 
 def _unseen(n: int, message: ChatMessage) -> ChatMessage:
-    """Return the message for a model that reads only text; raises RequestError unless the images are a
-    tool's.
+    """Return the message for a model that reads only text.
+
+    Images from a tool are replaced by `UNSEEN`; raises RequestError for other images.
     """
     if not any(_image_parts([message])):
         return message
     if message.role != "tool":
         raise RequestError(
-            f"messages.{n}.content: image input is not supported: this model reads text", "messages"
+            f"messages.{n}.content: image input is not supported. This model reads only text", "messages"
         )
     assert isinstance(message.content, list)
     note = ContentPart(text=UNSEEN["text"])

@@ -1,9 +1,9 @@
 """Routes that take JSON: check content type, size, nesting and encoding of a body, and validate it.
 
-FastAPI parses and validates on the event loop, and collects all errors. Here a large body is parsed and
-validated in a thread, one at a time with clients in turn, after its objects and arrays have been counted.
-FastAPI gets the finished model. All bodies together are limited. The body of a request to an unknown path is
-not read.
+FastAPI would parse and validate on the event loop, and collect all errors. Here the objects and arrays of a
+body are counted first. A large body is then parsed and validated in a thread, one body at a time, and clients
+take turns. FastAPI gets the finished model. The total size of all bodies is limited. The body of a request to
+an unknown path is not read.
 """
 
 import asyncio
@@ -41,23 +41,23 @@ T = TypeVar("T", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _UNMARKED = {"", "application/x-www-form-urlencoded"}
-"""The content types of clients that set none; curl sends the type of forms."""
+"""The content types of clients that do not choose one; curl sends the type of forms then."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """A JSON string, perhaps unclosed. Possessive quantifiers make matching linear."""
 _MAX_INLINE_BYTES = 64 << 10
-"""The largest body to parse on the event loop; changing threads would take longer."""
+"""The size of the largest body that is parsed on the event loop, as changing threads would take longer."""
 _MAX_BYTES = 64 << 20
-"""The maximum number of bytes of all bodies that arrive or wait. Beyond it, the newest body of the client
-with the most bytes is refused (see `Client`).
+"""The maximum of the total size of all bodies that arrive or wait. At the maximum, the client with the most
+bytes loses its newest body (see `Client`).
 """
 _BYTES_PER_CONTAINER = 64
 _MIN_CONTAINERS = 1 << 16
 _MAX_BODY_BYTES = {"/v1/speculation": MAX_BACK_MESSAGE_BYTES, "/v1/join": 4 << 10}
-"""Limits instead of --max-body-bytes, by path. Joining needs no key."""
+"""Limits that replace --max-body-bytes, by path. The limit for joining is low, as joining needs no key."""
 
 
 class _ArrivingBody:
-    """A body that is being received, within `seconds`, or waits for its turn."""
+    """A body that is being received, for at most `seconds`, or that waits for its turn to be parsed."""
 
     def __init__(self, seconds: float) -> None:
         self.timeout = asyncio.timeout(seconds)
@@ -90,9 +90,9 @@ class BodyReader:
     async def read(self, request: Request, model: type[T]) -> tuple[bytes, T | None]:
         """Return the whole body, and its value as a `model`; the value is None if there is no body.
 
-        Raises HTTPException (408, 413, 415), RequestError with the first reason why it is not a `model`,
-        QueueFullError and ClientGoneError. Only JSON is accepted. The connection discards the rest of a
-        refused body, for as long as a body may take to arrive.
+        Raises HTTPException (408, 413, 415), RequestError with the first reason why the body is not a
+        `model`, QueueFullError and ClientGoneError. Only JSON is accepted. After a refusal, the connection
+        discards the rest of the body, for as long as a body may take to arrive.
         """
         if not has_body(request):
             return b"", None
@@ -116,14 +116,14 @@ class BodyReader:
             return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
-        """Run `work` on data from a body of `n_bytes`, in a thread if that is large; return its result."""
+        """Run `work` on data from a body of `n_bytes`, in a thread if they are many; return its result."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
         async with self._fair_lock.hold(client):
             return await self._in_thread(work)
 
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
-        """Return the whole body. If it is large, it holds the lock for parsing until `turn` is closed."""
+        """Return the whole body. For a large body, `turn` then holds the lock for parsing until it closes."""
         max_bytes = _MAX_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
         client, seconds = client_of(request), self._limits.body_seconds
         arriving = _ArrivingBody(seconds)
@@ -190,10 +190,11 @@ class JsonRoute(APIRoute):
 
 
 def _direct_call(route: APIRoute) -> Callable[[Request, BaseModel], Awaitable[Response]] | None:
-    """Calls a handler that makes a response of a body, the request and what other functions find in it.
+    """Return a function that calls the route's handler without FastAPI; None if the handler needs FastAPI.
 
-    None: it needs more. FastAPI's own call takes longer than reading a small body, and has threads run those
-    functions.
+    A handler does not need it if its parameters are the body, the request, and results of plain functions of
+    the request. FastAPI's own call takes longer than reading a small body, and runs those functions in
+    threads.
     """
     needs, endpoint = route.dependant, route.endpoint
     (body,) = needs.body_params
@@ -217,7 +218,7 @@ def _direct_call(route: APIRoute) -> Callable[[Request, BaseModel], Awaitable[Re
 
 
 def _is_plain(needed: Dependant) -> bool:
-    """Return whether a function computes the dependency at once from the request alone."""
+    """Return whether a synchronous function computes the dependency from the request alone."""
     find = needed.call
     return (
         inspect.isfunction(find)
@@ -228,7 +229,7 @@ def _is_plain(needed: Dependant) -> bool:
 
 
 class _ReadRequest(Request):
-    """A request whose body has been read, and is a model already."""
+    """A request whose body has been read and validated: `json` returns the model."""
 
     def __init__(self, request: Request, body: bytes, value: BaseModel | None) -> None:
         super().__init__(request.scope, request.receive)
@@ -243,7 +244,7 @@ class _ReadRequest(Request):
 
 
 class _TypedRequest(_ReadRequest):
-    """FastAPI leaves the model as it is. It reads no JSON of another type, so this one has the right one."""
+    """A request for FastAPI, which keeps the model. FastAPI reads JSON only with JSON's content type."""
 
     def __init__(self, request: Request, body: bytes, value: BaseModel | None) -> None:
         super().__init__(request, body, value)
@@ -252,7 +253,10 @@ class _TypedRequest(_ReadRequest):
 
 
 def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:
-    """Replace the field's name by its name in the API that was used, without the path inside the field."""
+    """Replace the field's name in `error` by its name in the API that was used.
+
+    The path inside the field is dropped.
+    """
     if (name := own_names.get(error.param or "")) is None:
         return
     path, colon, reason = str(error).partition(": ")
@@ -262,19 +266,19 @@ def _rename(error: RequestError, own_names: Mapping[str, str]) -> None:
 
 
 async def convert(request: Request, work: Callable[[], R]) -> R:
-    """Run `work` on the body of `request`, in a thread if that is large; return its result."""
+    """Run `work` on the body of `request`, in a thread if the body is large; return its result."""
     bodies: BodyReader = request.app.state.bodies
     return await bodies.run(client_of(request), len(await request.body()), work)
 
 
 def client_of(request: Request) -> Client:
-    """Return the client of a request, by whose key and address clients take turns."""
+    """Return the client of a request: its key and its address. Clients take turns."""
     principal = getattr(request.state, "principal", None)
     return Client(str(principal), request.client.host if request.client else "")
 
 
 def _is_of_page(request: Request) -> bool:
-    """Return whether a web page may have sent the request, which browsers mark if there is a body.
+    """Return whether a web page may have sent this request, which has a body: browsers then add a header.
 
     Without permission (CORS), pages of other origins can send forms and texts, but not JSON.
     """
@@ -289,11 +293,11 @@ def has_body(request: Request) -> bool:
 def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
     """Parse `body`; raises RequestError unless it is JSON in UTF-8 within both bounds.
 
-    max_nesting: the depth of containers (arrays and objects). max_containers: their number; each takes much
-    more memory than its two bytes of text.
+    max_nesting: the maximum depth of containers (arrays and objects). max_containers: the maximum number of
+    containers; each takes much more memory than its two bytes of text.
 
-    Python's own parser also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer could not repeat.
-    It accepts any depth, which would exhaust the stack of code that walks the values.
+    Python's own parser is not used. It also accepts UTF-16, UTF-32 and unpaired surrogates, which an answer
+    could not repeat. It accepts any depth, which would exhaust the stack of code that walks the values.
     """
     if _exceeds(body, max_containers):
         raise RequestError(f"the body has more than {max_containers} objects and arrays")
@@ -315,7 +319,7 @@ def parse_json(body: bytes, max_nesting: int, max_containers: int) -> Any:
 
 
 def _exceeds(body: bytes, max_containers: int) -> bool:
-    """Return whether more than `max_containers` containers begin in `body`, outside its strings."""
+    """Return whether `body` has more than `max_containers` opening brackets outside its strings."""
     if _n_brackets(body) <= max_containers:
         return False
     return _n_brackets(_STRING.sub(b"", body)) > max_containers

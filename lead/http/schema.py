@@ -30,7 +30,7 @@ class StreamOptions(NullIsDefault):
 
 
 class TextPart(BaseModel, strict=True):
-    """A part of a message; only text is supported."""
+    """A part of a predicted text; only text is supported."""
 
     type: Annotated[str, Field(pattern="^text$")]
     text: str
@@ -50,7 +50,7 @@ class PredictedText(BaseModel, strict=True):
 
 
 class SpeculativeFields(BaseModel, strict=True):
-    """llama-server's `speculative`, as an object."""
+    """llama-server's field `speculative`, written as an object."""
 
     n_max: int | None = None
 
@@ -106,7 +106,7 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return 1
 
     def n_alternatives(self, limits: RequestLimits) -> int | None:
-        """Return the number of likely tokens to report; 0: only the chosen one; None: no probabilities."""
+        """Return the number of likely tokens to report; 0: only the chosen token; None: no probabilities."""
         maximum = limits.max_top_logprobs
         n_top = _within("top_logprobs", self.top_logprobs, maximum)
         if n_top and self.logprobs is not True:
@@ -147,8 +147,9 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
         return [stop for stop in stops if stop]
 
     def limit(self, defaults: SamplingDefaults) -> int | None:
-        """Return the maximum number of tokens to generate; None: no limit of its own; 0: only read the
-        prompt.
+        """Return the maximum number of tokens to generate; 0: only read the prompt.
+
+        None: only the context limits the answer.
         """
         for name in ("max_completion_tokens", "max_tokens", "n_predict"):
             value = getattr(self, name)
@@ -167,7 +168,8 @@ class GenerationFields(SamplingFields, strict=True, populate_by_name=True):
     def biases(self) -> Iterator[tuple[Any, Any]]:
         """Yield the entries of `logit_bias`: a token or text, and its bias; raises RequestError.
 
-        In a list, a number that is not a token id is a text. In an object, OpenAI's form, it is an error.
+        `logit_bias` may be a list of entries, or an object as in OpenAI's API. A number in quotes that cannot
+        be a token id ("-1", "1.5") is a text in a list, and an error in an object.
         """
         if isinstance(self.logit_bias, dict):
             for key in self.logit_bias:
@@ -253,13 +255,15 @@ def _seed(given: int) -> int:
 
 
 def _shown(value: object) -> str:
-    """Return a value for an error message, cut because a number may have thousands of digits."""
+    """Return a value for an error message, cut if it is long: a number may have thousands of digits."""
     text = repr(value)
     return text if len(text) <= _MAX_SHOWN_CHARACTERS else f"{text[:_MAX_SHOWN_CHARACTERS]}…"
 
 
 def _sampler_names(given: str | list[str]) -> tuple[SamplerName, ...]:
-    """Return llama-server's `samplers`, given as names or as one letter each; raises RequestError."""
+    """Return the samplers of llama-server's field `samplers`: a list of names, or a string with a letter for
+    each; raises RequestError.
+    """
     try:
         return by_letters(given) if isinstance(given, str) else by_names(given)
     except ValueError as error:
@@ -287,8 +291,8 @@ def _biases(
 
 
 def _biased_tokens(key: object, vocabulary: FrontVocabulary, biased: Mapping[str, list[int]]) -> list[int]:
-    """Return a token id, as a number or as text ("123", OpenAI's form), or the tokens of a text
-    (llama-server's).
+    """Return the tokens of `key`: a token id, as a number or in quotes ("123", as in OpenAI's API), or a text
+    (as in llama-server); raises RequestError.
     """
     if isinstance(key, str) and key in biased:
         return biased[key]

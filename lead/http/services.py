@@ -35,7 +35,7 @@ class Services:
 
     @property
     def aliases(self) -> tuple[str, ...]:
-        """The names of the model, at least one; requests may also use any other name."""
+        """The names of the model, at least one. Requests are not limited to these names."""
         return self.settings.aliases(self.vocabulary.info.name)
 
     @property
@@ -62,8 +62,9 @@ class Services:
 
 
 def get_services(request: Request) -> Services:
-    """Return the services for a handler that needs the vocabulary; raises NotServingError until it
-    is read.
+    """Return the services for a handler that needs the vocabulary.
+
+    Raises NotServingError until the vocabulary has been read.
     """
     services: Services | None = request.app.state.services
     if services is None:
@@ -72,10 +73,10 @@ def get_services(request: Request) -> Services:
 
 
 def get_ready_services(request: Request) -> Services:
-    """Return the services for a handler that needs the engine; raises NotServingError until it was ready
-    once.
+    """Return the services for a handler that needs the engine.
 
-    While the engine is restarted or woken, requests wait for it.
+    Raises NotServingError until the engine has been ready once. Later, while the engine is restarted or
+    woken, requests wait for it.
     """
     services = get_services(request)
     if not services.engine.state.takes_requests:

@@ -11,7 +11,7 @@ from shared.llama.model_info import ModelInfo
 
 @dataclass(frozen=True, slots=True)
 class SideWork:
-    """The work of a model so far, in texts, tokens and seconds, and the number of texts that wait."""
+    """The work that a model has done, in texts, tokens and seconds, and the number of texts that wait."""
 
     n_texts: int
     n_tokens: int
@@ -21,10 +21,10 @@ class SideWork:
 
 @dataclass(frozen=True, slots=True)
 class SideModel:
-    """A model beside the text model, which has been ready.
+    """A model that serves embeddings or reranking and has been ready.
 
     n_ctx: the maximum number of tokens of a text. n_out: the number of values computed for a text. is_other:
-    False if it is the text model in another role.
+    False if the lead's text model itself does this task.
     """
 
     name: str
@@ -48,7 +48,7 @@ def side_models(app: FastAPI) -> Sequence[SideModel]:
 
 
 def other_models(app: FastAPI) -> list[SideModel]:
-    """Return the models with a separate name."""
+    """Return the models except the text model itself."""
     return [model for model in side_models(app) if model.is_other]
 
 

@@ -1,6 +1,6 @@
 """Streams answers as server-sent events or lines.
 
-An error before the first event is an HTTP status, a later error is an event.
+An error before the first event becomes an HTTP status; a later error becomes an event.
 """
 
 import asyncio
@@ -25,29 +25,29 @@ from shared.errors import DuoError
 log = logging.getLogger("lead")
 
 PING_SECONDS = 15.0
-"""Comments keep clients and proxies from giving up: a long prompt on a CPU can take minutes. One is sent
-between this time and twice as long after the last event."""
+"""The interval of comments, which keep clients and proxies from giving up: a long prompt on a CPU can take
+minutes. A comment is sent after one to two intervals without an event."""
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 JsonObject = dict[str, Any]
 SseEvent = JsonObject | str
-"""Text is sent unchanged."""
+"""An event: an object is sent as JSON, text unchanged."""
 
 
 class Renderer(ABC):
     """An API's format of answers, streamed or whole.
 
-    Streams have server-sent events unless a renderer says otherwise. ping: bytes sent while there are no
-    events.
+    Streams are server-sent events unless a renderer defines another format. ping: bytes sent while there are
+    no events.
     """
 
     media_type: ClassVar = "text/event-stream"
     ping: ClassVar = b": ping\n\n"
 
     def line(self, event: SseEvent) -> bytes:
-        """Encode an event. If it has a field `type`, this is also the name of the SSE event.
+        """Encode an event. Its field `type`, if present, is the name of the SSE event, too.
 
-        Anthropic's API and Responses have such names.
+        Anthropic's API and OpenAI's Responses API have such names.
         """
         if isinstance(event, str):
             return b"data: %b\n\n" % event.encode()
@@ -88,8 +88,8 @@ async def event_stream(
 ) -> Response:
     """Return a response that streams `updates` as events.
 
-    Headers are sent after the first event, so that an error before it is an HTTP status, but after
-    PING_SECONDS at the latest.
+    Headers are sent with the first event, so that an error before it becomes an HTTP status. If there is no
+    event for PING_SECONDS, they are sent then.
     """
     stream = _EventStream(updates, renderer)
     await cancel_on_disconnect(request, stream.begin())
@@ -97,7 +97,7 @@ async def event_stream(
 
 
 class _EventStream(StreamingResponse):
-    """A response that sends comments while there are no events; an event costs no task and no timer."""
+    """A response that sends comments while there are no events, without a task or timer for each event."""
 
     def __init__(self, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer) -> None:
         self._lines = self._render(updates, renderer)
@@ -107,7 +107,7 @@ class _EventStream(StreamingResponse):
         super().__init__(self._lines, media_type=renderer.media_type, headers=_HEADERS)
 
     async def begin(self) -> None:
-        """Wait for the first event, or until a comment is due; raises an error that comes before."""
+        """Wait for the first event, but at most PING_SECONDS; raises an error that occurs before."""
         try:
             await asyncio.wait({self._first}, timeout=PING_SECONDS)
             if self._first.done():
@@ -118,7 +118,10 @@ class _EventStream(StreamingResponse):
         self._begun = True
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response. Unlike Starlette's, cancels the answer once, and waits until it has ended."""
+        """Send the response. If the client leaves, cancel the answer once, and wait until it has ended.
+
+        Starlette's own method does neither.
+        """
         with contextlib.suppress(ClientGoneError):
             await cancel_on_disconnect(Request(scope, receive), self.stream_response(send))
 
@@ -155,7 +158,7 @@ class _EventStream(StreamingResponse):
     async def _render(
         self, updates: AsyncGenerator[AnswerUpdate], renderer: Renderer
     ) -> AsyncGenerator[bytes]:
-        """Yield the events of each update, never empty; raises an error that comes before the first event."""
+        """Yield the encoded events of each update that has some; raises an error before the first event."""
         try:
             async with contextlib.aclosing(updates):
                 async for update in updates:

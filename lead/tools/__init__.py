@@ -1,1 +1,1 @@
-"""Tool calls: derives their format from a chat template, reads and constrains them."""
+"""Tool calls: derives their format from a chat template, reads calls, and constrains them."""

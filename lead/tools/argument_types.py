@@ -15,7 +15,7 @@ _MAX_DEPTH = 8
 
 
 def argument_types(parameters: object) -> Mapping[str, Types]:
-    """Return the types of a tool's arguments by name, for arguments that its `parameters` describe."""
+    """Return the types of those arguments of a tool that its `parameters` describe, by name."""
     if not isinstance(parameters, dict) or not isinstance(given := parameters.get("properties"), dict):
         return {}
     addresses = Addresses(parameters)
@@ -23,15 +23,16 @@ def argument_types(parameters: object) -> Mapping[str, Types]:
 
 
 def kinds_of(value: object) -> Types:
-    """Return the JSON types of a value; two for a whole number."""
+    """Return the JSON types of a value: two for a whole number (integer and number), else one."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     is_whole = is_number and float(value).is_integer()  # type: ignore[arg-type]  # a number, as was just asked
     return frozenset({"integer", "number"}) if is_whole else frozenset({type_name(value)})
 
 
 def types_of(schema: object, addresses: Addresses | None = None, depth: int = 0) -> Types:
-    """Return the types that `schema` allows; all types if it does not say. addresses: the references of the
-    whole schema.
+    """Return the types that `schema` allows; all types if it names none.
+
+    addresses: the references of the whole schema.
     """
     if not isinstance(schema, dict) or depth > _MAX_DEPTH:
         return ANY_TYPE

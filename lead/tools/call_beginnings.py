@@ -1,4 +1,4 @@
-"""Recognizes the beginning of a call in an answer, up to the point where a grammar of the rest can apply."""
+"""Recognizes the beginning of a call in an answer, up to the arguments, where a grammar applies."""
 
 import re
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ _OF_NAME = r"\w.:/-"
 
 
 class CallBeginnings(NamedTuple):
-    """Regular expressions for the text before arguments, as in `shared.sampling.call_grammars`."""
+    """Regular expressions for the text before arguments, the fields of `shared.sampling.call_grammars`."""
 
     begins: str
     follows: str
@@ -20,11 +20,11 @@ class CallBeginnings(NamedTuple):
 
 
 def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings | None:
-    """Return the beginnings of calls of tools with these names; None if the end of a call cannot be
-    recognized.
+    """Return the beginnings of calls of tools with these names.
 
-    They match the texts that `lead.chat_format.parser` reads as a call: the last text of `starts`, and all of
-    the head after it, with a tool's name. A start alone occurs in ordinary text, too.
+    None if the end of a call cannot be recognized. The expressions match the texts that
+    `lead.chat_format.parser` reads as a call: the last text of `starts`, and all of the head after it, with a
+    tool's name. A start alone is not enough, as it occurs in ordinary text, too.
     """
     if calls.is_generic or not (calls.arguments is None or calls.tail.strip()):
         return None
@@ -39,7 +39,7 @@ def call_beginnings(calls: CallFormat, names: Iterable[str]) -> CallBeginnings |
 
 
 def _expression(text: str, names: Iterable[str]) -> str:
-    """Return an expression for the text with one of the names, and any white space."""
+    """Return an expression for the text with one of the names, and with any white space."""
     pieces = _PIECE.findall(text.strip())
     one = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     expression = ""

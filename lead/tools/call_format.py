@@ -10,15 +10,15 @@ from lead.chat_format.markers import MARKER
 from lead.tools.notation import type_name
 
 NAME, ID, NUMBER = "\ue000", "\ue001", "\ue002"
-"""The places of the tool's name, the call's id and its number, in the texts of a format."""
+"""Placeholders for the tool's name, the call's id and the call's number, in the texts of a format."""
 
 _NAME_PATTERN = r"(?P<name>[\w.:/-]+?)"
 _AGAIN = r"[\w.:/-]*?"
 _ID_PATTERN = r"(?P<id>[\w.:-]*?)"
 _NAME_AND_REST = r"(?P<name>[\w.:/-]+)(?:(?![\w.:/-]).*)?"
-"""The text between a name and a JSON object is left out, because models write it incorrectly."""
+"""A name and all text up to a JSON object. That text is ignored, because models write it incorrectly."""
 _NUMBERED = re.compile(rf"(\w+\.)?{NAME}:{NUMBER}")
-"""Kimi's ids: the name with its number."""
+"""Kimi's ids: the tool's name with the call's number."""
 _PLACE = f"[{NAME}{ID}{NUMBER}]"
 _OPEN_MARKER, _WORD = rf"<[^<>\s{NAME}{ID}{NUMBER}]*", rf"[^\s<`\[{NAME}{ID}{NUMBER}]+"
 _PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|{_OPEN_MARKER}|{_WORD}|.", re.DOTALL)
@@ -26,10 +26,11 @@ _PIECE = re.compile(rf"{MARKER.pattern}|{_PLACE}|\s+|{_OPEN_MARKER}|{_WORD}|.", 
 
 @dataclass(frozen=True, slots=True)
 class TaggedArguments:
-    """Arguments that are written one by one, not as a JSON object.
+    """The texts around arguments that are written one by one, not as a JSON object.
 
-    key: the text before a name. middles: between name and value, by the JSON type of the value. close: after
-    a value. between: between two arguments. quotes: around strings; empty: strings are written unquoted.
+    key: the text before a name. middles: the texts between name and value, by the value's JSON type. close:
+    the text after a value. between: the text between two arguments. quotes: the texts around strings; empty:
+    strings are written unquoted.
     """
 
     key: str
@@ -38,19 +39,20 @@ class TaggedArguments:
     between: str = ""
     quotes: tuple[str, str] = ("", "")
     escaped: tuple[str, str] = ("", "")
-    """Around strings that contain what looks like marks."""
+    """The texts around strings that contain text like the format's marks."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """The text around calls.
+    """The texts around calls.
 
-    head, tail: around the arguments of a call. before, after: around all calls of an answer. between: between
-    two calls; None if an answer has only one call. arguments: None for a JSON object. starts: texts that may
-    begin calls in an answer; none if a call is only a JSON object. id_characters: the length of call ids, if
-    the template requires one. code_tag: begins a call that may be written as code. is_generic: the whole
-    answer is JSON, whatever the model was trained on. is_described: the template does not list tools, so they
-    must be described in words.
+    head, tail: the texts around the arguments of a call. before, after: the texts around all calls of an
+    answer. between: the text between two calls; None if an answer has only one call. arguments: the format of
+    arguments; None: they are a JSON object. starts: texts that may begin calls in an answer; empty if a call
+    is only a JSON object. id_characters: the length of call ids; 0: the template requires none. code_tag: a
+    text that begins a call, perhaps written as code. is_generic: the whole answer is JSON, even if the model
+    was trained on another format. is_described: the template does not list tools, so they must be described
+    in words.
     """
 
     head: str
@@ -65,7 +67,7 @@ class CallFormat:
     is_generic: bool = False
     is_described: bool = False
     ends: tuple[str, ...] = ()
-    """Texts without meaning between calls and after them; empty: the texts of the other fields."""
+    """Texts without meaning between calls and after them; if empty, made of the texts of the other fields."""
     header: re.Pattern[str] | None = field(init=False)
     """Matches the text between a start and the arguments; None if the name is a member of a JSON object."""
 
@@ -79,7 +81,7 @@ class CallFormat:
 
     @property
     def is_object(self) -> bool:
-        """True if a call is one JSON object, with its name and its arguments."""
+        """True if a call is one JSON object, with the tool's name and the arguments."""
         return self.arguments is None and "{" in self.head
 
     @property
@@ -96,7 +98,7 @@ class CallFormat:
 
     @property
     def is_bare(self) -> bool:
-        """True if a single call has no marker of its own, only all calls together."""
+        """True if there are markers only around all calls together, not around each call."""
         return self.head.startswith(NAME)
 
     @property
@@ -111,8 +113,9 @@ class CallFormat:
         return self.head.endswith(f'{{"{NAME}": ')
 
     def frame(self, name: str, number: object = 0, call_id: str = "") -> tuple[str, str]:
-        """Return the text around the arguments of the `number`-th call of an answer, a call of the tool
-        `name`.
+        """Return the texts before and after the arguments of a call of the tool `name`.
+
+        number: the number of the call in the answer.
         """
         called = call_id or "0" * max(1, self.id_characters)
         places = {NAME: self.written_name(name), ID: called, NUMBER: str(number)}
@@ -127,7 +130,7 @@ class CallFormat:
         return json.dumps(name, ensure_ascii=False)[1:-1] if self.is_object else name
 
     def write(self, calls: Sequence[tuple[str, Any]]) -> str:
-        """Return the text of calls, given as (name, arguments), as the model writes them."""
+        """Return the text in which the model writes these calls, given as (name, arguments)."""
         written = []
         for number, (name, arguments) in enumerate(calls):
             head, tail = self.frame(name, number)
@@ -165,8 +168,9 @@ class CallFormat:
         return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
 
     def header_length(self, text: str) -> int:
-        """Return the length of the header after a start, up to the arguments, in `text`; -1 if they are not
-        reached.
+        """Return the length of the header: of `text`, which follows a start, up to the arguments.
+
+        -1 if `text` ends before them.
         """
         if self.arguments is None:
             return text.find("{")
@@ -179,9 +183,7 @@ class CallFormat:
 
 
 def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
-    """Return a pattern for `head` without the text read as a start, and with single blanks. Groups:
-    name, id.
-    """
+    """Return a pattern for `head` after a start, with single blanks as white space. Groups: name, id."""
     if numbered := _NUMBERED.search(head):
         named = rf"(?P<id>(?:{re.escape(numbered[1] or '')})?{_NAME_PATTERN}(?::\d+)?)"
         around = head[: numbered.start()], head[numbered.end() :]
@@ -197,7 +199,7 @@ def _header(head: str, *, before_object: bool) -> re.Pattern[str]:
 
 
 def _pattern(text: str, *, optional: bool) -> str:
-    """Return a pattern for `text` with any white space.
+    """Return a pattern for `text` in which white space is a single blank or missing.
 
     optional: each piece may be missing, because models leave out pieces.
     """

@@ -19,13 +19,13 @@ from shared.sampling.call_grammars import CallGrammars
 
 _ANY_ARGUMENTS = {"type": "object"}
 _SPACE = r"/[ \n]{0,2}/"
-"""Before the arguments, when a call has begun."""
+"""An expression for white space before the arguments of a call that has begun."""
 _MAX_ID_CHARACTERS = 16
-"""The length of a call's id if the template requires none. Models write nine (Mistral) or ten (Solar)."""
+"""The longest id of a call if the template requires no length. Models write nine (Mistral) or ten (Solar)."""
 
 
 def calls_rule(calls: CallFormat, request: ConversationFields, writer: GrammarWriter) -> str:
-    """Return an expression for calls of a request's tools; raises RequestError."""
+    """Return an expression for one or more calls of a request's tools; raises RequestError."""
     ways = []
     for tool in request.usable_tools:
         start, _ = calls.frame(tool.function.name, NUMBER, ID)
@@ -46,11 +46,10 @@ def call_grammars(
     special_tokens: Mapping[str, int],
     check_grammar: Callable[[str], None],
 ) -> tuple[CallGrammars | None, list[str]]:
-    """Return the grammars of calls that the model may make or leave out, and warnings.
+    """Return the grammars of optional calls (None: calls are not constrained), and warnings.
 
-    A grammar applies once its call has begun; None: calls are not constrained. A warning says why a tool's
-    arguments have no grammar; for a `strict` tool this is a RequestError. Raises the errors of
-    `check_grammar`.
+    A grammar applies once its call has begun. A warning says why a tool's arguments have no grammar; a
+    `strict` tool without a grammar raises RequestError. Raises the errors of `check_grammar`.
     """
     grammars: dict[str, str] = {}
     problems = []
@@ -58,7 +57,7 @@ def call_grammars(
     def check(schema: object, field: str) -> Mapping[str, Any]:
         return check_schema(schema, limits, field)
 
-    # a tool without a grammar of its arguments can still be called: only `strict` ones must have it
+    # a tool without a grammar of its arguments can still be called: only `strict` tools must have a grammar
     for tool in request.usable_tools:
         writer = GrammarWriter(check, special_tokens)
         try:
@@ -92,7 +91,7 @@ def _rest(tool: Tool, calls: CallFormat, writer: GrammarWriter) -> str:
 
 
 def _text(text: str, calls: CallFormat, writer: GrammarWriter) -> str:
-    """Return an expression for `text` with the values allowed in the places of the format."""
+    """Return an expression for `text`, with the allowed values in place of its placeholders."""
     length = calls.id_characters or f"1,{_MAX_ID_CHARACTERS}"
     places = {NUMBER: "/[0-9]+/", ID: f"/[0-9a-zA-Z]{{{length}}}/"}
     parts = filter(None, re.split(f"([{NUMBER}{ID}])", text))

@@ -1,7 +1,7 @@
-"""Derives the format of calls from a chat template: calls with known texts are rendered, and the texts are
-searched in the result.
+"""Derives the format of calls from a chat template: renders calls with known texts, and searches the texts in
+the result.
 
-llama.cpp's `common/chat-diff-analyzer.cpp` does the same by comparing pairs of renderings.
+llama.cpp's `common/chat-diff-analyzer.cpp` finds the format by comparing pairs of renderings.
 """
 
 import json
@@ -45,15 +45,15 @@ _TOOLS = tuple(
 
 
 class _NotDerivedError(Exception):
-    """The probes were not written in a way that is understood."""
+    """No known format explains how the template has written the probes."""
 
 
 def derive_call_format(render: Render, unfinished: str = "") -> tuple[CallFormat, bool] | None:
     """Return the format of calls, and whether the template takes a call's arguments as an object (else as
     JSON text).
 
-    unfinished: text at the end of prompts that is part of the answer. None if the template writes no calls,
-    or none that can be recognized.
+    None if the template writes no calls, or writes them in a form that cannot be recognized. unfinished: text
+    at the end of prompts that is part of the answer.
     """
     plain = render([ASKED, ANSWERED], _TOOLS)
     if plain is None or CONTENT not in plain:
@@ -83,7 +83,7 @@ class _Probes:
         """Return the format that the probes show; raises _NotDerivedError."""
         arguments = dict(zip(_KEYS, _VALUES, strict=True))
         text = self._written([arguments] * self._n_calls)
-        if repr(arguments) in text:  # it expects text
+        if repr(arguments) in text:  # the template expects JSON text
             raise _NotDerivedError
         key, value = (rf'"{each}"' for each in ("%s", "%s"))
         members = r",\s*".join(rf"{key}:\s*{value}" % pair for pair in zip(_KEYS, _VALUES, strict=True))
@@ -93,7 +93,7 @@ class _Probes:
         return self._tagged(text)
 
     def id_characters(self) -> int:
-        """Return the required length of ids, if the template refuses ids longer than the probes' ids."""
+        """Return the length of the probes' ids if the template refuses longer ids, else 0."""
         try:
             self._written([{}], longer_ids="0")
         except _NotDerivedError:
@@ -101,7 +101,7 @@ class _Probes:
         return 0
 
     def _written(self, arguments: Sequence[Mapping[str, object]], longer_ids: str = "") -> str:
-        """Return the rendered calls with these arguments, from the place where content would begin."""
+        """Render calls with these arguments; return the text from the point where content would begin."""
         calls = [
             {
                 "id": call_id + longer_ids,
@@ -122,8 +122,9 @@ class _Probes:
         return text
 
     def _n_shared(self, text: str) -> int:
-        """Return the length that the text shares with a message with content, within the text that the
-        template writes for any answer.
+        """Return the length of the beginning that `text` shares with a message with content.
+
+        Only text that the template writes for any answer counts.
         """
         n = len(whole(common_prefix(text, self._plain)))
         has_header = not self._plain[n:].lstrip().startswith(CONTENT)
@@ -148,7 +149,7 @@ class _Probes:
         return replace(calls, arguments=self._with_types(calls, arguments, middle))
 
     def _with_types(self, calls: CallFormat, arguments: TaggedArguments, middle: str) -> TaggedArguments:
-        """Return `arguments` with the spelling of values of each type. middle: the text before strings."""
+        """Return `arguments` with the texts around values of each type. middle: the text before strings."""
         number = self._around("integer", "17")
         if number and middle != number[0] and middle.startswith(number[0]):
             arguments = _with_quotes(arguments, middle[len(number[0]) :], number[1], calls.tail)
@@ -164,14 +165,14 @@ class _Probes:
         return replace(arguments, middles=middles, escaped=self._escaped(middle, after))
 
     def _escaped(self, middle: str, after: str) -> tuple[str, str]:
-        """Return the texts around a string that contains a mark; empty if there are none."""
+        """Return the texts around a string that contains a mark; empty if they are those of other strings."""
         text = self._written([{_KEYS[0]: _MARKED}])
         before, found, behind = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(_MARKED)
         end = behind.find(after) if after else 0
         return (before.removeprefix(middle), behind[:end]) if found and before != middle else ("", "")
 
     def _around(self, kind: str, spelling: str) -> tuple[str, str] | None:
-        """Return the texts around the only argument, of this type; None if it is not written like this."""
+        """Return the texts around a single argument of this type; None: it is not spelled like `spelling`."""
         text = self._written([{_KEYS[0]: _VALUES_BY_TYPE[kind]}])
         before, found, after = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(spelling)
         return (before, after) if found else None
@@ -195,7 +196,7 @@ class _Probes:
         return self._with_starts(calls)
 
     def _closing(self, text: str, before: str) -> str:
-        """Return the beginning of `text` that closes the markers in `before`; then the turn ends."""
+        """Return the beginning of `text` that closes the markers in `before`; the end of the turn follows."""
         if end := MARKER.search(self._turn_end):
             text = text.partition(end[0])[0]
         n_open = len(MARKER.findall(before)) + before.rstrip().endswith("[")
@@ -203,7 +204,7 @@ class _Probes:
         return text[: ends[min(n_open, len(ends)) - 1]] if n_open and ends else ""
 
     def _own(self, text: str) -> str:
-        """Return `text` from the first marker that only calls have; empty reasoning may come before."""
+        """Return `text` from the first marker that only calls have; empty reasoning may come before it."""
         at = next((mark.start() for mark in MARKER.finditer(text) if mark[0] not in self._turn), 0)
         return text[at:] if MARKER.search(text[:at]) else text
 
@@ -213,8 +214,9 @@ class _Probes:
         return replace(calls, starts=tuple(dict.fromkeys(starts)))
 
     def _starts_in(self, text: str) -> list[str]:
-        """Return the parts of `text` found only where a call begins: its first own marker, and an
-        open one.
+        """Return the parts of `text` that occur only where a call begins.
+
+        These are its first marker that only calls have, and an incomplete marker at its end.
         """
         text = re.split(rf"[{NAME}{ID}{NUMBER}{{]", text, maxsplit=1)[0].strip("\n")
         own = [mark for mark in MARKER.findall(text) if mark not in self._turn][:1]
@@ -227,7 +229,7 @@ class _Probes:
 
 
 def _with_quotes(arguments: TaggedArguments, opening: str, after: str, tail: str) -> TaggedArguments:
-    """Return `arguments` with the marks around strings. after: the text after an argument without marks."""
+    """Return `arguments` with `quotes`. after: the text after an argument that is not a string."""
     close = arguments.close
     n = next((n for n in range(len(close) + 1) if after.startswith(close[n:] + tail)), 0)
     return replace(arguments, close=close[n:], quotes=(opening, close[:n]))

@@ -1,7 +1,8 @@
 """Reads tool calls while an answer is generated.
 
-A call is held back until it is complete, because text that began like a call may be content. Waiting for more
-text is bounded, and so is the number of objects that are read again because they are not calls.
+A call is held back until it is complete, because text that began like a call may be content. The text that is
+held back without being a call is bounded, and so is the number of objects that are read again because they
+are not calls.
 """
 
 import json
@@ -26,22 +27,22 @@ from lead.tools.tool_calls import (
 )
 
 _MAX_HEADER_CHARACTERS = 300
-"""The longest text before the arguments of a call; with more it is not a call."""
+"""The longest text before the arguments of a call; after a longer text, it is not a call."""
 _MAX_SEPARATOR_CHARACTERS = 100
-"""The maximum number of separators between a marker and its call; after more, the marker begins no call."""
+"""The longest separators between a marker and its call, in characters; beyond, the marker begins no call."""
 _MAX_REJECTED_OBJECTS = 16
-"""Each rejected object may be as long as the answer and is read twice; after this many, no more calls are
-searched.
+"""After this many rejected objects, calls are no longer searched: each may be as long as the answer, and is
+read twice.
 """
 _MAX_KEY_CHARACTERS = 2048
-"""The longest beginning of an object, with its first key, which may be the name of a tool, all escaped."""
+"""The longest beginning of an object up to its first key, which may be a tool's name in escapes."""
 _FIRST_KEY = re.compile(r'\s*+\{\s*+"((?:[^"\\]|\\.)*+)"')
 _BEGUN_OBJECT = re.compile(r'\s*+\{\s*+(?:"(?:[^"\\]|\\.)*+\\?)?')
 _GENERIC_HEAD = re.compile(r'\s*\{\s*"(response|tool_calls)"\s*:\s*(?=\S)')
 
 
 class _Expected(Enum):
-    """The part that comes next, for parts that need no memory of their own."""
+    """The part that comes next, if reading it needs no state of its own."""
 
     OUTSIDE = auto()  # content, which the parser reads
     BETWEEN = auto()  # between calls, or before the first
@@ -50,9 +51,10 @@ class _Expected(Enum):
 
 @dataclass(slots=True)
 class _JsonCall:
-    """A call that is a JSON object, or whose arguments are one. name, id: if they came before.
+    """A call that is a JSON object, or whose arguments are a JSON object.
 
-    head: its beginning, until that is known to be an object.
+    name, id: set if they came before the object. head: the beginning of the text, until this is known to be
+    an object.
     """
 
     name: str = ""
@@ -90,7 +92,7 @@ class CallReader:
         self.n_calls = 0
         """The number of tool calls so far."""
         self.rejected = ""
-        """The text that began like a call but is content, once the reader is no longer active."""
+        """When the reader is no longer active: the text that began like a call but is content."""
         self._state: _Expected | _JsonCall | _TaggedCall | _Code | ResponseStream = _Expected.OUTSIDE
         self.begin_answer()
 
@@ -116,8 +118,9 @@ class CallReader:
         self._state = _Expected.GENERIC if self._format.is_generic else _Expected.OUTSIDE
 
     def begin(self, marker: str, space: str = "") -> None:
-        """Start reading a call after `marker`, which follows white space `space`; without a marker, a JSON
-        object follows.
+        """Start reading a call after `marker`; `space` is the white space before it.
+
+        An empty marker: the call begins with a JSON object.
         """
         if not marker:
             self._begin_object()
@@ -128,7 +131,7 @@ class CallReader:
             self._state = _Expected.BETWEEN
 
     def read(self) -> list[Delta] | None:
-        """Read some of the text; None if more text is needed."""
+        """Read some of the text, and return its deltas; None if more text is needed."""
         match self._state:
             case _JsonCall() as call:
                 return self._read_json(call)
@@ -143,8 +146,9 @@ class CallReader:
         return self._read_between_calls()
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """Return the remaining deltas at the end of the text. Deltas of a call are returned only if the call
-        is complete.
+        """End the text; return the remaining deltas. An incomplete call is left out.
+
+        is_cut: the model would have continued.
         """
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()
@@ -189,8 +193,9 @@ class CallReader:
         return []
 
     def _is_partial_marker(self) -> bool:
-        """Return whether the text begins a marker; at the end of an answer, a marker that may
-        follow a call.
+        """Return whether the text is the beginning of a marker.
+
+        At the end of an answer, only markers that may follow a call count.
         """
         if self._window.complete:
             return not self._held and self._is_separator(self._text)
@@ -216,9 +221,9 @@ class CallReader:
         return []
 
     def _is_known(self, name: str) -> bool:
-        """Return whether to take a call of this tool for a call.
+        """Return whether a call of the tool `name` counts as a call.
 
-        If other text begins like calls, only calls of known tools are.
+        If ordinary text may begin like a call, only calls of the request's tools count.
         """
         has_marker = all(MARKER.search(start) or "<" in start for start in self._format.starts)
         return (has_marker and bool(self._held)) or name in self._config.tools
@@ -256,7 +261,7 @@ class CallReader:
         return self._end_call(written) if written else self._reject_object()
 
     def _written(self, call: _JsonCall) -> WrittenCall | None:
-        """Return the call of a tool that the object is, as far as it is there."""
+        """Return the call in the object, which may be incomplete; None: it is not a call, or not yet."""
         written = call_in("".join(call.pieces), name_is_key=self._format.name_is_key)
         is_unknown = self._format.json_only and written and written.name not in self._config.tools
         return None if is_unknown else written
@@ -307,7 +312,7 @@ class CallReader:
         return []
 
     def _end_call(self, call: WrittenCall) -> list[Delta]:
-        """Return the call, now that it is whole; nothing if the client wants one call and has had it."""
+        """Return the deltas of a complete call; none if the client wants only one call and already has it."""
         self._held.release()
         self._state = _Expected.BETWEEN
         index, self.n_calls = self.n_calls, self.n_calls + 1
@@ -330,10 +335,7 @@ class CallReader:
         return self._reject_call() if self._held else self._leave()
 
     def _reject_call(self) -> list[Delta]:
-        """Treat the marker that began this call as content; the text after it is read again.
-
-        Return the deltas.
-        """
+        """Treat the marker that began this call as content, and read the text after it again."""
         content, again = self._held.reject(self._text)
         self._window.read_again(again)
         return self._leave(content)
@@ -356,7 +358,7 @@ class CallReader:
         return self._format.is_generic or partial_marker_length(text, self._format.ends) == len(text)
 
     def _skip_separators(self) -> None:
-        """Skip separators up to the possible beginning of a call, which may begin like a separator."""
+        """Skip separators, but no text that may be the beginning of a call."""
         while n := self._separator_length(self._text):
             self._held.add_separators(self._text[:n])
             self._text = self._text[n:]

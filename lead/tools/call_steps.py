@@ -26,7 +26,7 @@ _ID = re.compile(r"[a-zA-Z0-9]{9}")
 
 
 def steps(calls: CallFormat) -> list[Step]:
-    """Return all steps, least change first."""
+    """Return all steps, beginning with the smallest change."""
     return [
         object_arguments,
         text_arguments,
@@ -90,7 +90,7 @@ def _described(schema: object) -> Mapping[str, Any]:
 
 
 def object_arguments(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Convert arguments of calls that are not an object to an object."""
+    """Convert the arguments of calls to an object: {"arguments": …}, unless they are an object already."""
 
     def change(call: Mapping[str, Any]) -> Mapping[str, Any]:
         arguments = call["function"]["arguments"]
@@ -129,7 +129,7 @@ def nine_character_ids(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def content_before_calls(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Move content beside calls to a message of its own."""
+    """Move content out of messages with calls, into a message of its own before each."""
     return [part for each in messages for part in _without_content(each)]
 
 
@@ -142,7 +142,7 @@ def _without_content(message: TemplateMessage) -> Iterator[TemplateMessage]:
 
 
 def no_reasoning_beside_calls(messages: TemplateMessages) -> list[TemplateMessage]:
-    """Drop reasoning beside content and calls."""
+    """Drop reasoning from messages that have both content and calls."""
     reasoning = {"reasoning_content", "thinking", "reasoning"}
     return [
         {key: value for key, value in each.items() if key not in reasoning}
@@ -165,7 +165,7 @@ def one_call_each(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def _takes(changed: list[TemplateMessage], result: TemplateMessage) -> bool:
-    """Put a result behind its call, unless the call is the last message; return whether it was put there."""
+    """Insert a result after its call if another message follows the call; return whether it was inserted."""
     for n, message in enumerate(changed[:-1]):
         calls = message.get("tool_calls", ())
         if len(calls) == 1 and calls[0].get("id") and calls[0]["id"] == result.get("tool_call_id"):
@@ -186,15 +186,16 @@ def results_of_calls(messages: TemplateMessages) -> list[TemplateMessage]:
 
 
 def result_as_text(message: TemplateMessage) -> TemplateMessage:
-    """Return a user message with the result of a tool."""
+    """Return a user message with the content of `message`, the result of a tool."""
     named = {name: message[name] for name in ("tool_call_id", "name") if name in message}
     text = json.dumps({"tool_response": {**named, "content": message["content"]}}, ensure_ascii=False)
     return {"role": "user", "content": text}
 
 
 def calls_as_text(calls: CallFormat) -> Step:
-    """Return a step that turns calls into text of the content, as the model writes them, and results into
-    user messages.
+    """Return a step that turns calls into content, written as the model writes calls.
+
+    The step turns results of calls into user messages.
     """
 
     def step(messages: TemplateMessages) -> list[TemplateMessage]:

@@ -38,9 +38,7 @@ _MUST_CALL = "and call at least one."
 
 
 def instructions(calls: CallFormat, tools: Tools, *, must_call: bool) -> str:
-    """Return a description of the tools as text of a system message, for templates that do not list them;
-    else empty.
-    """
+    """Return a description of the tools for the system message; empty if the template lists the tools."""
     if not calls.is_described:
         return ""
     listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
@@ -57,8 +55,8 @@ def derive(render: Render, unfinished: str, source: str, *, lists_tools: bool) -
     """Return the format of calls, and whether the template takes their arguments as objects (else as JSON
     text).
 
-    It is found by rendering conversations with calls. unfinished: text at the end of prompts that is part of
-    the answer. source: the template's. lists_tools: the template lists the tools.
+    Both are found by rendering conversations with calls. unfinished: text at the end of prompts that is part
+    of the answer. source: the template's source. lists_tools: the template lists the tools.
     """
     found = derive_call_format(render, unfinished)
     if found is None:

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 _PIECE = re.compile(r'[^"\\]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|(?P<backslash>\\)(?!\Z|u[0-9a-fA-F]{0,3}\Z)')
-"""A piece of a JSON string: text, an escape, or a backslash that escapes nothing; never half an escape."""
+"""A piece of a JSON string: text, a complete escape, or a backslash that escapes nothing."""
 _HIGH_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}")
 _MEMBER = re.compile(r'[\s,}]*+"((?:[^"\\]++|\\.)*+)"\s*+:\s*+')
 
@@ -20,15 +20,13 @@ class ValueScanner:
         self._begun = False
 
     def push(self, text: str) -> int | None:
-        """Return the number of characters of `text` that belong to the value; None if it does not end in
-        `text`.
-        """
+        """Return the number of characters of `text` that belong to the value; None if the value continues."""
         for i, c in enumerate(text):
             if self._in_string:
                 self._push_in_string(c)
                 ended = not self._in_string and self._depth == 0
             elif c == "<" or (self._depth == 0 and self._begun and (c in ",}]" or c.isspace())):
-                return i  # after a number or a literal, or where a marker stands in place of a bracket
+                return i  # after a number or a literal, or at a marker in place of a bracket
             else:
                 ended = self._push_outside(c)
             if ended:
@@ -55,9 +53,9 @@ class ValueScanner:
 
 
 def members(text: str) -> dict[str, str]:
-    """Return the JSON text of each member of an object, as far as the text goes; values are not validated.
+    """Return the JSON text of each member of an object, which may be incomplete; values are not validated.
 
-    Members of a member `function` count as the object's own.
+    Members of an object in the member `function` count as members of the outer object.
     """
     found: dict[str, str] = {}
     at = text.find("{") + 1
@@ -79,10 +77,10 @@ class StringDecoder:
     def __init__(self) -> None:
         self._text = ""
         self.rest: str | None = None
-        """The text after the closing quote; None until then."""
+        """The text after the closing quote; None until the quote has arrived."""
 
     def push(self, text: str) -> str:
-        """Return the characters that `text` adds."""
+        """Add `text`; return the characters that it completes."""
         text = self._text + text
         pieces: list[str] = []
         n = 0
@@ -116,7 +114,7 @@ def decode(text: str) -> Any:
 class ResponseStream:
     """Extracts the content of a generic answer from its member "response", as the answer arrives.
 
-    The content is a string's characters, or the JSON text of another value.
+    The content is the characters of a string, or the JSON text of another value.
     """
 
     def __init__(self) -> None:
@@ -125,7 +123,7 @@ class ResponseStream:
         self._begun = self._ended = False
 
     def push(self, text: str) -> str:
-        """Return the content that `text` adds."""
+        """Add `text`; return the content that it completes."""
         if not self._begun and text:
             self._begun = True
             if text.startswith('"'):

@@ -1,4 +1,4 @@
-"""Formats of calls that chat templates do not show, recognized by a text in the template, with reasons."""
+"""Formats of calls that chat templates do not show. Each is recognized by a text in the template."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ GENERIC = CallFormat(
     is_described=True,
     ends=(",", "]", "}"),
 )
-"""The format for templates without tools, which are then described in words; the answer is constrained to
+"""The format for templates without tools: the tools are described in words, and the answer is constrained to
 JSON.
 """
 
@@ -41,13 +41,13 @@ _GRANITE = CallFormat(
 )
 
 _WITHOUT_CALLS = (
-    ("List of tools: ", _LFM2),  # LFM2 and 2.5: the client has to write the calls into the content
-    ("<|tool_call|>", _GRANITE),  # Granite 3.3, Phi 4: the same
-    ("xml_tools", _HERMES),  # SmolLM3: the same
+    ("List of tools: ", _LFM2),  # LFM2 and 2.5
+    ("<|tool_call|>", _GRANITE),  # Granite 3.3, Phi 4
+    ("xml_tools", _HERMES),  # SmolLM3
 )
-"""Formats of templates that describe tools, and leave calls out."""
+"""Formats of templates that describe tools but write no calls: these expect calls in the content."""
 _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    # gpt-oss: a call may be in any channel, and its recipient before that.
+    # gpt-oss: a call may be in any channel, and its recipient may come before the channel.
     (
         "<|channel|>",
         {
@@ -60,19 +60,17 @@ _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
             "ends": ("<|call|>",),
         },
     ),
-    # Llama 3: tools that it was trained with are called in code.
+    # Llama 3: the model calls the tools of its training in code.
     ("<|python_tag|>", {"code_tag": "<|python_tag|>"}),
 )
-"""Fields of a format that templates do not show."""
+"""By a text in the template: fields of the format that the template does not show."""
 
 
 def format_without_calls(template: str) -> CallFormat:
-    """Return the format for a template whose renderings show no format."""
+    """Return the format for a template whose renderings show no calls."""
     return next((calls for sign, calls in _WITHOUT_CALLS if sign in template), GENERIC)
 
 
 def completed(calls: CallFormat, template: str) -> CallFormat:
-    """Return the format, with the parts that models with this template write although the template
-    does not.
-    """
+    """Return the format with the parts that the template does not show, but its models write."""
     return replace(calls, **next((also for sign, also in _ALSO if sign in template), {}))

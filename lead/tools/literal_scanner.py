@@ -1,4 +1,4 @@
-"""Finds the end of a literal in JSON, in Python, or with a template's own quotes."""
+"""Finds the end of a literal in JSON's or Python's notation, or with a template's own quotes."""
 
 import re
 
@@ -10,7 +10,7 @@ class LiteralScanner:
     """Finds the end of a literal in growing text; looks at each character once."""
 
     def __init__(self, quotes: tuple[str, str]) -> None:
-        """quotes: texts around strings, in addition to the quotes of JSON and Python."""
+        """quotes: texts around strings that are allowed in addition to the quotes of JSON and Python."""
         self._own = quotes if quotes[0].strip("'\"") else None
         self._quotes = '"' if self._own else "\"'"
         self._closing = ""  # of the string that has begun
@@ -21,7 +21,7 @@ class LiteralScanner:
         """Return the end of the value at the beginning of `text`: before a comma, or an unmatched closing
         bracket.
 
-        None if it continues after `text`. Between calls `text` may only grow.
+        None if the value continues after `text`. Each call gets the text of the call before, or more of it.
         """
         while self._at < len(text):
             if self._closing:

@@ -35,9 +35,7 @@ def type_name(value: object) -> str:
 
 
 def spellings(value: object, quotes: tuple[str, str]) -> Iterator[str]:
-    """Yield the ways in which templates write `value`; `quotes` surround strings that are not in JSON's
-    quotes.
-    """
+    """Yield the ways in which templates write `value`. quotes: the texts around strings, if not JSON's."""
     for options in ({}, {"separators": (",", ":")}, {"indent": 2}, {"indent": 4}):
         yield json.dumps(value, ensure_ascii=False, **options)
     yield repr(value)
@@ -60,8 +58,8 @@ def _bare(value: object, quotes: tuple[str, str]) -> str:
 
 
 def read_value(text: str, quotes: tuple[str, str] = ("", "")) -> Any:
-    """Return the value written as `text`, in any of the notations; raises ValueError unless it is all of
-    `text`.
+    """Return the value that `text` writes in one of the notations; raises ValueError if it writes no single
+    value.
     """
     reader = _ValueReader(text, quotes if quotes[0].strip("'\"") else ("", ""))
     value = reader.value(0)
@@ -77,12 +75,12 @@ class _ValueReader:
         self._own = re.compile(f"{opening}(.*?){closing}", re.DOTALL) if opening else None
 
     def next(self) -> str:
-        """Return the next character but white space; empty at the end."""
+        """Skip white space and return the next character; empty at the end."""
         self._take(_SPACE)
         return self._text[self._at : self._at + 1]
 
     def value(self, depth: int) -> Any:
-        """Return the value of `text`; raises ValueError."""
+        """Read the value that comes next; raises ValueError."""
         if depth > MAX_DEPTH:
             raise ValueError("nested too deeply")
         if (string := self._string()) is not None:
@@ -100,14 +98,14 @@ class _ValueReader:
         return _WORDS[word[0]]
 
     def _string(self) -> str | None:
-        """Return the string that stands here, if one does."""
+        """Read the string that comes next; None: there is no string."""
         pattern = self._own or _QUOTED.get(self.next())
         self.next()
         string = self._take(pattern) if pattern else None
         if string is None or self._own:
             return string and string[1]
         text = _ESCAPE.sub(_unescaped, string[1])
-        # Surrogates come in pairs in JSON; those that do not could be part of no answer.
+        # Surrogates come in pairs in JSON. No answer can contain an unpaired surrogate.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
     def _key(self) -> str:
@@ -118,7 +116,10 @@ class _ValueReader:
         return key[1].strip() if string is None else string
 
     def _items(self, end: str) -> Iterator[None]:
-        """Yield at the beginning of each item; stop after `end`. Raises ValueError if `end` is missing."""
+        """Yield where each item begins, so that the caller reads it; stop after `end`.
+
+        Raises ValueError if `end` is missing.
+        """
         while self.next() != end:
             yield
             if self.next() == ",":

@@ -12,9 +12,9 @@ from lead.tools.call_format import TaggedArguments
 _ANY_NAME = r"/[A-Za-z_][A-Za-z0-9_.-]*/"
 _UNESCAPED = r"/[^'\\\n]*/"
 _PYTHON_STRINGS = (r"'(?:[^'\\]|\\.)%s'", r'"(?:[^"\\]|\\.)%s"')
-"""Also with line breaks, which templates write as they are."""
+"""Python's strings, which may contain line breaks: templates write these unescaped."""
 _MAX_FOLLOWED = 8
-"""References from one to the next; a schema may refer to itself."""
+"""The maximum number of references that are followed in a row, as a schema may refer to itself."""
 _DEFINITIONS = ("$defs", "definitions")
 
 
@@ -28,7 +28,7 @@ class TaggedGrammar:
         json_value: Callable[[object, str], str],
         special_tokens: Mapping[str, int],
     ) -> None:
-        """rules: the list to add rules to. json_value: adds a rule for JSON of a schema, and returns its
+        """rules: the list to add rules to. json_value: adds a rule for JSON of a schema; returns the rule's
         name.
         """
         self._arguments = arguments
@@ -38,9 +38,7 @@ class TaggedGrammar:
         self._addresses = Addresses({})  # of the tool's schema
 
     def of(self, parameters: Mapping[str, Any]) -> str:
-        """Return an expression for all arguments of a tool with this schema, in the order of its
-        properties.
-        """
+        """Return an expression for all arguments of a tool, in the order of the properties in its schema."""
         self._addresses = Addresses(parameters)
         definitions = {name: parameters[name] for name in _DEFINITIONS if name in parameters}
         properties = parameters.get("properties")
@@ -57,7 +55,8 @@ class TaggedGrammar:
         between = self._spelled(self._arguments.between)
         if not between:
             return " ".join(each if is_required else f"({each})?" for each, is_required in arguments)
-        # With something between two: `first` is all from here on if none came before, `rest` if one did.
+        # With a text between arguments: both are the expression from this argument on, `first` if there is no
+        # earlier argument, `rest` if there is one.
         first, rest = "", ""
         for each, is_required in reversed(arguments):
             after = f"({each} {rest})"
@@ -75,7 +74,7 @@ class TaggedGrammar:
         return name
 
     def _argument(self, name: str, schema: object, definitions: Mapping[str, Any]) -> str:
-        """Return a rule for one argument, which may stand in two places."""
+        """Add a rule for one argument, because it may occur in two places; return the rule's name."""
         schema = self._followed(schema)
         own = {**definitions, **schema} if isinstance(schema, dict) else {}
         types = types_of(own, self._addresses)
@@ -90,7 +89,7 @@ class TaggedGrammar:
         return self._rule(" | ".join(bodies))
 
     def _value(self, schema: Mapping[str, Any], types: Types) -> str:
-        """Return an expression for a value, and the text that closes it."""
+        """Return an expression for a value and the text that closes it."""
         close = self._spelled(self._arguments.close)
         if "string" not in types:
             return f"{self._json_value(self._of_types(schema, types), 'tools')} {close}".strip()
@@ -128,7 +127,7 @@ class TaggedGrammar:
         return f"{self._spelled(opening)} {self._text_up_to(closing)}"
 
     def _limited(self, schema: Mapping[str, Any]) -> str:
-        """Return an expression for a string that is limited; empty if it is not."""
+        """Return an expression for a string with patterns or a limited length; empty if it has neither."""
         return self._all_of([*_patterns(schema), *_lengths(schema)])
 
     def _all_of(self, expressions: list[str]) -> str:
@@ -161,14 +160,14 @@ class TaggedGrammar:
         return schema
 
     def _for_strings(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the part of the schema for strings, if only one of its alternatives is for strings."""
+        """Return the schema with its alternative for strings; unchanged unless there is exactly one."""
         ways = [self._followed(each) for name in ("anyOf", "oneOf") for each in schema.get(name, ())]
         texts = ("string" in types_of(each, self._addresses) for each in ways)
         own = [each for each, is_text in zip(ways, texts, strict=True) if is_text and isinstance(each, dict)]
         return {**schema, **own[0]} if len(own) == 1 else schema
 
     def _of_types(self, schema: Mapping[str, Any], types: Types) -> Mapping[str, Any]:
-        """Return the schema, for these of its types."""
+        """Return the schema limited to these types, which are among its own."""
         if types == types_of(schema, self._addresses):
             return schema
         if isinstance(given := schema.get("enum"), list):
@@ -179,18 +178,18 @@ class TaggedGrammar:
 
 
 def _patterns(schema: Mapping[str, Any]) -> list[str]:
-    """Return the regular expressions of which a string must match all."""
+    """Return regular expressions; a string must match all of them."""
     parts = [schema, *(each for each in schema.get("allOf", ()) if isinstance(each, dict))]
     return [_whole(each["pattern"]) for each in parts if isinstance(each.get("pattern"), str)]
 
 
 def _lengths(schema: Mapping[str, Any]) -> list[str]:
-    """Return a regular expression of strings that are not too long or short, if there is a limit."""
+    """Return a regular expression for the allowed lengths of strings, in a list; empty: no limit."""
     return [f"/(?s:.{length})/"] if (length := _length(schema)) else []
 
 
 def _whole(pattern: str) -> str:
-    """Return a regular expression of all texts that a pattern occurs in."""
+    """Return a regular expression for all texts in which the pattern occurs."""
     start, end = "" if pattern.startswith("^") else "(?s:.*)", "" if pattern.endswith("$") else "(?s:.*)"
     inner = pattern.removeprefix("^").removesuffix("$").replace("/", r"\/")
     return f"/{start}(?:{inner}){end}/"

@@ -16,7 +16,7 @@ _MAX_NAME_CHARACTERS = 300
 
 
 class _State(Enum):
-    """The part that comes next, for parts that need no memory of their own."""
+    """The part that comes next, if reading it needs no state of its own."""
 
     BETWEEN = auto()  # before an argument, or the end
     NAME = auto()
@@ -24,7 +24,10 @@ class _State(Enum):
 
 @dataclass(slots=True)
 class _Value:
-    """A value up to a mark, which may also be part of it. n_seen: characters without that mark."""
+    """A value that ends before a mark. The mark may occur inside the value, too.
+
+    n_seen: the number of its first characters in which no end was found.
+    """
 
     types: Types
     middle: str
@@ -43,8 +46,8 @@ class _Literal:
 class TaggedReader:
     """Reads the text after a call's header, piece by piece.
 
-    types: of the values, by the names of arguments. rest: the text after the arguments; None until they have
-    ended.
+    types: the types of the values, by the names of arguments. rest: the text after the arguments; None until
+    they have ended.
     """
 
     calls: CallFormat
@@ -66,13 +69,13 @@ class TaggedReader:
         return self._state is _State.BETWEEN
 
     def push(self, text: str, *, complete: bool = False) -> None:
-        """Add `text`. `complete`: nothing follows it."""
+        """Add `text`. complete: no text follows."""
         self._text += text
         while self.rest is None and self._step(complete=complete):
             pass
 
     def _step(self, *, complete: bool) -> bool:
-        """Read the next part of the text; False if more text is needed for that."""
+        """Read the next part of the text; return False if more text is needed for that."""
         match self._state:
             case _State.BETWEEN:
                 return self._read_between(complete=complete)
@@ -124,7 +127,7 @@ class TaggedReader:
     # Values
 
     def _end_value(self, value: Any, n: int) -> bool:
-        """Return an argument, which has the first `n` characters."""
+        """Store the value of an argument, and skip its `n` characters; return True."""
         self.values[self._name] = value
         self._text, self._state = self._text[n:], _State.BETWEEN
         return True
@@ -135,7 +138,7 @@ class TaggedReader:
         if at < 0:
             value.n_seen = max(0, len(self._text) - len(close) + 1)
             return False
-        # Without the white space before it, the mark is more likely to be part of the value.
+        # If the white space before the mark is missing, the mark is more likely to be part of the value.
         is_exact = self._text[: at + len(close)].endswith(self._style.close)
         follows = self._is_followed(at + len(close), is_exact=is_exact, complete=complete)
         if follows is None:
@@ -147,7 +150,7 @@ class TaggedReader:
         return self._end_value(self._value(written, value.types), at + len(close))
 
     def _is_followed(self, at: int, *, is_exact: bool, complete: bool) -> bool | None:
-        """Return whether the text at `at` may follow an argument; None if more text is needed to know."""
+        """Return whether the text at `at` may follow an argument; None if more text is needed to decide."""
         key, between = self._style.key.strip(), self._style.between.strip()
         after = self._text[at:].lstrip().removeprefix(between).lstrip()
         followers = tuple(filter(None, (key, *self._closing[: None if is_exact else 1])))
@@ -188,7 +191,7 @@ class TaggedReader:
 
 
 def tagged_value(text: str, types: Types, quotes: tuple[str, str] = ("", "")) -> Any:
-    """Return the value written as `text`, of one of the types if possible, else a string."""
+    """Return the value that `text` writes: of one of the types if possible, else a string."""
     if types == STRING and not quotes[0]:
         return text
     try:

@@ -12,7 +12,7 @@ _NAMES = ("name", "tool_name")
 _ARGUMENTS = ("arguments", "parameters")
 _IDS = ("id", "tool_call_id")
 CALL_KEYS = {*_NAMES, *_ARGUMENTS, *_IDS, "type", "function"}
-"""The keys of calls."""
+"""The keys of JSON objects that are calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class WrittenCall:
 
 
 def call_in(text: str, *, name_is_key: bool) -> WrittenCall | None:
-    """Return the call in the JSON object `text`, which may be incomplete; None while it has no name.
+    """Return the call in the JSON object `text`, which may be incomplete; None while its name is missing.
 
     name_is_key: the object has one member, whose key is the tool's name.
     """
@@ -56,8 +56,9 @@ def new_id(n_characters: int) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return `text` with escaped control characters in JSON strings if that makes it valid JSON, else
-    unchanged.
+    """Return the JSON `text` with control characters in its strings escaped.
+
+    It is unchanged if it is valid already, or would still be invalid.
     """
     try:
         json.loads(text)
@@ -70,8 +71,9 @@ def escaped(text: str) -> str:
 
 
 class HeldCall:
-    """The text of a call since its marker, kept as written until its tool is known; False while it
-    is empty.
+    """The text of a call from its marker on, kept as written until its tool is known.
+
+    It is False while it is empty.
     """
 
     def __init__(self) -> None:
@@ -93,13 +95,13 @@ class HeldCall:
     def begin_object(self) -> None:
         """Hold the beginning of a JSON object.
 
-        If that is not a call and had no marker, its brace becomes content.
+        If the object is not a call and had no marker, its opening brace becomes content.
         """
         if not self:
             self._n_content = 1
 
     def add_separators(self, text: str) -> None:
-        """Hold text between markers, or between a marker and the call; ignored if no marker came before."""
+        """Hold text between markers, or between a marker and the call; ignored if there was no marker."""
         if self:
             self._pieces.append(text)
             self.n_separators += len(text)
@@ -118,7 +120,7 @@ class HeldCall:
     def reject(self, rest: str) -> tuple[str, str]:
         """Drop the held text: it was not a call.
 
-        Returns the part that is content, and the part that, with `rest`, is read again.
+        Returns the part that is content, and the text to read again, which ends with `rest`.
         """
         text, n_content = "".join([*self._pieces, rest]), self._n_content
         self.release()
@@ -127,14 +129,14 @@ class HeldCall:
 
 _CALL = re.compile(r"\s*+([\w.]+?)(?:\.call)?\((.*)\)\s*+", re.DOTALL)
 _ARGUMENT = re.compile(r'(?<!\w)(\w++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"|[^,"]++)')
-"""Linear: it begins only where a word begins, and nothing is read in two ways."""
+"""Matching is linear: it begins only where a word begins, and has one way to read a text."""
 _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 
 def parse_python_call(code: str, tools: Collection[str]) -> tuple[str, dict[str, object]] | None:
-    """Return the tool and arguments of `name.call(key="value")`.
+    """Return the tool and arguments of the call `name.call(key="value")`.
 
-    Other code is a call of the interpreter tool, if there is one.
+    Other code is a call of the interpreter tool; None if there is no such tool.
     """
     call = _CALL.fullmatch(code)
     if call and call[1] in tools:

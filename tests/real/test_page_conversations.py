@@ -254,14 +254,14 @@ def test_settings_are_of_one_conversation(page, lead):
 def test_settings_can_be_those_of_new_conversations_too(page, lead):
     page.get_by_role("button", name="Settings").click()
     page.get_by_label("System prompt").fill("Be brief.")
-    page.get_by_label("Use these in new chats").check()
+    page.get_by_label("Use these settings in new chats").check()
     page.get_by_role("button", name="Save").click()
     page.get_by_role("button", name="New chat").click()
     ask(page)
     page.get_by_role("button", name="New chat").click()
     page.get_by_role("button", name="Settings").click()
     expect(page.get_by_label("System prompt")).to_have_value("Be brief.")
-    expect(page.get_by_label("Use these in new chats")).not_to_be_checked()
+    expect(page.get_by_label("Use these settings in new chats")).not_to_be_checked()
     assert lead.asked[0]["messages"][0] == {"role": "system", "content": "Be brief."}
 
 

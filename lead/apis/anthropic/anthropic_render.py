@@ -22,7 +22,7 @@ _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool
 
 
 class AnthropicRenderer(Renderer):
-    """Renders an answer as a message, a list of content blocks. A stream begins with the first text."""
+    """Renders an answer as a message with a list of content blocks. A stream begins with the first text."""
 
     def __init__(self, request: GenerationRequest, services: Services) -> None:
         self._n_prompt = len(request.first.tokens)
@@ -67,7 +67,7 @@ class AnthropicRenderer(Renderer):
 
 
 class _BlockEvents:
-    """Deltas as content blocks, one after the other."""
+    """Converts deltas to the events of content blocks, one block after the other."""
 
     def __init__(self) -> None:
         self._index = -1
@@ -89,7 +89,7 @@ class _BlockEvents:
                 yield self._delta({"type": "input_json_delta", "partial_json": text})
 
     def finish(self) -> Iterator[SseEvent]:
-        """Yield the end of the last block; an answer has at least one."""
+        """Yield the end of the last block. An answer without a block gets an empty text block."""
         if self._index < 0:
             yield from self._block("text", {"type": "text", "text": ""})
         yield from self._close()

@@ -24,7 +24,7 @@ from shared.errors import RequestError
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
 _OF_CLIENTS = ("bash_", "computer_", "memory_", "text_editor_")
-"""The beginnings of the types of Anthropic's tools that clients run."""
+"""The prefixes of the types of those tools of Anthropic's API that clients run."""
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -56,13 +56,13 @@ class AnthropicChoice(NullIsDefault, strict=True):
 
 
 class AnthropicThinking(BaseModel, strict=True):
-    """`thinking`: on or off; the budget is ignored."""
+    """`thinking`: whether the model reasons; the budget is ignored."""
 
     type: Literal["enabled", "disabled", "adaptive"]
 
 
 class AnthropicFormat(BaseModel, strict=True):
-    """The format of the text: JSON of a schema."""
+    """The format of the text: JSON that matches a schema."""
 
     type: Literal["json_schema"]
     definition: dict[str, Any] = Field(alias="schema")
@@ -105,7 +105,7 @@ class MessagesRequest(ConvertedRequest, SamplingFields, NullIsDefault, strict=Tr
     def _leave_out_tools_of_servers(cls, tools: object) -> object:
         """Drop tools that only Anthropic's servers can run, because agents continue without them.
 
-        An empty list: no tool is left.
+        Return an empty list if no tool is left, None if the client sent none.
         """
         if tools and isinstance(tools, list):
             return [tool for tool in tools if not _is_of_servers(tool)]
@@ -162,7 +162,7 @@ def _without_billing_header(system: Sequence[Block]) -> Iterator[Block]:
 
 
 def _split(role: str, blocks: Sequence[Block]) -> Iterator[dict[str, Any]]:
-    """Yield the tool results among the blocks, then one message of the others."""
+    """Yield a message for each tool result among the blocks, then one message with the other blocks."""
     for block in blocks:
         if block.get("type") == "tool_result":
             yield {
@@ -218,7 +218,7 @@ def _text(blocks: Sequence[Any], field: str) -> str:
 def _text_of(block: object, field: str) -> str:
     """Return the text of a block: a text, a document's text, or the name of a tool found by search.
 
-    Raises RequestError.
+    Raises RequestError for other blocks.
     """
     given = block if isinstance(block, dict) else {"type": None}
     kind, source = given.get("type", "text"), given.get("source")
@@ -227,15 +227,16 @@ def _text_of(block: object, field: str) -> str:
     elif kind in ("text", "tool_reference"):
         text = given.get("text" if kind == "text" else "tool_name")
     else:
-        raise RequestError(f"{field}: {kind} input is not supported: this model reads text", field)
+        raise RequestError(f"{field}: {kind} input is not supported. This model reads only text", field)
     if not isinstance(text, str):
         raise RequestError(f"{field}: a {kind} block must have a text", field)
     return text
 
 
 def _is_of_servers(tool: object) -> bool:
-    """Return whether a tool has a type of Anthropic's instead of a schema; raises RequestError if clients run
-    it.
+    """Return whether Anthropic's servers run a tool: it has a type of Anthropic's API instead of a schema.
+
+    Raises RequestError for such a type if clients run the tool.
     """
     kind = tool.get("type") if isinstance(tool, dict) and "input_schema" not in tool else None
     if not isinstance(kind, str) or kind == "custom":

@@ -80,9 +80,7 @@ async def running(request: Request, services: Annotated[Services, Depends(get_se
 async def show(
     body: OllamaModelRequest, request: Request, services: Annotated[Services, Depends(get_services)]
 ) -> dict[str, Any]:
-    """Return the metadata of the model with this name, or of the served model if no other model has
-    the name.
-    """
+    """Return the metadata of the embedding model or reranker with this name, else of the served model."""
     if found := shown_side(other_models(request.app), body.model or body.name, services.started_at):
         return found
     model = services.vocabulary.model
@@ -103,9 +101,10 @@ async def manage() -> None:
 
 
 def _loaded(renderer: OllamaRenderer, services: Services, *, unloads: bool) -> Response:
-    """Return the response to a request to load or unload the model. Unloading does not wake the engine.
+    """Return the response to a request to load or unload the model.
 
-    A lead unloads its model by itself (--sleep-idle-seconds).
+    A request to load it wakes the engine. A request to unload it does nothing: a lead unloads its model only
+    by itself (--sleep-idle-seconds).
     """
     if not unloads:
         services.engine.wake()

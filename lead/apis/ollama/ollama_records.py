@@ -11,7 +11,7 @@ from shared.errors import RequestError
 VERSION: Final = "0.12.0"
 """The version of Ollama that the API imitates: clients require a minimum version."""
 FOREVER: Final = "2318-01-01T00:00:00Z"
-"""The expiry of a model that stays in memory: Ollama adds its longest duration, 292 years."""
+"""The expiry of a model that stays in memory: now and Ollama's longest duration, 292 years."""
 _LONGEST_SECONDS: Final = 292 * 365 * 86400.0
 LATEST: Final = ":latest"
 
@@ -48,7 +48,7 @@ def model_record(
 ) -> dict[str, Any]:
     """Return a model's record in `/api/tags`.
 
-    The digest is computed from `identity`, because hashing the file would take a minute.
+    The digest is computed from `identity`, not from the file, which would take a minute.
     """
     digest = hashlib.sha256(repr(identity).encode()).hexdigest()
     name = tagged(name)
@@ -57,15 +57,15 @@ def model_record(
 
 
 def running_record(record: dict[str, Any], expires_at: str, n_ctx: int | None) -> dict[str, Any]:
-    """Return a model's record in `/api/ps`; `record` as from `model_record`."""
+    """Return a model's record in `/api/ps`, made of its `record` from `model_record`."""
     return record | {"expires_at": expires_at, "size_vram": 0, "context_length": n_ctx}
 
 
 def keep_seconds(value: float | str | None) -> float | None:
-    """Convert `keep_alive` to seconds; infinity: for ever; None: no change.
+    """Convert `keep_alive` to seconds; infinity: keep the model for ever; None: no value was given.
 
-    `value`: seconds, or a duration in Go's notation (5m, 1h30m). Negative values mean for ever, and so do
-    times beyond the calendar. Raises RequestError.
+    `value`: seconds, or a duration in Go's notation (5m, 1h30m). Negative values mean for ever, and so does
+    292 years or more. Raises RequestError for other texts.
     """
     if value is None or value == "":
         return None

@@ -17,7 +17,8 @@ _NANOSECONDS = 1_000_000_000
 class OllamaRenderer(Renderer):
     """Renders answers of Ollama's API.
 
-    is_chat: write messages, else texts of `/api/generate`. model: the name that the client uses.
+    is_chat: write messages for `/api/chat`, else texts for `/api/generate`. model: the name that the client
+    uses.
     """
 
     media_type: ClassVar = "application/x-ndjson"
@@ -26,7 +27,7 @@ class OllamaRenderer(Renderer):
     def __init__(self, model: str, *, is_chat: bool) -> None:
         self._model = model
         self._is_chat = is_chat
-        self._call: ToolCall | None = None  # whose arguments are not complete yet
+        self._call: ToolCall | None = None  # the call whose arguments are not complete yet
 
     def line(self, event: SseEvent) -> bytes:
         return to_json(event) + b"\n"
@@ -52,7 +53,7 @@ class OllamaRenderer(Renderer):
         return self._part(Content("")) | {"done": True, "done_reason": "unload" if unloads else "load"}
 
     def _delta(self, delta: Delta) -> Iterator[SseEvent]:
-        """Calls are not streamed in parts."""
+        """Yield the events of `delta`. A call is sent when it is complete, not in parts."""
         match delta:
             case ToolCallStart(_, call_id, name):
                 yield from self._complete_call()
@@ -93,7 +94,7 @@ def _call(call: ToolCall) -> JsonObject:
 def _figures(end: AnswerEnd) -> JsonObject:
     """Return the statistics of an answer, with durations in nanoseconds.
 
-    As in Ollama, the prompt's cached tokens are counted.
+    As in Ollama, `prompt_eval_count` includes cached tokens.
     """
     stats = end.stats
     prompt, generation = (

@@ -33,7 +33,7 @@ class OllamaToolCall(BaseModel, strict=True):
 
 
 class OllamaMessage(NullIsDefault, strict=True):
-    """A message; the result of a tool has the name of the tool."""
+    """A message. tool_name: the tool's name, in a message with its result."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str = ""
@@ -44,7 +44,7 @@ class OllamaMessage(NullIsDefault, strict=True):
 
 
 class OllamaOptions(SamplingFields, strict=True):
-    """The `options` of a request, for generation."""
+    """The `options` of a request: settings for generation."""
 
     unused: ClassVar = OLLAMA_OPTIONS
     inside: ClassVar = "options."
@@ -55,7 +55,10 @@ class OllamaOptions(SamplingFields, strict=True):
 
 
 class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True):
-    """The fields of both kinds of requests. The answer is streamed unless `stream` is false, as in Ollama."""
+    """The fields of requests to both `/api/chat` and `/api/generate`.
+
+    As in Ollama, the answer is streamed unless `stream` is false.
+    """
 
     unused: ClassVar = OLLAMA
     own_names: ClassVar = {
@@ -98,8 +101,9 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
         return fields | {"private": self.private, "stream": self.stream}
 
     def content(self, text: str, images: list[Any], *, sees: bool) -> str | list[dict[str, Any]]:
-        """Return a message's content of text and images; raises RequestError, in Ollama's words, for images
-        unless the model `sees`.
+        """Return the content of a message from its text and images.
+
+        Raises RequestError for images, with Ollama's wording, unless the model `sees`.
         """
         if not images:
             return text
@@ -109,7 +113,7 @@ class OllamaRequest(ConvertedRequest, RequestFields, NullIsDefault, strict=True)
 
 
 class OllamaChatRequest(OllamaRequest):
-    """The body of `/api/chat`; without messages it only loads the model."""
+    """The body of `/api/chat`; without messages it is a request to load or unload the model."""
 
     messages: Annotated[list[OllamaMessage], AtMost(MAX_MESSAGES)] = []  # noqa: RUF012
     tools: Annotated[list[Tool], AtMost(MAX_TOOLS)] = []  # noqa: RUF012
@@ -124,8 +128,9 @@ class OllamaChatRequest(OllamaRequest):
         return self.common() | {"messages": list(self._messages(sees=sees)), "tools": tools or None}
 
     def _messages(self, *, sees: bool) -> Iterator[dict[str, Any]]:
-        """Yield the messages, with ids added to tool calls, which Ollama lacks: results are in the order of
-        the calls.
+        """Yield the messages, with ids added to tool calls and their results.
+
+        Ollama's API has no ids: its results are in the order of the calls.
         """
         n_calls = 0
         waiting: deque[str] = deque()
@@ -146,7 +151,7 @@ class OllamaChatRequest(OllamaRequest):
 
 
 class OllamaGenerateRequest(OllamaRequest):
-    """The body of `/api/generate`: one question, or with `raw` a text to continue."""
+    """The body of `/api/generate`: one question, or, with `raw`, a text to continue."""
 
     prompt: str = ""
     system: str = ""
@@ -160,13 +165,13 @@ class OllamaGenerateRequest(OllamaRequest):
         return not self.prompt
 
     def to_chat(self, *, sees: bool = False) -> dict[str, Any]:
-        """Return the fields of a chat request, or with `raw` of a text completion; raises RequestError."""
+        """Return the fields of a chat request, or, with `raw`, of a text completion; raises RequestError."""
         content = self.content(self.prompt, self.images, sees=sees and not self.raw)
         if self.suffix:
             raise RequestError(f'"{self.model}" does not support insert', "suffix")
         if self.template:
             raise RequestError(
-                "template: not supported in a request. Set --chat-template of the lead", "template"
+                "template: not supported in a request. Start the lead with --chat-template", "template"
             )
         if self.raw:
             fields = self.common()

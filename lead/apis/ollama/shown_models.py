@@ -1,4 +1,4 @@
-"""Facts for Ollama's clients about the models that a lead has in memory."""
+"""The records that Ollama's clients get about the models of a lead."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def listed(name: str, info: ModelInfo, started_at: float) -> dict[str, Any]:
 def shown(
     info: ModelInfo, started_at: float, capabilities: Sequence[str], template: str = ""
 ) -> dict[str, Any]:
-    """Return the answer of `/api/show`."""
+    """Return the response of `/api/show`. started_at: Unix time."""
     return {
         "modelfile": "",
         "parameters": "",
@@ -45,7 +45,7 @@ def shown(
 
 
 def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[str, Any]]:
-    """Return the records of `/api/ps`."""
+    """Return the records in `/api/ps` of those models that are in memory. started_at: Unix time."""
     return [
         running_record(listed(each.name, each.info, started_at), FOREVER, each.n_ctx)
         for each in models
@@ -54,9 +54,7 @@ def running_sides(models: Iterable[SideModel], started_at: float) -> list[dict[s
 
 
 def shown_side(models: Iterable[SideModel], name: str, started_at: float) -> dict[str, Any] | None:
-    """Return the response of `/api/show` for an embedding model or reranker called `name`; None: there is
-    none.
-    """
+    """Return the response of `/api/show` for the embedding model or reranker `name`; None: no such model."""
     wanted = name.removesuffix(LATEST)
     for each in models:
         if wanted in {each.name, tagged(each.name).removesuffix(LATEST)}:

@@ -1,4 +1,4 @@
-"""Answers Ollama's clients' questions about models, in a lead without a model that continues texts."""
+"""The routes of Ollama's API in a lead that serves only embeddings or reranking: questions about models."""
 
 import time
 from typing import Any

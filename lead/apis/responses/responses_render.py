@@ -73,7 +73,7 @@ class ResponsesRenderer(Renderer):
             self._n_events += 1
 
     def _end(self, end: AnswerEnd) -> tuple[JsonObject, list[JsonObject]]:
-        """Return the whole response, and the events that end its last item."""
+        """End the last item; return the whole response, and the events of this end."""
         status = "incomplete" if end.reason == "length" else "completed"
         closing = list(self._items.finish(status))
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None
@@ -82,10 +82,10 @@ class ResponsesRenderer(Renderer):
 
 
 class _ItemEvents:
-    """Deltas as output items, one after the other; `output` are the items so far."""
+    """Converts deltas to the events of output items, one item after the other. output: the items so far."""
 
     def __init__(self, names: Mapping[str, JsonObject]) -> None:
-        """names: the fields of a call, by the function's name, if they are more than the name."""
+        """names: the namespace and name of a function in a namespace, by its name for the model."""
         self.output: list[JsonObject] = []
         self._names = names
         self._open: JsonObject | None = None

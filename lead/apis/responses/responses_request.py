@@ -18,21 +18,26 @@ _PASSED_ON = (
     *("model", "private", "stream", "stop", "parallel_tool_calls", "chat_template_kwargs"),
     "reasoning_format",
 )
+_STORED = {
+    "previous_response_id": "Send all messages",
+    "conversation": "Send all messages",
+    "background": "Wait for the response",
+}
 _MAX_METADATA = 16
 _MAX_INCLUDED = 64
 _LOGPROBS = "message.output_text.logprobs"
-_NO_FUNCTION = "the model can call functions only"
+_NO_FUNCTION = "the model can call only functions"
 Item = dict[str, Any]
 
 
 class TextOptions(BaseModel, strict=True):
-    """The format of the text: the fields of `response_format`, one level higher."""
+    """`text`. format: the schema is in `format` itself, one level higher than in `response_format`."""
 
     format: dict[str, Any] | None = None
 
 
 class ReasoningOptions(BaseModel, strict=True):
-    """`reasoning`: the effort of the model."""
+    """`reasoning`. effort: how much the model reasons."""
 
     effort: str | None = None
 
@@ -77,9 +82,9 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
 
     def to_chat(self) -> dict[str, Any]:
         """Return the fields of a chat request; raises RequestError for unsupported fields."""
-        for name in ("previous_response_id", "conversation", "background"):
+        for name, advice in _STORED.items():
             if getattr(self, name):
-                raise RequestError(f"{name}: the lead stores no conversations. Send all messages", name)
+                raise RequestError(f"{name}: the lead stores no conversations. {advice}", name)
         if _LOGPROBS in (self.include or ()):
             raise RequestError(
                 f"include: {_LOGPROBS}: not supported here. Use /v1/chat/completions", "include"
@@ -100,7 +105,10 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
         return chat
 
     def names(self) -> dict[str, dict[str, Any]]:
-        """Return the namespace and name of each function, by the single name that the model sees."""
+        """Return the namespace and name of each function that has a namespace, by its name for the model.
+
+        The model gets a single name that is made of both.
+        """
         return {
             _flat_name(space, tool.get("name")): {"name": tool.get("name"), "namespace": space}
             for space, tool in self._functions()
@@ -145,9 +153,7 @@ class ResponsesRequest(ConvertedRequest, SamplingFields, strict=True):
 
 
 def _message(item: Item) -> dict[str, Any] | None:
-    """Return the message of an item; None for reasoning without text, which may be encrypted, and for
-    searches.
-    """
+    """Return the message of an item; None for searches, and for reasoning without (unencrypted) text."""
     match item.get("type", "message"):
         case "message":
             return {"role": item.get("role"), "content": item.get("content")}
@@ -174,7 +180,7 @@ def _flat_name(space: object, name: object) -> Any:
 
 
 def _call(kind: str, item: Item) -> dict[str, Any]:
-    """Return a call in the history: one of another kind of tool has its input as arguments."""
+    """Return a call in the history. For a tool that is no function, its input becomes the arguments."""
     name, arguments = item.get("name"), item.get("arguments") or "{}"
     if kind == "custom_tool_call":
         arguments = json.dumps({"input": item.get("input")}, ensure_ascii=False)
@@ -194,7 +200,7 @@ def _reasoning(parts: object) -> str:
 
 
 def _merged(messages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one assistant message made of several items."""
+    """Return several messages of the assistant as one message."""
     merged: dict[str, Any] = {"role": "assistant"}
     contents = [message["content"] for message in messages if "content" in message]
     if contents:

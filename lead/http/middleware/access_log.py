@@ -28,7 +28,7 @@ _CLIENT_CLOSED_REQUEST = 499  # nginx's code, for the log only
 
 
 class AccessLogMiddleware:
-    """The outermost middleware. It also answers 500 to unhandled exceptions and logs their traces.
+    """Logs requests. As the outermost middleware, it logs unhandled exceptions, too, and answers 500 to them.
 
     Successful requests that change nothing (the page, /health, polling) are logged only with --log-level
     debug.
@@ -37,7 +37,7 @@ class AccessLogMiddleware:
     def __init__(
         self, app: ASGIApp, clock: Callable[[], float] = time.monotonic, *, shows_answers: bool = False
     ) -> None:
-        """shows_answers: the terminal of the log also shows each answer with its times."""
+        """shows_answers: the terminal that shows the log shows each answer with its times, too."""
         self._app = app
         self._clock = clock
         self._shows_answers = shows_answers
@@ -101,7 +101,7 @@ class AccessLogMiddleware:
 
 
 class _ResponseObserver:
-    """Records the status that is sent and adds the request id to the headers."""
+    """Records the status of the response, and adds the request id to its headers."""
 
     def __init__(self, send: Send, id_: str) -> None:
         self.status = 0

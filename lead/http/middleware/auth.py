@@ -22,12 +22,12 @@ Route = tuple[str, str]
 
 HEALTH = ("/health", "/v1/health")
 OWN_KEYS = "own_keys"
-"""The name in a request's state, set at another listener with its own keys. The value is an `Identifies`."""
+"""The name of an `Identifies` in a request's state, set by a listener that has keys of its own."""
 
 _ROUTES_WITHOUT_KEY = frozenset(
     {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}
 )
-"""Load balancers have no key, and machines that join have a code instead. The CA's certificate is public."""
+"""Load balancers have no key. Machines that join have only a code. The CA's certificate is public."""
 _ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
 """The page's files; a browser has no key before the page has asked for it."""
 
@@ -53,8 +53,8 @@ class Identifies(Protocol):
 
 
 class AuthMiddleware:
-    """Answers 401 to a request without a valid key, 429 after many wrong ones, and 403 to one whose role is
-    not allowed here.
+    """Answers 401 to a request without a valid key, 429 after many wrong keys, and 403 if the key's role may
+    not use the route.
 
     A request to the pairing port must come from a member, whatever else the lead allows. The decision depends
     on `scope["path"]`, as routing does, not on the route. So a new route is protected from the start, and
@@ -69,7 +69,7 @@ class AuthMiddleware:
         public: frozenset[Route],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """public: see `public_routes`. `clock` gives seconds."""
+        """public: the result of `public_routes`. clock: returns seconds."""
         self._app = app
         self._keys = keys
         self._public = public
@@ -96,7 +96,7 @@ class AuthMiddleware:
         await self._app(scope, receive, send)
 
     def _identify(self, scope: Scope) -> Principal | ErrorResponse:
-        """Return the sender of a request, or the response to a request without a valid key."""
+        """Return the sender of a request; without a valid key, return the error response."""
         members, secret = own_keys(scope), presented_key(Headers(scope=scope))
         if members or secret is None:  # nobody finds a member's key by trying, as the lead has made it
             return (members or self._keys).identify(secret) or without_key()
@@ -117,8 +117,8 @@ def own_keys(scope: Scope) -> Identifies | None:
 def public_routes(*, with_page: bool) -> frozenset[Route]:
     """Return the routes that need no key. with_page: the web UI is served.
 
-    Their requests have no principal. A handler that forwards requests to another process must also refuse
-    requests without a principal (`without_key`).
+    Requests to these routes have no principal. A handler that forwards requests to another process must
+    itself refuse requests without a principal (`without_key`).
     """
     return _ROUTES_WITHOUT_KEY | (_ROUTES_OF_THE_PAGE if with_page else frozenset())
 
@@ -128,7 +128,7 @@ def route_of(scope: Scope) -> Route:
 
 
 def has_principal(connection: HTTPConnection) -> bool:
-    """Return whether the sender of a request is authorized: by a key, or because no key is needed."""
+    """Return whether the sender of a request is authorized: by a key, or because the lead needs no keys."""
     return getattr(connection.state, "principal", None) is not None
 
 

@@ -21,9 +21,9 @@ from shared.errors import UnavailableError
 log = logging.getLogger("lead")
 
 _N_FREE = 16
-"""Descriptors that connections never take; starting the engine or the local back needs up to 8."""
+"""The number of descriptors kept free of connections: starting the engine or the local back needs up to 8."""
 _N_OVER = 16
-"""The number of connections beyond the limit that get 503; further ones are closed."""
+"""The number of connections beyond the limit that get 503; further connections are closed."""
 _COUNT_SECONDS = 0.1
 """The time between two counts of open files; counting thousands takes milliseconds."""
 
@@ -38,7 +38,7 @@ class Room(enum.Enum):
 
 
 class ConnectionLimit:
-    """Tracks the connections that wait for their client, and closes them to make room."""
+    """Tracks the connections that wait for their client, and closes some of them to make room."""
 
     def __init__(
         self,
@@ -46,8 +46,7 @@ class ConnectionLimit:
         count: Callable[[], int] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """n_descriptors: the maximum number of descriptors of this process; some of them are left for other
-        uses.
+        """n_descriptors: the maximum number of descriptors of this process, for connections and all else.
 
         count: returns the number of open descriptors; None: counts the descriptors of this process. clock:
         returns seconds.
@@ -64,9 +63,9 @@ class ConnectionLimit:
         self._has_warned = False
 
     def make_room(self, n_connections: int) -> Room:
-        """Close waiting connections to make room for a new one; `n_connections` includes it.
+        """Close waiting connections to make room for a new connection, and return the room for it.
 
-        Return the room left.
+        n_connections: the number of connections including the new one.
         """
         if (now := self._clock()) - self._counted_at >= _COUNT_SECONDS:
             self._n_others, self._counted_at = self._count() - n_connections, now

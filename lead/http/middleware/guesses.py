@@ -1,4 +1,4 @@
-"""A limit on wrong keys, so that a short one cannot be found by trying."""
+"""A limit on wrong keys, so that a short key cannot be found by trying."""
 
 import ipaddress
 from collections import OrderedDict
@@ -8,18 +8,18 @@ from shared.rate_limit import Bucket
 
 _WRONG_PER_SECOND, _WRONG_AT_ONCE = 1.0, 20.0
 _MAX_PEERS, _MAX_SEEN = 2048, 4096
-"""The maximum numbers of remembered addresses and keys; the least recently used one is forgotten."""
+"""The maximum numbers of remembered addresses and keys; beyond them, the least recently used is forgotten."""
 
 
 class KeyGuesses:
     """Counts wrong keys by address.
 
-    A key that was seen from the same address before is not a guess. So clients with a right key are always
-    served, and a client with an outdated key does not lock out its neighbors.
+    A key that was seen from the same address before is not a guess. So a client whose right key was seen is
+    always served, and a client that repeats an outdated key does not lock out its neighbors.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """`clock` gives seconds."""
+        """clock: returns seconds."""
         self._clock = clock
         self._wrong: OrderedDict[str, Bucket] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -31,7 +31,7 @@ class KeyGuesses:
         return bucket.wait(self._clock()) if bucket and (peer, digest) not in self._seen else 0.0
 
     def note(self, host: str, digest: str, *, is_right: bool) -> None:
-        """Record a key that was tried."""
+        """Record that a key with this digest was tried from the address `host`."""
         peer = _peer(host)
         if not is_right and (peer, digest) not in self._seen:
             now = self._clock()
@@ -47,9 +47,7 @@ class KeyGuesses:
 
 
 def _peer(host: str) -> str:
-    """Return `host`, or its /64 network for IPv6, because one machine can have all addresses of such a
-    network.
-    """
+    """Return `host`, or for IPv6 its /64 network, because one machine can use all addresses of a network."""
     if ":" not in host:
         return host
     try:

@@ -18,9 +18,9 @@ from lead.settings.host_names import AllowedHosts
 
 
 class AllowedHostsMiddleware:
-    """Answers 403 to requests for other hosts.
+    """Answers 403 to requests whose Host header has a name that is not allowed.
 
-    Starlette's middleware answers in plain text and without a hint.
+    Starlette's own middleware would answer in plain text and without a hint.
     """
 
     def __init__(self, app: ASGIApp, hosts: AllowedHosts) -> None:
@@ -44,7 +44,7 @@ _EXPOSED = ("X-Request-Id", "Retry-After")
 
 
 class AllowedOrigins:
-    """The origins whose pages are allowed: a list, `localhost` for all pages of this machine, or `*`."""
+    """The origins whose pages may use the lead: a list, `localhost` for all pages of this machine, or `*`."""
 
     def __init__(self, origins: Iterable[str] = ()) -> None:
         self._origins = [origin.rstrip("/") for origin in origins]
@@ -61,7 +61,7 @@ class AllowedOrigins:
     def cors(self) -> Middleware:
         """Return the middleware for CORS headers.
 
-        Keys are sent in headers, so credentials (cookies) stay off.
+        Keys are sent in headers, so pages need no permission for credentials (cookies).
         """
         return Middleware(
             CORSMiddleware,
@@ -74,11 +74,11 @@ class AllowedOrigins:
 
 
 class OriginMiddleware:
-    """Answers 403 to requests of web pages of other origins, unless these are allowed.
+    """Answers 403 to requests of web pages of other origins, unless these origins are allowed.
 
     CORS keeps pages from reading answers, but not from sending requests that need no permission: any GET, as
-    for an image, or a POST without a body. They are refused unless the route needs a key. CORS does not cover
-    WebSockets at all; backs send no origin.
+    for an image, or a POST without a body. Such requests are refused unless the route needs a key. CORS does
+    not cover WebSockets at all, so a WebSocket with another origin is refused; backs send no origin.
     """
 
     def __init__(
@@ -112,10 +112,10 @@ class OriginMiddleware:
 
 
 def _is_of_another_origin(headers: Headers) -> bool:
-    """Return whether a browser sends the request for a page of another origin, according to its headers.
+    """Return whether a browser sent the request for a page of another origin, according to the headers.
 
-    As in Go's http.CrossOriginProtection: Sec-Fetch-Site is sent only over HTTPS and on loopback; without it,
-    Origin must have the server's own name and port. Other programs send neither header.
+    The rule is that of Go's http.CrossOriginProtection. Browsers send Sec-Fetch-Site only over HTTPS and on
+    loopback; without it, Origin must have the server's own name and port. Other programs send neither header.
     """
     if (site := headers.get("sec-fetch-site")) is not None:
         return site not in {"same-origin", "none"}

@@ -1,8 +1,8 @@
-"""Limits on connections: their number, the time for a request to arrive, and for a response to be read.
+"""Limits on connections: their number, the time for a request to arrive, and the time to read a response.
 
-uvicorn has no such limits, so this module subclasses its protocol classes. Their interface is not stable:
-pyproject.toml allows only tested versions. A timer starts when waiting starts, not with each message, so
-streaming costs nothing.
+uvicorn has no such limits, so this module subclasses uvicorn's protocol classes. Their interface is not
+stable: pyproject.toml allows only tested versions. A timer starts when waiting starts, not with each message,
+so streaming costs nothing.
 """
 
 import asyncio
@@ -23,13 +23,15 @@ from shared.rate_limit import Bucket
 
 P = TypeVar("P", int, int | None)
 _GRACE_SECONDS = 1.0
-"""Added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""
+"""Seconds added to the time for a body, so that BodyReader can answer 408 before the connection is closed."""
 _MORE_FRAMES_PER_SECOND, _MORE_FRAMES = 100.0, 2000.0
-"""The frames beside whole messages (pings, pongs, parts) that a peer may send, on average and in a burst."""
+"""The number of frames other than whole messages (pings, pongs, parts) that a peer may send: on average, and
+in a burst.
+"""
 _BAD_REQUEST = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _MAX_UNREAD_BYTES = 2 * MAX_LEAD_MESSAGE_BYTES
-"""The maximum number of unread bytes: twice the lead's largest message, as a back gets updates one after the
-other.
+"""The maximum number of bytes that a peer has not read. Twice the lead's largest message is enough, as a back
+gets updates one after the other.
 """
 
 
@@ -59,7 +61,7 @@ def _as_ipv4(address: tuple[str, P] | None) -> tuple[str, P] | None:
 
 
 class WriteTimeout:
-    """Aborts a connection whose peer has read nothing for `seconds`. Each connection has its own."""
+    """Aborts its connection if the peer has read nothing for `seconds`."""
 
     def __init__(self, transport: asyncio.Transport, seconds: float) -> None:
         self._transport = transport
@@ -149,9 +151,9 @@ class HttpProtocol(H11Protocol):
         self._note_wait()
 
     def _note_wait(self) -> None:
-        """Record whether this connection waits for its client, so that it may be closed for another one.
+        """Record whether this connection waits for its client: a new connection may then replace it.
 
-        A closing connection waits until its client has read the rest.
+        A closing connection waits for its client to read the rest.
         """
         if self.transport.get_protocol() is not self:
             return  # a WebSocket says so itself
@@ -280,7 +282,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.config.connections.wait(self.transport, self)
 
     def _takes_frame(self) -> bool:
-        """Return whether to handle a frame that carries no message; a flood of frames ends the connection."""
+        """Return whether to handle a frame that is not a whole message; a flood of such frames ends the
+        connection.
+        """
         if self._more_frames.take(self.loop.time()):
             return True
         if not self.transport.is_closing():

@@ -56,7 +56,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""Headers that let the page load and call only this lead, and forbid framing it."""
+"""Headers with which the page loads from and calls only this lead, and cannot be framed."""
 
 
 @cache

@@ -1,4 +1,4 @@
-// An answer as it is shown: who gave it, what it thought, what it says, and what that took.
+// The view of an answer: the model's name, its reasoning, the text, and the speed.
 
 import { piecesOf } from "./attribution.js";
 import { copyButton } from "./copying.js";
@@ -7,7 +7,7 @@ import { GrowingText } from "./growing_text.js";
 import { seconds } from "./figures.js";
 
 const FRAME_MS = 33;
-const REST = 4; // times of what the last painting took
+const REST = 4; // a pause between paintings, in multiples of the time of the last one
 
 export class AnswerView {
   #said;
@@ -15,10 +15,10 @@ export class AnswerView {
   #painting = null;
   #rest = 0;
   #running = make("p", { className: "figures-so-far" });
-  /** Its figures while it comes. */
+  /** The answer's figures until it ends. */
   figures = [];
 
-  /** `answer` is the message; `transcript` scrolls and offers what can be done with it. */
+  /** `answer` is the message; `transcript` scrolls, and makes the buttons below the answer. */
   constructor(answer, transcript) {
     this.answer = answer;
     this.transcript = transcript;
@@ -53,7 +53,7 @@ export class AnswerView {
     this.foot.before(make("p", { className: "failure" }, reason));
   }
 
-  /** It is complete, or was stopped. */
+  /** Show that the answer is complete or was stopped. */
   finish(siblings) {
     clearTimeout(this.#painting);
     this.transcript.grow(() => {
@@ -88,7 +88,7 @@ export class AnswerView {
     tell(this.#running, this.figures.join(" · "));
   }
 
-  /** Soon, and with rests in between that grow with what painting takes. */
+  /** Paint soon, after a pause that is longer if the last painting took longer. */
   #paintSoon() {
     this.#painting ??= setTimeout(() => {
       const began = performance.now();

@@ -1,10 +1,10 @@
-// What the lead is asked. The key is in this tab's sessionStorage and in one header, never in an address; one that was
-// got with a code, which no person knows, is in localStorage.
+// Requests to the lead. A key is never in an address, only in a header and in the browser's storage: sessionStorage for
+// a key that a person typed, localStorage for a key that the page got with a code and that no person knows.
 
 const KEY = "llama-duo.key";
 const PATIENCE_MS = 10_000;
 
-/** The lead answered, but not with what was asked for. */
+/** The lead answered with an error, or its answer is incomplete. */
 export class LeadError extends Error {
   constructor(status, message) {
     super(message);
@@ -15,7 +15,7 @@ export class LeadError extends Error {
 export const key = {
   get: () => sessionStorage.getItem(KEY) ?? localStorage.getItem(KEY),
   set: (value) => sessionStorage.setItem(KEY, value),
-  /** For later visits, too. */
+  /** Store the key for later visits, too. */
   keep: (value) => {
     sessionStorage.removeItem(KEY);
     localStorage.setItem(KEY, value);
@@ -24,7 +24,7 @@ export const key = {
     sessionStorage.removeItem(KEY);
     localStorage.removeItem(KEY);
   },
-  /** Whether a header can carry it. */
+  /** Whether `value` can be a key: a header must be able to carry it. */
   isOne: (value) => /^[\x21-\x7e]+$/.test(value),
 };
 
@@ -35,11 +35,11 @@ export const setPolicy = (policy, depth) =>
 export const members = () => askJson("v1/members");
 export const invite = (role) =>
   askJson("v1/invitations", { method: "POST", body: { role, open: true } });
-/** A key for a program, with the addresses where it is good. */
+/** Make a key for a program; returns it with the addresses where it is valid. */
 export const addApp = () => askJson("v1/members", { method: "POST", body: { name: "app", open: true } });
 /** Exchange the secret of a code for a key. */
 export const join = (secret, name) => askJson("v1/join", { method: "POST", body: { secret, name } });
-/** Let nobody in any more who was invited. */
+/** Close the lead to all invited machines. */
 export const closeDoor = () => askJson("v1/invitations", { method: "DELETE" });
 export const revoke = (name) => askJson(`v1/members?name=${encodeURIComponent(name)}`, { method: "DELETE" });
 

@@ -1,4 +1,4 @@
-// The images that go with the next question, shown above it.
+// The images that will be sent with the next question, shown above its text field.
 
 import { button, byId, make } from "./dom.js";
 import { MAX_IMAGES, isImage, readImage } from "./images.js";
@@ -6,10 +6,10 @@ import { MAX_IMAGES, isImage, readImage } from "./images.js";
 export class Attachments {
   #images = [];
   #model = null; // its record, as the lead describes it
-  /** Settles when all images that were added can be taken. */
+  /** A promise that settles when all added images have been read. */
   read = Promise.resolve();
 
-  /** `onTrouble(sentence)` when something cannot be attached. */
+  /** `onTrouble(sentence)` is called if a file cannot be attached. */
   constructor(onTrouble) {
     this.onTrouble = onTrouble;
     byId("attach").addEventListener("click", () => byId("image-file").click());
@@ -23,13 +23,13 @@ export class Attachments {
     return !this.#images.length;
   }
 
-  /** Which model the next question goes to; null: not known. */
+  /** Set the model that the next question goes to; null: not known. */
   isFor(model) {
     this.#model = model;
     byId("attach").hidden = !this.#sees;
   }
 
-  /** Attach files, which are images. */
+  /** Attach image files. */
   add(files) {
     this.onTrouble("");
     if (!this.#sees) {
@@ -39,7 +39,7 @@ export class Attachments {
     this.read = this.read.then(() => this.#add(files));
   }
 
-  /** All of them, which are then gone from here. */
+  /** Return all images, and remove them from the question. */
   take() {
     const images = this.#images;
     this.#images = [];

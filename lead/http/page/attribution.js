@@ -1,6 +1,6 @@
-// Who drafted which part of a text: the text comes in one field of an event, its tokens in another.
+// Finds the source of each part of a text. An event has the text in one field, and the tokens with sources in another.
 
-/** Takes tokens and text as they arrive and gives pieces {text, source}; source null: not drafted. */
+/** Takes tokens and text as they arrive, and returns pieces {text, source}; source null: not drafted. */
 export class Attribution {
   #tokens = [];
 
@@ -9,7 +9,7 @@ export class Attribution {
     this.#tokens.push(...tokens.filter((token) => token.text));
   }
 
-  /** The next stretch of text. What stands before it among the tokens (marks of thinking) is skipped. */
+  /** The pieces of `text`, which comes next. Tokens before it, such as markers of reasoning, are skipped. */
   take(text) {
     const start = this.#tokens.map((token) => token.text).join("").indexOf(text);
     if (start < 0) {
@@ -38,7 +38,7 @@ export class Attribution {
   }
 }
 
-/** `pieces` in short: add to `runs` of [source, number of characters]. */
+/** Add `pieces` in a short form to `runs`, a list of [source, number of characters]. */
 export function addTo(runs, pieces) {
   for (const { text, source } of pieces) {
     const last = runs.at(-1);
@@ -47,7 +47,7 @@ export function addTo(runs, pieces) {
   }
 }
 
-/** The pieces of `text` again. */
+/** The pieces of `text`, made of its `runs`. */
 export function* piecesOf(text, runs) {
   let start = 0;
   for (const [source, length] of runs) yield { text: text.slice(start, (start += length)), source };

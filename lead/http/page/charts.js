@@ -3,9 +3,9 @@
 import { make, makeSvg } from "./dom.js";
 
 const HEIGHT = 100;
-const shown = new WeakMap(); // what lists of bars show, as JSON: what has not changed stays
+const shown = new WeakMap(); // by list: its bars as JSON, as unchanged bars are not drawn again
 
-/** A curve through `values`, the newest on the right, on `n` places; `most` is the top. */
+/** Draw a curve through `values`, the newest on the right, in a chart of `n` points; `most` is the value at the top. */
 export function drawCurve(svg, values, n, most) {
   const left = n - values.length;
   let path = "";
@@ -18,7 +18,7 @@ export function drawCurve(svg, values, n, most) {
   svg.replaceChildren(makeSvg("path", { d: path }));
 }
 
-/** Shade the places of `svg` for which `marked` is true; as `drawCurve` counts places. */
+/** Shade the points of a chart of `n` points for which `marked` is true; its last element is the point on the right. */
 export function shade(svg, marked, n) {
   const left = n - marked.length;
   marked.forEach((is, i) => {
@@ -26,7 +26,7 @@ export function shade(svg, marked, n) {
   });
 }
 
-/** Bars {label, value, text}: `text` is what a bar says in words. */
+/** Draw bars {label, value, text}; `text` describes a bar in words. */
 export function drawBars(list, bars) {
   const told = JSON.stringify(bars);
   if (shown.get(list) === told) return;

@@ -1,4 +1,4 @@
-// What has been said, and asking for more. What is said is kept as it comes.
+// A conversation: its messages, and questions to the model. Messages are stored while they arrive.
 
 import { LeadError, chat } from "./api.js";
 import { Attribution, addTo } from "./attribution.js";
@@ -10,7 +10,7 @@ import { Thread, newId } from "./thread.js";
 const AWAY = "the lead does not answer";
 const BROKEN_OFF = "the connection to the lead broke off";
 const STOPPED = "stopped";
-const LEFT = "llama-duo.left"; // the answer that was coming when this tab was left, or loaded anew
+const LEFT = "llama-duo.left"; // the answer that was being generated when this tab was left or reloaded
 const SAVE_MS = 1000;
 const TITLE_LENGTH = 60;
 
@@ -19,10 +19,10 @@ export class Conversation {
   #hangUp = null;
   #record = blank();
   #isNew = true;
-  #running = null; // the answer that comes
-  #isStale = false; // another tab has changed it meanwhile
+  #running = null; // the answer that is being generated
+  #isStale = false; // another tab has changed the conversation meanwhile
 
-  /** `transcript` shows it, `store` keeps it; `onTrouble(sentence)` when it could not be kept. */
+  /** `transcript` shows the conversation, `store` keeps it; `onTrouble(sentence)` is called if it cannot be kept. */
   constructor(transcript, store, onTrouble) {
     this.transcript = transcript;
     this.store = store;
@@ -34,24 +34,24 @@ export class Conversation {
     return this.#hangUp !== null;
   }
 
-  /** null: there is nothing in it yet. */
+  /** The id of the conversation; null: it has no messages yet. */
   get id() {
     return this.#isNew ? null : this.#record.id;
   }
 
-  /** What was set: {model, system, sampling}; an empty model is the one that answers when it is asked. */
+  /** The settings {model, system, sampling}; if `model` is empty, the lead's model answers. */
   get settings() {
     const { model = "", system, sampling } = this.#record;
     return { model, system, sampling };
   }
 
-  /** Set some of them. */
+  /** Change some of the settings. */
   async setSettings(settings) {
     Object.assign(this.#record, settings);
     if (!this.#isNew) await this.#tried(this.store.change(this.#record.id, settings));
   }
 
-  /** Begin with nothing, but for the settings given. */
+  /** Begin a new conversation, with the settings for new conversations. */
   clear() {
     this.stop();
     this.#thread = new Thread();
@@ -60,7 +60,7 @@ export class Conversation {
     this.transcript.clear();
   }
 
-  /** Show one that is kept; false: there is none. */
+  /** Show a stored conversation; false: there is none with this id. */
   async open(id) {
     const record = await this.store.conversation(id);
     if (!record) return false;
@@ -72,7 +72,7 @@ export class Conversation {
     return true;
   }
 
-  /** Look again at what another tab may have added. */
+  /** Read the conversation again, because another tab may have added messages. */
   async refresh() {
     const { id } = this.#record;
     this.#isStale = this.isRunning || this.transcript.isEditing;
@@ -89,7 +89,7 @@ export class Conversation {
     this.#hangUp = this.#running = null;
   }
 
-  /** Show the other message at this place. */
+  /** Show this version of a message instead of the version that is shown. */
   choose(message) {
     this.stop();
     this.#thread.choose(message.id);
@@ -97,19 +97,19 @@ export class Conversation {
     if (!this.#isNew) this.#tried(this.store.change(this.#record.id, { leaf: this.#thread.leaf }));
   }
 
-  /** Ask and show the answer; returns a sentence on how it went. */
+  /** Ask and show the answer; returns a sentence about the outcome. */
   async ask(content, images, speculates) {
     const last = this.#thread.path().at(-1);
     // A question that got no answer is replaced.
     return this.#ask(content, images, last?.role === "user" ? last.parent : (last?.id ?? null), speculates);
   }
 
-  /** Ask something else, about the same images, in the place of `question`, which stays beside it. */
+  /** Ask another version of `question`, with the same images; the old version stays available. */
   edit(question, content, speculates) {
     return this.#ask(content, question.images ?? [], question.parent, speculates);
   }
 
-  /** Another answer to the question with this id; with the seed of an earlier one the same text, perhaps at another speed. */
+  /** Answer the question with this id again; the seed of an earlier answer gives its text, perhaps at another speed. */
   again(id, seed, speculates) {
     const question = this.#thread.get(id);
     this.#thread.cut(id);
@@ -117,7 +117,7 @@ export class Conversation {
     return this.#answer(question, seed === null ? {} : { seed }, null, speculates);
   }
 
-  /** Go on with an answer that was stopped; the shorter one stays beside it, unless this one has its id. */
+  /** Continue an answer that was stopped. The shorter version stays available, unless the new one has its id. */
   resume(answer, speculates, id = newId()) {
     const question = this.#thread.parentOf(answer);
     this.#thread.cut(question.id);
@@ -125,7 +125,7 @@ export class Conversation {
     return this.#answer(question, {}, { ...answer, id }, speculates);
   }
 
-  /** Put another text in the place of an answer, which stays beside it. The model can continue the text. */
+  /** Add an edited version of an answer, which the model can continue; the old version stays available. */
   rewrite(answer, content) {
     const own = { id: newId(), content, runs: [[null, content.length]], figures: "edited", seed: null, isStopped: true, created: after(answer) };
     this.#thread.add({ ...answer, ...own });
@@ -133,13 +133,13 @@ export class Conversation {
     this.#show();
   }
 
-  /** The answer that was coming when this tab was left, if it is still to come; or null. */
+  /** The answer that was being generated when this tab was left, if it is still incomplete; else null. */
   get left() {
     const left = JSON.parse(sessionStorage.getItem(LEFT));
     return [left?.id, left?.parent].includes(this.#thread.leaf) ? left : null;
   }
 
-  /** Go on with that answer, in its place. One that was still thinking begins anew. */
+  /** Continue the answer from `left` in its place. If it has only reasoning, it begins anew. */
   takeUp(answer, speculates) {
     const begun = answer.content ? answer : { ...answer, thinking: "", thinkingRuns: [] };
     return this.resume(begun, speculates, answer.id);
@@ -213,7 +213,7 @@ export class Conversation {
     if (begun?.content) yield { role: begun.role, content: begun.content };
   }
 
-  /** Fill `answer` and its view with what comes; returns the timings. */
+  /** Add the text that arrives to `answer` and its view; returns the timings. */
   async #follow(answer, view, body, signal) {
     const attribution = new Attribution();
     const pace = new Pace();
@@ -227,7 +227,7 @@ export class Conversation {
       const { content, reasoning_content: thinking } = delta;
       answer.model = event.model ?? answer.model;
       view.figures = pace.figures;
-      answer.figures = [STOPPED, ...view.figures].join(" · "); // until it is complete: what a stop or a reload leaves
+      answer.figures = [STOPPED, ...view.figures].join(" · "); // shown if a stop or a reload ends the answer now
       if (thinking) answer.thinkingMs = pace.ms;
       if (thinking) view.appendThinking(taken(attribution, thinking, answer, "thinking", "thinkingRuns"));
       if (content) view.append(taken(attribution, content, answer, "content", "runs"));
@@ -260,10 +260,10 @@ export class Conversation {
   }
 }
 
-/** How fast tokens come. */
+/** The speed at which tokens arrive. */
 class Pace {
   #n = 0;
-  #nFirst = 0; // came at once, with the first of them
+  #nFirst = 0; // tokens of the first event, which arrived together
   #began = null;
   #last = null;
 
@@ -275,7 +275,7 @@ class Pace {
     this.#nFirst ||= n;
   }
 
-  /** Since the first ones came, in milliseconds. */
+  /** The milliseconds between the first and the last tokens. */
   get ms() {
     return this.#began === null ? 0 : this.#last - this.#began;
   }
@@ -291,7 +291,7 @@ function blank() {
   return { id: newId(), title: "", created: now, changed: now, leaf: null, model: "", ...settingsOfNew() };
 }
 
-/** `runs`, `thinkingRuns`: who drafted its text; `isStopped`: it can go on. */
+/** A new answer. `runs`, `thinkingRuns`: the sources of its text and reasoning. `isStopped`: it can be continued. */
 function emptyAnswer(question) {
   return {
     id: newId(),
@@ -311,10 +311,10 @@ function emptyAnswer(question) {
   };
 }
 
-/** Now, but later than `message`, whatever the clock says: parents come first. */
+/** The time now, but always later than that of `message`, even if the clock was set back: parents come first. */
 const after = (message) => Math.max(Date.now(), (message?.created ?? 0) + 1);
 
-/** Note that `text` came, and who drafted it. */
+/** Add `text` and its sources to `answer`; returns its pieces. */
 function taken(attribution, text, answer, field, runs) {
   const pieces = attribution.take(text);
   answer[field] += text;

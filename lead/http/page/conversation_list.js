@@ -1,4 +1,4 @@
-// The conversations that this browser keeps: a list to choose from, search, rename, delete, export and import.
+// The list of the conversations in this browser: open, search, rename, delete, export and import them.
 
 import { button, byId, make, tell } from "./dom.js";
 import { fromFile, toFile } from "./exchange.js";
@@ -11,7 +11,7 @@ export class ConversationList {
   #shownId = null;
   #timer = null;
 
-  /** `onOpen(id)` when one is chosen, `onDelete(id)` when one is gone. */
+  /** `onOpen(id)` is called when a conversation is chosen, `onDelete(id)` when one has been deleted. */
   constructor(store, { onOpen, onDelete }) {
     this.store = store;
     this.onOpen = onOpen;
@@ -36,7 +36,7 @@ export class ConversationList {
     if (!(await this.store.keeps())) this.#say("This browser cannot save conversations. They are lost when you close this tab.");
   }
 
-  /** Which one is open. */
+  /** Mark the conversation that is open. */
   mark(id) {
     if (this.#shownId === id) return;
     this.#shownId = id;

@@ -1,10 +1,10 @@
-// Copying texts; also over plain HTTP, where browsers have no navigator.clipboard.
+// Copying texts, even over plain HTTP, where browsers have no navigator.clipboard.
 
 import { button, make } from "./dom.js";
 
 const SHOWN_MS = 1500;
 
-/** A button that copies what `text(button)` gives. */
+/** A button that copies the text that `text(button)` returns. */
 export function copyButton(label, text) {
   const copy = async ({ target }) => {
     target.textContent = (await copied(text(target))) ? "Copied" : "Not copied";

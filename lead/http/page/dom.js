@@ -1,6 +1,6 @@
 // Making elements. Text is only ever set as text.
 
-/** An element with properties `of` and children; null and false are left out. */
+/** An element with the properties `of` and these children; children that are null or false are left out. */
 export function make(tag, of = {}, ...children) {
   const element = document.createElement(tag);
   Object.assign(element, of);
@@ -8,7 +8,7 @@ export function make(tag, of = {}, ...children) {
   return element;
 }
 
-/** A button that does `then`; a quiet and small one, unless `of` says otherwise. */
+/** A button that calls `then`; it is quiet and small, unless `of` says otherwise. */
 export function button(label, then, of = {}) {
   const element = make("button", { type: "button", className: "quiet small", ...of }, label);
   element.addEventListener("click", then);

@@ -1,10 +1,10 @@
-// Files that are dropped on the page or pasted: images are attached, text files become part of the question.
+// Files that are dropped on the page or pasted: images are attached, and text files become part of the question.
 
 import { isImage } from "./images.js";
 
 const MAX_BYTES = 1 << 20;
 
-/** `onText(text)` with what to add to the question, `onImages(files)`, `onTrouble(sentence)` if a file is neither. */
+/** Calls `onText(text)` with text for the question, `onImages(files)`, and `onTrouble(sentence)` for other files. */
 export function takeFiles(target, on) {
   target.addEventListener("dragover", (event) => {
     if (![...event.dataTransfer.types].includes("Files")) return;
@@ -47,7 +47,7 @@ async function textOf(file) {
   }
 }
 
-/** In a fence that is longer than any in it. */
+/** The text in a fence that is longer than all fences in the text. */
 function quoted(name, text) {
   const longest = Math.max(2, ...(text.match(/`+/g) ?? []).map((marks) => marks.length));
   const fence = "`".repeat(longest + 1);

@@ -1,4 +1,4 @@
-// Conversations as a file: what is exported, and what of a file is believed.
+// Writes conversations to a file, and reads and checks such a file.
 
 import { isReadImage } from "./images.js";
 
@@ -6,10 +6,10 @@ const FORMAT = "llama-duo conversations";
 const VERSION = 1;
 const ROLES = ["user", "assistant"];
 
-/** The text of a file with `all`, {conversation, messages} each. */
+/** The text of a file with `all`, a list of {conversation, messages}. */
 export const toFile = (all) => JSON.stringify({ format: FORMAT, version: VERSION, conversations: all }, null, 1);
 
-/** What a file holds, as it was given to `toFile`; throws an Error with a sentence. */
+/** The list that was given to `toFile`, read from the file's text; throws an Error with a sentence. */
 export function fromFile(text) {
   let told;
   try {

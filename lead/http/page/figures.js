@@ -3,7 +3,7 @@
 /** Tokens per second. */
 export const speed = (rate) => (rate >= 100 ? rate.toFixed(0) : rate.toFixed(1));
 
-/** A part of a whole; a dash while there is nothing to divide by. */
+/** A part of a whole in percent; a dash if the whole is 0. */
 export const share = (part, whole) => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
 
 export const milliseconds = (ms) => (ms >= 100 ? `${ms.toFixed(0)} ms` : `${ms.toPrecision(2)} ms`);

@@ -1,4 +1,4 @@
-// A text that grows, in which the characters that were drafted have their source's color.
+// A growing text, in which drafted characters have the color of their source.
 
 import { blocks } from "./markup.js";
 import { patch } from "./patch.js";
@@ -6,15 +6,15 @@ import { colorOf, nameOf } from "./sources.js";
 
 const N_OPEN = 2; // blocks at the end that may yet change
 
-/** Of its Markdown only the last blocks are read again. */
+/** A growing text. If it is Markdown, only its last blocks are parsed again. */
 export class GrowingText {
   #text = "";
   #sources = []; // of each character
   #settledAt = 0;
   #nSettled = 0;
   #nPainted = 0;
-  #known = new Map(); // parts of the last blocks that stay as they are
-  #properties = new Map(); // of what a source drafted: the same object for all
+  #known = new Map(); // parts of the last blocks that will not change
+  #properties = new Map(); // by source: of its elements, which share one object
 
   constructor(element, legend, isMarkdown) {
     this.element = element;
@@ -51,7 +51,7 @@ export class GrowingText {
       const source = this.#sources[places[start]];
       for (end = start + 1; end < text.length && this.#sources[places[end]] === source; ) end += 1;
       const run = text.slice(start, end);
-      // The space before a word is colored within a run only: at its edge it looks like a mistake.
+      // Space at the beginning of a run gets no color: it would look like a mistake.
       const said = source ? run.trimStart() : "";
       if (said.length < run.length) yield run.slice(0, run.length - said.length);
       if (!said) continue;

@@ -1,5 +1,5 @@
-// Images that a question shows. They are scaled down and encoded anew before they are kept or sent: the bytes of a
-// photo also tell where it was taken.
+// Images of a question. They are scaled down and encoded again before they are stored or sent, because a photo's file
+// may contain the place where it was taken.
 
 import { button, make } from "./dom.js";
 import { newId } from "./thread.js";
@@ -10,10 +10,10 @@ const MAX_LENGTH = 1 << 20; // characters of an image as a data: URL
 const QUALITIES = [0.9, 0.75, 0.5]; // of a JPEG: the first one that is short enough
 const DATA_URL = /^data:image\/(?:png|jpeg);base64,[A-Za-z0-9+/]+={0,2}$/;
 
-/** Whether browsers may know how to draw it; SVG is text. */
+/** Whether a file may be an image that browsers can draw; SVG counts as text. */
 export const isImage = ({ type }) => type.startsWith("image/") && type !== "image/svg+xml";
 
-/** An image {id, name, url} of a file; rejects if this browser cannot draw it. */
+/** Read a file as an image {id, name, url}; rejects if this browser cannot draw it. */
 export async function readImage(file) {
   const bitmap = await createImageBitmap(file);
   const scale = Math.min(1, MAX_SIDE / Math.max(bitmap.width, bitmap.height));
@@ -28,7 +28,7 @@ export async function readImage(file) {
   return { id: newId(), name: file.name || "Image", url: encoded(canvas, file.type) };
 }
 
-/** As PNG if it was one: screenshots stay sharp. */
+/** The image as a data: URL; a PNG stays a PNG if it is small enough, so screenshots stay sharp. */
 function encoded(canvas, type) {
   let url = type === "image/png" ? canvas.toDataURL() : "";
   for (const quality of QUALITIES) {
@@ -38,7 +38,7 @@ function encoded(canvas, type) {
   return url;
 }
 
-/** Whether something that was read from a file is an image as `readImage` makes them. */
+/** Whether `it`, which was read from a file, is an image in the form that `readImage` returns. */
 export const isReadImage = (it) =>
   [it?.id, it?.name, it?.url].every((value) => typeof value === "string") &&
   it.url.length <= 2 * MAX_LENGTH &&
@@ -51,7 +51,7 @@ export function contentOf({ content, images = [] }) {
   return [...images.map(({ url }) => ({ type: "image_url", image_url: { url } })), ...text];
 }
 
-/** Thumbnails; each becomes large, and small again, when it is pressed. */
+/** Thumbnails; pressing one makes it large, or small again. */
 export function thumbnails(images) {
   const one = ({ name, url }) => {
     const press = () => picture.setAttribute("aria-expanded", String(picture.getAttribute("aria-expanded") !== "true"));

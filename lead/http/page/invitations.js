@@ -1,4 +1,4 @@
-// Inviting machines, for those whose key allows it: a code with its QR code, who has joined, and whether the lead is open.
+// Invitations, for people whose key allows them: codes and QR codes, the joined machines, and whether the lead is open.
 
 import { LeadError, addApp, closeDoor, invite, members, revoke } from "./api.js";
 import { copyButton } from "./copying.js";
@@ -19,7 +19,7 @@ export class Invitations {
     byId("close-door").addEventListener("click", () => this.#close());
   }
 
-  /** Look again who has joined; who may not know is shown nothing. */
+  /** Show who has joined; show nothing if the key does not allow that. */
   async look() {
     try {
       const told = await members();
@@ -94,13 +94,13 @@ export class Invitations {
   }
 }
 
-// What to copy, the QR code, and what to do with them.
+// By kind of invitation: make it, and return the texts to copy, the QR code, and the instructions.
 const MAKE = {
   back: async () => {
     const { command, seconds, addresses } = await invite("back");
     return {
       lines: [["Command", command]],
-      note: `Run this command on one machine that reaches ${or(addresses)}, ${within(seconds)}. It can read the texts that it drafts for.`,
+      note: `${within(seconds)}, run this command on one machine that reaches ${or(addresses)}. That machine can read the texts that it drafts for.`,
     };
   },
   client: async () => {
@@ -112,7 +112,7 @@ const MAKE = {
       ],
       qr,
       authority: { url: new URL("/ca.crt", page).href, ...its },
-      note: `Scan the code with a phone, or open the address or run the command on another computer, ${within(seconds)}. The code works once. This person sees only their own questions.`,
+      note: `${within(seconds)}, scan the code with a phone, or open the address or run the command on another computer. The code works once. The person you invite sees only their own questions.`,
     };
   },
   app: async () => {
@@ -129,7 +129,7 @@ const MAKE = {
 };
 
 const or = (addresses) => addresses.join(" or ");
-const within = (seconds) => `within ${Math.round(seconds / 60)} minutes`;
+const within = (seconds) => `Within ${Math.round(seconds / 60)} minutes`;
 
 function line([label, text]) {
   const copy = copyButton(`Copy: ${label}`, () => text);

@@ -1,4 +1,4 @@
-// A code in the address, as `lead invite --chat` shows it: exchanged for a key, once.
+// Exchanges a code in the page's address for a key, once. `lead invite --chat` prints such addresses.
 
 import { join, key } from "./api.js";
 
@@ -6,7 +6,7 @@ const SIGN = "#join=";
 
 export const hasCode = () => location.hash.startsWith(SIGN);
 
-/** Use the code in the address, which is taken out of it first. Returns why there is no key then, or nothing. */
+/** Remove the code from the address, and exchange it for a key. Returns the reason if there is no key; else empty. */
 export async function useCode() {
   const secret = location.hash.slice(SIGN.length);
   history.replaceState(null, "", location.pathname);

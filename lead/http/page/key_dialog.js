@@ -1,9 +1,9 @@
-// Asking for a key, and forgetting it.
+// The dialog that asks for a key, and the button that forgets it.
 
 import { key } from "./api.js";
 import { byId, tell } from "./dom.js";
 
-/** `onKey` is called when there is another key to try. */
+/** `onKey` is called when the key has changed, or the dialog was closed. */
 export class KeyDialog {
   constructor(onKey) {
     this.dialog = byId("key-dialog");
@@ -25,7 +25,7 @@ export class KeyDialog {
       this.showButton();
       onKey();
     });
-    // However it was closed: without a key it is opened again.
+    // However the dialog was closed: without a key, `onKey` opens it again.
     this.dialog.addEventListener("close", () => {
       this.showButton();
       onKey();
@@ -33,7 +33,7 @@ export class KeyDialog {
     this.showButton();
   }
 
-  /** Ask; does nothing while it is asking. */
+  /** Open the dialog, and show `reason`; does nothing if it is open. */
   open(reason) {
     if (this.dialog.open) return;
     tell(byId("key-reason"), reason);

@@ -1,28 +1,28 @@
-// Markdown as descriptions of elements for `patch`: markdown-it says what stands where, highlight.js what code is made
-// of. Nothing is ever read as HTML, and no picture is loaded.
+// Converts Markdown to descriptions of elements for `patch`: markdown-it finds the elements, and highlight.js the parts
+// of code. No text is read as HTML, and no image is loaded.
 
 /* global hljs, markdownit */
 import { copyButton } from "./copying.js";
 import { make } from "./dom.js";
 import { addMath, formula } from "./math.js";
 
-const MAX_DEPTH = 60; // of elements in one another: markdown-it leaves out what is deeper
-const CHUNK = 1000; // characters of code, or a little more, that get their colors together
-const MAX_CHUNK = 4 * CHUNK; // where no line ends at the outermost level of the code
+const MAX_DEPTH = 60; // of nested elements: markdown-it leaves out deeper elements
+const CHUNK = 1000; // the characters of code, or a few more, that get their colors together
+const MAX_CHUNK = 4 * CHUNK; // such a chunk may end inside nested code
 const MAX_HIGHLIGHTED = 200_000; // characters of a block of code
 const TASK = /^\[([ xX])\] /;
 
 const parser = markdownit({ html: false, linkify: true });
 parser.options.maxNesting = MAX_DEPTH;
-// Definitions of links would change what stands before them; text is joined here, as its places are needed.
+// Definitions of links would change earlier text. Texts are joined here (`add`), after their places have been found.
 parser.disable(["reference", "text_join"]);
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 addMath(parser);
 
 /**
- * The blocks of `source` from the place `from` on, {at, node}; only the last two of them may yet change.
- * `paint(text, places)` describes text whose characters stand at `places` in the source (null: not known). `known`, a
- * Map, has what of a block of code stays as it is while the source grows.
+ * The blocks of `source` from the position `from` on, as {at, node}; only the last two may change when the source grows.
+ * `paint(text, places)` describes text whose characters are at the positions `places` of the source (null: not known).
+ * `known`, a Map, keeps the finished parts of blocks of code between calls.
  */
 export function blocks(source, from, paint, known) {
   const text = source.slice(from);
@@ -40,7 +40,7 @@ function asWritten(text, from, paint) {
 }
 
 class Builder {
-  #cursor = 0; // in the source: all before it is built
+  #cursor = 0; // a position in the source; elements before it are built
 
   constructor(source, lineStarts, paint, known) {
     this.known = known;
@@ -67,7 +67,7 @@ class Builder {
     return this.lineStarts[n] ?? this.source.length;
   }
 
-  /** The element that begins with `token`, in `parent`. */
+  /** Add the element that begins with `token` to `parent`; returns the node for its children. */
   #opened(token, parent) {
     if (token.hidden) return parent; // a paragraph of a list whose items are close to each other
     const node = elementOf(token);
@@ -111,7 +111,7 @@ class Builder {
     return { tag: "div", of: { className: "code" }, children: [head, body] };
   }
 
-  /** The next lines of `said`, a block of code, from the place `at` on: {node, length, nLines}. */
+  /** The next lines of `said`, a block of code, from the position `at` on, as {node, length, nLines}. */
   #chunk(said, at, language, token) {
     const start = this.#cursor;
     const known = this.known.get(start);
@@ -131,7 +131,7 @@ class Builder {
     const places = this.#placesOf(token.content, token);
     const flat = token.content.replaceAll("\n", " ");
     let at = 0;
-    /** The text `said`, which is written as `written`. */
+    /** Paint the text `said`, which the source writes as `written`. */
     const put = (said, written = said) => {
       const found = flat.indexOf(written, at);
       if (found < 0) return this.paint(said, null);
@@ -152,7 +152,7 @@ class Builder {
     return open[0].children;
   }
 
-  /** Where in the source each character of `content` stands, the text of a token; lines there may be indented, or quoted. */
+  /** The position in the source of each character of a token's `content`; its lines may be indented or quoted there. */
   #placesOf(content, { map }) {
     const places = new Int32Array(content.length);
     const until = map ? this.#lineStart(map[1]) : this.source.length;
@@ -178,7 +178,7 @@ class Builder {
   }
 }
 
-/** Texts beside each other become one. */
+/** Add a child; a text is appended to a text before it. */
 function add(children, one) {
   if (typeof one === "string" && typeof children.at(-1) === "string") children.push(children.pop() + one);
   else children.push(one);
@@ -203,7 +203,7 @@ function inlineLeaf(token, put) {
   }
 }
 
-/** A paragraph that begins with a box becomes one with a checkbox. */
+/** Replace `[ ]` or `[x]` at the beginning of a paragraph by a checkbox. */
 function withTask(tokens) {
   const [first, ...others] = tokens;
   const mark = first?.type === "text" && TASK.exec(first.content);
@@ -226,7 +226,7 @@ function elementOf(token) {
   return { tag, of: side ? { className: side } : {}, children: [] };
 }
 
-/** Only to web pages, and they are not told where from. */
+/** The properties of a link: only web pages are linked, and they do not learn the address of this page. */
 function linkTo(address) {
   return /^https?:/i.test(address) ? { href: address, target: "_blank", rel: "noopener noreferrer" } : {};
 }
@@ -241,8 +241,8 @@ function headOf(language) {
 // --- colors of code
 
 /**
- * Lines of `code` from the place `at` on, {text, parts, isWhole}; `parts` are texts and {scope, children}. More code
- * changes nothing of them if they are whole: they end where a line does, outside of all that stands in one another.
+ * Lines of `code` from the position `at` on, as {text, parts, isWhole}; `parts` are texts and {scope, children}. If
+ * `isWhole`, later code does not change them: they end with a line, usually outside nested code.
  */
 function colored(code, at, language) {
   const isKnown = hljs.getLanguage(language) && at < MAX_HIGHLIGHTED;
@@ -256,9 +256,9 @@ function colored(code, at, language) {
   }
 }
 
-const scopes = new Map(); // their properties, which are then the same object for all
+const scopes = new Map(); // by class: the properties, an object that all elements share
 
-/** The elements of a part of code; one in another language has no scope. */
+/** The elements of a part of code; a part in another language has no scope. */
 function scoped({ scope }, children) {
   if (!scope) return children;
   const className = `code-${scope.split(".")[0]}`;
@@ -266,5 +266,5 @@ function scoped({ scope }, children) {
   return [{ tag: "span", of: scopes.get(className), children }];
 }
 
-// The first use takes many times as long as later ones: not while an answer comes.
+// The first use takes many times as long as later ones, so it is done before an answer arrives.
 globalThis.requestIdleCallback?.(() => hljs.highlight("x = 1", { language: "python" }));

@@ -1,4 +1,4 @@
-// Formulas in Markdown: \( \), \[ \], $ $ and $$ $$, as models write them; Temml makes MathML of them.
+// Formulas in Markdown between \( \), \[ \], $ $ or $$ $$, as models write them; Temml converts them to MathML.
 
 /* global temml */
 import { make } from "./dom.js";
@@ -10,7 +10,7 @@ const MARKS = [
   { open: "$$", close: "$$", isDisplay: true },
   { open: "$", close: "$", isDisplay: false },
 ];
-/** Between single dollars, as Pandoc has it: no spaces at their inner sides, no digit after them, or it is money. */
+/** A formula between single dollars. As in Pandoc, with a space inside them or a digit after them it is money. */
 const ONE_LINE = /^\$(?=[^\s$])((?:\\[^]|[^\\$])*?[^\s\\$]|\\[^])\$(?!\d)/;
 
 /** Teach `parser`, a markdown-it, tokens "math" and "math_block": `content` is TeX, `hidden` is whether it is inline. */
@@ -20,7 +20,7 @@ export function addMath(parser) {
   parser.block.ruler.before("fence", "math_block", blockMath, { alt });
 }
 
-/** An element with the formula; what Temml cannot read stands there as it was written. */
+/** An element with the formula; if Temml cannot read it, the element has its TeX. */
 export function formula(tex, isDisplay) {
   const element = make(isDisplay ? "div" : "span", { className: "math" });
   if (isDisplay) element.tabIndex = 0; // what scrolls has to be reached by the keyboard
@@ -46,7 +46,7 @@ function inlineMath(state, silent) {
   return true;
 }
 
-/** What stands from here on between marks; null: they are none. */
+/** The text between the marks `open`, at the present position, and `close`; null: they mark no formula. */
 function between(state, { open, close }) {
   const start = state.pos + open.length;
   const end = next(state, close, start);
@@ -55,7 +55,7 @@ function between(state, { open, close }) {
   return ONE_LINE.exec(state.src.slice(state.pos, state.pos + MAX_LENGTH))?.[1] ?? null;
 }
 
-/** Where `mark` stands in the text at `from` or later; < 0: nowhere. The text is read once for all questions in order. */
+/** The first position of `mark` at `from` or later; < 0: none. Calls with ascending `from` read the text once in all. */
 function next(state, mark, from) {
   const { src, env } = state;
   const last = (env.marks ??= {})[mark];

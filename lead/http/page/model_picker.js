@@ -1,4 +1,4 @@
-// Which model answers: those that there are, with what is loaded, is being loaded, or does not fit.
+// The list of models to choose from, which shows what is loaded, is being loaded, or does not fit.
 
 import { byId, tell } from "./dom.js";
 
@@ -10,7 +10,7 @@ export class ModelPicker {
   #shown = "";
   #loadingSince = new Map(); // by name, in milliseconds
 
-  /** `onChoice(name)` when a person has chosen another one. */
+  /** `onChoice(name)` is called when a person has chosen another model. */
   constructor(onChoice) {
     this.select = byId("model");
     this.select.addEventListener("change", () => {
@@ -35,17 +35,17 @@ export class ModelPicker {
     );
   }
 
-  /** The name that a request needs; empty at a lead with one model. A router may also have some that make vectors. */
+  /** The model's name for requests; empty for a lead with one model. Even a router with one chat model needs the name. */
   get name() {
     return this.#records.length > 1 || this.chosen?.status ? this.chosen.id : "";
   }
 
-  /** Whether it is in memory; a lead with one model says that in another way. */
+  /** Whether the chosen model is in memory; a lead with one model sends no `status`, and its model counts as loaded. */
   get isLoaded() {
     return this.chosen !== null && [undefined, "loaded"].includes(stateOf(this.chosen));
   }
 
-  /** What there is to say of one that is not loaded. */
+  /** A text about the chosen model while it is not loaded. */
   get state() {
     if (!this.chosen) return "this lead has no models";
     const { id, status } = this.chosen;
@@ -54,13 +54,13 @@ export class ModelPicker {
     return `loading ${id}: ${Math.round((performance.now() - this.#loadingSince.get(id)) / 1000)} s`;
   }
 
-  /** The conversation that is open wants this one; empty: any. */
+  /** Set the model of the conversation that is open; empty: any. */
   want(name) {
     this.#wanted = name;
     this.#paint();
   }
 
-  /** `records` as the lead lists them; those that make vectors do not chat. */
+  /** Show these `records` of the lead's list, except embedding models and rerankers, which cannot chat. */
   offer(records) {
     this.#records = records.filter(({ task }) => !task);
     for (const one of this.#records) {

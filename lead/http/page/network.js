@@ -11,7 +11,7 @@ const MAX_BACKS = 5; // more do not fit beside each other; the list below has al
 const NAME_LENGTH = 11;
 const THICKEST = 7;
 
-/** Draw `rate` of the lead, all tokens per second, and its `backs`, {name, rate} with accepted ones per second. */
+/** Draw the lead with its `rate` of tokens per second, and `backs` {name, rate} with accepted tokens per second. */
 export function drawNetwork(svg, rate, backs) {
   const shown = backs.slice(0, MAX_BACKS);
   const top = { x: WIDTH / 2, y: BOX.height / 2 + 1 };

@@ -1,4 +1,4 @@
-// The page: brings the parts together and asks the lead how it is.
+// The page: connects its parts, and polls the lead's state.
 
 import * as lead from "./api.js";
 import { Attachments } from "./attachments.js";
@@ -20,7 +20,7 @@ import { Transcript } from "./transcript.js";
 import { Views } from "./views.js";
 
 const POLL_MS = 1000;
-const LOOK_AGAIN = 5; // polls between two looks at which models are loaded, while the right one is
+const LOOK_AGAIN = 5; // polls between two requests for the list of models, while the chosen model is loaded
 const NO_KEY = 401;
 const FORBIDDEN = 403;
 const LOADING = 503;
@@ -84,12 +84,12 @@ function announce(words) {
   tell(byId("announcement"), words);
 }
 
-/** Something that is not in the conversation itself; read aloud, too. */
+/** Show a message that is not part of the conversation; screen readers read it aloud. */
 function showTrouble(words) {
   tell(byId("trouble"), words);
 }
 
-/** Which conversation is open, and whether it is being answered. The address keeps it over a reload. */
+/** Show which conversation is open, and whether an answer is being generated. The address keeps the id over a reload. */
 function showWhere() {
   const { isRunning, id } = conversation;
   const hadFocus = document.activeElement;
@@ -152,7 +152,7 @@ async function open(id) {
   showWhere();
 }
 
-/** The model of the conversation that is open answers, if it is there. */
+/** Choose the model of the conversation that is open, if the lead has it. */
 function prefer() {
   picker.want(conversation.settings.model);
   attachments.isFor(picker.chosen);
@@ -226,7 +226,7 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) poll();
 });
 
-// Another code may be opened in this tab, which does not load the page anew.
+// Opening an address with another code in this tab does not reload the page.
 window.addEventListener("hashchange", async () => {
   if (!hasCode()) return;
   whyNoKey = await useCode();

@@ -1,4 +1,4 @@
-// What the lead tells of itself, once a second: speed, backs, planner.
+// The figures that the lead reports once a second: speed, backs, planner.
 
 import { drawBars, drawCurve, shade } from "./charts.js";
 import { byId, make, makeSvg, tell } from "./dom.js";
@@ -7,10 +7,10 @@ import { drawNetwork } from "./network.js";
 import { OWN, colorOf } from "./sources.js";
 
 const N_SAMPLES = 120;
-const N_RECENT = 5; // samples in a mean that is not restless
+const N_RECENT = 5; // samples in a mean that does not jump
 const MAX_WIDTH = 33; // the widest batch of one text: 32 draft tokens and one before them
 
-/** Counters that only grow, turned into rates. */
+/** Rates of a counter that only grows. */
 class Rate {
   #before = null;
   samples = [];
@@ -21,12 +21,12 @@ class Rate {
     return last.reduce((sum, rate) => sum + rate, 0) / (last.length || 1);
   }
 
-  /** A gap in time: the next count is only a beginning. */
+  /** Begin a pause: the next count gives no rate. */
   pause() {
     this.#before = null;
   }
 
-  /** `n` was counted at `now` (milliseconds). A counter that begins anew counts from there. */
+  /** Add the count `n` at the time `now` in milliseconds; returns the rate, 0 if the counter has restarted. */
   add(n, now) {
     const before = this.#before;
     this.#before = { n, now };
@@ -89,7 +89,7 @@ export class Panels {
   }
 }
 
-/** Of the time from a correction to a back's first new token. */
+/** The parts of the time from a correction to a back's first new token. */
 function itsParts({ first_draft_ms, waited_ms, drafted_ms }) {
   if (waited_ms === null || drafted_ms === null) return "";
   const way = first_draft_ms - waited_ms - drafted_ms;
@@ -100,9 +100,9 @@ function itsParts({ first_draft_ms, waited_ms, drafted_ms }) {
 class BackView {
   constructor(name) {
     this.rate = new Rate();
-    this.share = make("span", { className: "share", title: "accepted share of its verified tokens" });
+    this.share = make("span", { className: "share", title: "accepted share of this back's verified tokens" });
     this.about = make("p", { className: "about" });
-    this.curve = makeSvg("svg", { class: "spark", role: "img", "aria-label": "Its accepted tokens per second" });
+    this.curve = makeSvg("svg", { class: "spark", role: "img", "aria-label": "Accepted tokens of this back per second" });
     this.element = make(
       "li",
       { className: colorOf(name) },
@@ -113,7 +113,7 @@ class BackView {
     );
   }
 
-  /** `told` by the lead, `learned` by its planner (absent before the first draft). */
+  /** `told`: the lead's record of the back. `learned`: the planner's, absent before the first draft. */
   show(told, learned, now) {
     tell(this.share, `${share(told.n_accepted_tokens, told.n_used_tokens)} accepted`);
     const parts = [told.model];
@@ -168,7 +168,7 @@ function showSums(planner) {
   rows.forEach(([, value], i) => tell(values[i], value));
 }
 
-/** How often they were right, of all that they proposed: unlike accepted ones, these need not be verified. */
+/** The share of right tokens among all tokens proposed by each of the lead's own sources, verified or not. */
 function ownSources(learned) {
   return [...OWN]
     .filter(([source]) => learned[source]?.n_scored)
@@ -178,7 +178,7 @@ function ownSources(learned) {
     ]);
 }
 
-/** Of one text: steps are counted once for each text that they went on with. */
+/** Tokens per step of one text: a step of several texts counts once for each. */
 function perStep(planner) {
   const n = Object.values(planner.depths).reduce((sum, times) => sum + times, 0);
   return n ? (planner.n_committed / n).toFixed(2) : "–";

@@ -1,14 +1,13 @@
-// Elements from descriptions; what is there already and stays the same is left alone, so that a text that grows costs
-// what is new of it.
+// Makes elements from descriptions. Unchanged elements stay, so a growing text costs only the time for its new part.
 
 import { make } from "./dom.js";
 
 const described = new WeakMap(); // what each node was made of
 
 /**
- * Have the children of `parent` from the place `from` on be as `wanted`: of each a text, an element
- * {tag, of, children}, or {key, build} with `build()` for an element that stays while its key does. One that `isSettled`
- * is not looked at again.
+ * Replace the children of `parent` from index `from` on by the elements that `wanted` describes. A description is a
+ * text, {tag, of, children}, or {key, build}, where `build()` makes the element, which stays while its key is the same.
+ * An element with `isSettled` is not compared again.
  */
 export function patch(parent, wanted, from = 0) {
   let node = parent.childNodes[from] ?? null;

@@ -1,4 +1,4 @@
-// What one conversation, or each new one, asks with: a system prompt, and how tokens are chosen.
+// The settings of one conversation or of new ones: the system prompt, and how tokens are chosen.
 
 import { byId } from "./dom.js";
 
@@ -9,7 +9,7 @@ const SAMPLING = ["temperature", "top_p", "top_k", "min_p", "max_tokens", "seed"
 export const settingsOfNew = () => JSON.parse(localStorage.getItem(NEW)) ?? { system: "", sampling: {} };
 
 export class SettingsDialog {
-  /** `conversation()` is the one that is open. */
+  /** `conversation`: the conversation that is open. */
   constructor(conversation) {
     this.dialog = byId("settings-dialog");
     byId("settings").addEventListener("click", () => this.#open(conversation.settings));

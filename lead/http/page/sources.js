@@ -1,10 +1,10 @@
-// Colors by source, in the order in which sources appear; kept for as long as the page is open.
+// Colors of sources, given in the order in which sources appear, until the page is closed.
 
 import { byId, make, tell } from "./dom.js";
 
 const N_COLOURS = 6;
 const PLAIN = "llama-duo.plain"; // texts without colors
-/** The sources in the lead itself, and what people call them. */
+/** The sources in the lead itself, and their names for people. */
 export const OWN = new Map([
   ["ngram", "n-grams of the text (ngram)"],
   ["prediction", "the request's prediction"],
@@ -12,16 +12,16 @@ export const OWN = new Map([
 ]);
 const order = [];
 
-/** The class that colors what `source` drafted. */
+/** The CSS class for text that `source` drafted. */
 export function colorOf(source) {
   if (!order.includes(source)) order.push(source);
   return `s${(order.indexOf(source) % N_COLOURS) + 1}`;
 }
 
-/** What people call it. */
+/** The name of a source for people. */
 export const nameOf = (source) => OWN.get(source) ?? source;
 
-/** Shows which color is whose, once something has been drafted, and whether to show colors. */
+/** The legend of colors, which appears with the first draft, and the button that hides colors. */
 export class Legend {
   #shown = new Set();
 
@@ -41,7 +41,7 @@ export class Legend {
     this.button.hidden = false;
   }
 
-  /** Remembered for the next visit. */
+  /** Show or hide colors, also at the next visit. */
   #show(isShown) {
     tell(this.button, isShown ? "Hide colors" : "Show colors");
     document.body.classList.toggle("plain", !isShown);

@@ -1,22 +1,22 @@
-// Conversations in this browser, in IndexedDB: 500 of them outgrow localStorage, which holds five million characters.
-// Each message is a record that one tab only writes, so that no tab overwrites what another one has.
+// Conversations in this browser, in IndexedDB: 500 conversations outgrow localStorage, which holds five million
+// characters. Each message is a record that only one tab writes, so no tab overwrites another tab's messages.
 
 const NAME = "llama-duo";
 const CONVERSATIONS = "conversations";
 const MESSAGES = "messages";
-const IMAGES = "images"; // apart from their messages, which a search reads all
+const IMAGES = "images"; // apart from the messages, because a search reads all messages
 const STORES = [CONVERSATIONS, MESSAGES, IMAGES];
 
 export class Store {
   #opened = open().catch(() => null); // null: this browser keeps nothing
   #others = new BroadcastChannel(NAME);
 
-  /** Whether anything outlives this tab. */
+  /** Whether this browser keeps conversations after this tab is closed. */
   async keeps() {
     return (await this.#opened) !== null;
   }
 
-  /** `react(id, isDeleted)` when another tab has changed a conversation; id null: many. */
+  /** Call `react(id, isDeleted)` when another tab has changed a conversation; id null: several conversations. */
   onOthers(react) {
     this.#others.onmessage = ({ data }) => react(data.id, data.isDeleted);
   }
@@ -31,7 +31,7 @@ export class Store {
     return (await this.#read(CONVERSATIONS, (conversations) => conversations.get(id))) ?? null;
   }
 
-  /** In the order in which they were made. */
+  /** The messages of a conversation, the oldest first. */
   async messages(id) {
     const itsOwn = (records) => records.index("conversation").getAll(id);
     const [found, images] = [await this.#read(MESSAGES, itsOwn), await this.#read(IMAGES, itsOwn)];
@@ -41,12 +41,12 @@ export class Store {
   }
 
   async create(conversation) {
-    navigator.storage?.persist?.(); // or a browser that runs short of space may forget
+    navigator.storage?.persist?.(); // or a browser that runs short of space may delete conversations
     await this.#write((conversations) => conversations.put(conversation));
     this.#tell(conversation.id);
   }
 
-  /** Change some fields of a conversation; one that has been deleted stays so. */
+  /** Change some fields of a conversation, unless it has been deleted. */
   async change(id, fields) {
     await this.#write((conversations) => merge(conversations, id, fields));
     this.#tell(id);
@@ -77,7 +77,7 @@ export class Store {
     this.#tell(id, true);
   }
 
-  /** Add what is not there yet; {conversation, messages} each. */
+  /** Add a list of {conversation, messages}, without overwriting existing records. */
   async add(all) {
     await this.#write((conversations, messages, pictures) => {
       for (const { conversation, messages: its } of all) {
@@ -91,7 +91,7 @@ export class Store {
     this.#tell(null);
   }
 
-  /** The ids of the conversations in which `words` stand. */
+  /** The ids of the conversations that contain `words`, in their title or a message. */
   async search(words) {
     const wanted = words.toLocaleLowerCase();
     const isIn = (text) => text.toLocaleLowerCase().includes(wanted);
@@ -154,7 +154,7 @@ function merge(conversations, id, fields, then = () => {}) {
   };
 }
 
-/** A message as it is kept: `record`, which names its images, and these. */
+/** A message in the stored form: a `record` with the ids of its images, and the `images`. */
 function split(message) {
   const { conversation, images = [] } = message;
   if (!images.length) return { record: message, images };

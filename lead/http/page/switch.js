@@ -1,4 +1,4 @@
-// Turning speculation off and on: for all, where the key allows it, otherwise for what is asked here.
+// The switch for speculation: for all requests if the key allows it, otherwise for the questions of this page.
 
 import { LeadError, setPolicy } from "./api.js";
 import { byId, tell } from "./dom.js";
@@ -6,9 +6,9 @@ import { byId, tell } from "./dom.js";
 const FORBIDDEN = 403;
 
 export class Switch {
-  #policy = null; // of the lead, as last heard
+  #policy = null; // the lead's policy in its last report
   #usual = { policy: "adaptive", depth: 4 };
-  #mineOnly = false; // this key may not change it for all
+  #mineOnly = false; // this key may not change the policy for all
   #mineOff = false;
   #changing = false;
 
@@ -17,23 +17,23 @@ export class Switch {
     this.button.addEventListener("click", () => this.#flip());
   }
 
-  /** Whether what is asked here may be drafted for, as far as this page decides. */
+  /** Whether this page allows drafts for its questions. */
   get speculates() {
     return !this.#mineOff;
   }
 
-  /** Whether there is any drafting for it. */
+  /** Whether both the lead and this page allow drafts for its questions. */
   get isOn() {
     return this.#policy !== "off" && !this.#mineOff;
   }
 
-  /** `planner` as the lead describes it. */
+  /** Show the policy of `planner`, the lead's report. */
   show(planner) {
     if (this.#changing || !planner) return;
     this.#hear(planner.policy, planner.depth);
   }
 
-  /** Another key may be allowed other things. */
+  /** Forget what this key may do, because another key may be used now. */
   forget() {
     this.#mineOnly = this.#mineOff = false;
   }

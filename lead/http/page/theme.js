@@ -1,4 +1,4 @@
-// The theme: that of the system, unless another is chosen, which this browser keeps.
+// The theme: the system's, unless a person has chosen another one, which this browser remembers.
 
 import { byId } from "./dom.js";
 

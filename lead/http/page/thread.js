@@ -1,6 +1,6 @@
-// The messages of a conversation, as a tree: an edited question or another answer stands beside the first one.
+// The messages of a conversation as a tree: versions of a question or answer have the same parent.
 
-/** An id that needs no secure context, unlike crypto.randomUUID. */
+/** A random id; unlike crypto.randomUUID, this needs no secure context. */
 export const newId = () =>
   [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -9,7 +9,7 @@ export class Thread {
   #children = new Map();
   #leaf;
 
-  /** `messages` in the order in which they were made; `leaf`: the id of the last one shown. */
+  /** `messages`: the oldest first. `leaf`: the id of the last message shown. */
   constructor(messages = [], leaf = null) {
     for (const message of messages) this.#put(message);
     this.choose(leaf);
@@ -19,7 +19,7 @@ export class Thread {
     return this.#leaf;
   }
 
-  /** From the first message to the last one shown. */
+  /** The messages shown, from the first to the last. */
   path() {
     const path = [];
     for (let message = this.#messages.get(this.#leaf); message; message = this.parentOf(message)) path.push(message);
@@ -34,18 +34,18 @@ export class Thread {
     return this.#messages.get(message.parent);
   }
 
-  /** What stands at the same place, itself included. */
+  /** All versions of a message, including itself. */
   siblings(message) {
     return this.#children.get(message.parent) ?? [message];
   }
 
-  /** It becomes the last one shown; it replaces the one with its id. */
+  /** Add a message as the last one shown; it replaces a message with its id. */
   add(message) {
     this.#put(message);
     this.#leaf = message.id;
   }
 
-  /** Show the way through `id`, down to the newest that follows it. */
+  /** Show the messages up to `id`, and the newest messages that follow it. */
   choose(id) {
     let at = this.#messages.has(id) ? id : null;
     for (let next; (next = this.#children.get(at)?.at(-1)); ) at = next.id;

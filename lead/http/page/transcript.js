@@ -1,19 +1,19 @@
-// The conversation as it is shown, with what can be done with each message.
+// The view of a conversation, with buttons for each message.
 
 import { AnswerView } from "./answer.js";
 import { button, make } from "./dom.js";
 import { thumbnails } from "./images.js";
 
 const NEAR_PX = 48;
-const AT_ONCE = 4; // messages of a long conversation that are shown before the others
+const AT_ONCE = 4; // the last messages of a long conversation, which are shown before the others
 
 export class Transcript {
   #welcome;
   #shown = null; // the messages given to `show`
 
   /**
-   * `on`: what to do on edit(question, text), rewrite(answer, text), again(id of the question, seed), resume(answer),
-   * choose(message).
+   * `on`: the functions edit(question, text), rewrite(answer, text), again(id of the question, seed), resume(answer)
+   * and choose(message), which buttons call.
    */
   constructor(element, legend, on) {
     this.element = element;
@@ -27,7 +27,7 @@ export class Transcript {
     this.element.replaceChildren(this.#welcome);
   }
 
-  /** Show all of [message, siblings], the last ones first. */
+  /** Show a list of [message, siblings]; the last messages appear first. */
   show(messages) {
     this.clear();
     if (!messages.length) return;
@@ -45,7 +45,7 @@ export class Transcript {
     this.scrollDown();
   }
 
-  /** The view of an answer that comes. */
+  /** Add an answer that is about to be generated; returns its view. */
   addAnswer(answer) {
     this.element.querySelector(".unanswered")?.remove();
     const view = new AnswerView(answer, this);
@@ -59,14 +59,14 @@ export class Transcript {
     return this.element.querySelector("form") !== null;
   }
 
-  /** Let the last question be edited, as if its button had been pressed; false: there is none. */
+  /** Press the Edit button of the last question; false: there is none. */
   editLast() {
     const edit = [...this.element.querySelectorAll(".question .edit")].at(-1);
     edit?.click();
     return edit !== undefined;
   }
 
-  /** `text`: the element that shows the answer. */
+  /** The buttons below an answer. `text`: the element that shows the answer. */
   actionsOfAnswer(answer, siblings, copy, text) {
     const edit = button("Edit", () => this.#edit(answer, text, edit), { title: "change this answer" });
     return make(
@@ -86,7 +86,7 @@ export class Transcript {
     );
   }
 
-  /** Do something that makes the conversation longer; who reads its end goes on reading its end. */
+  /** Call `change`, which makes the conversation longer; if its end was visible, scroll to the new end. */
   grow(change) {
     const { scrollHeight, scrollTop, clientHeight } = this.element;
     const atEnd = scrollHeight - scrollTop - clientHeight < NEAR_PX;
@@ -159,7 +159,7 @@ export class Transcript {
     return make("div", { className: "row unanswered" }, again);
   }
 
-  /** Which of several at the same place this is, and the way to the others. */
+  /** The number of this version of a message, and buttons to the other versions; empty if it is the only version. */
   #chooser(message, siblings) {
     const i = siblings.indexOf(message);
     if (siblings.length < 2 || i < 0) return [];

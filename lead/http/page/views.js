@@ -1,11 +1,11 @@
-// What is shown beside the chat. On a narrow screen one of three is shown: the chat, the list of conversations, the
-// figures of the machines. On a wide one the figures stand beside the chat, unless they are folded away.
+// The parts of the page that are shown. A narrow screen shows one of three: the chat, the list of conversations, or the
+// figures of the machines. A wide screen shows the figures beside the chat, unless they are folded away.
 
 import { byId } from "./dom.js";
 
 const BUTTONS = { list: "show-list", figures: "show-figures" };
 const NARROW = matchMedia("(max-width: 56rem)");
-const FOLDED = "llama-duo.folded"; // whether the figures are, on a wide screen
+const FOLDED = "llama-duo.folded"; // present if the figures are folded away on a wide screen
 
 export class Views {
   #view = "chat";

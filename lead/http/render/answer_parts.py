@@ -52,7 +52,7 @@ def timings_of_prompt(progress: PromptProgress) -> dict[str, Any]:
 
 
 def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
-    """Return the source of each token's draft (null: not drafted), and the numbers of draft tokens."""
+    """Return each token with the source of its draft (null: not drafted), and the numbers of draft tokens."""
     return {
         "tokens": [
             {"text": token.text, "source": token.source} for update in updates for token in update.tokens
@@ -63,7 +63,7 @@ def speculation(updates: Sequence[AnswerUpdate]) -> dict[str, Any]:
 
 
 def token_ids(tokens: Sequence[TextToken]) -> list[int]:
-    """Return the ids of the tokens, without trailing text of an incomplete character, which has no id."""
+    """Return the ids of the tokens. Text of an incomplete character at the end has no id and is left out."""
     return [token.token for token in tokens if token.token >= 0]
 
 
@@ -114,7 +114,7 @@ def _histogram(drafts: Sequence[VerifiedDraft], longest: int) -> list[int]:
 
 
 def chat_logprobs(tokens: Sequence[TextToken], vocabulary: FrontVocabulary) -> dict[str, Any] | None:
-    """Return OpenAI's `logprobs` of a chat's choice, with llama-server's ids; None if not requested."""
+    """Return OpenAI's `logprobs` of a chat choice, with llama-server's token ids; None if not requested."""
     entries = token_probabilities(tokens, vocabulary)
     return {"content": entries, "refusal": None} if entries else None
 
@@ -124,7 +124,8 @@ def token_probabilities(
 ) -> list[dict[str, Any]]:
     """Return llama-server's `completion_probabilities`.
 
-    filtered: probabilities after the sampling filters (`prob`), instead of log-probabilities (`logprob`).
+    filtered: the values are probabilities after the sampling filters (`prob`), not log-probabilities
+    (`logprob`).
     """
     name, several = ("prob", "top_probs") if filtered else ("logprob", "top_logprobs")
     return [
@@ -172,7 +173,7 @@ def _token(token: int, value: float, name: str, vocabulary: FrontVocabulary) -> 
 
 
 def _text(token: int, vocabulary: FrontVocabulary) -> str:
-    """Return a token's text. Part of a character becomes U+FFFD; `bytes` has the actual bytes."""
+    """Return a token's text. Part of a character becomes U+FFFD; the field `bytes` has the actual bytes."""
     return vocabulary.piece(token, special=False).decode("utf-8", "replace")
 
 
@@ -205,7 +206,7 @@ def generation_settings(request: GenerationRequest) -> dict[str, Any]:
 
 
 def public_settings(sampling: SamplingParameters | None, max_tokens: int | None) -> dict[str, Any]:
-    """Return settings without texts of clients, as others can read them. sampling None: only the limit."""
+    """Return settings that others may read: without texts of clients. sampling None: only the limit."""
     if sampling is None:
         return _limit(max_tokens)
     settings = sampling_settings(sampling, max_tokens)
@@ -219,6 +220,6 @@ def sampling_settings(sampling: SamplingParameters, max_tokens: int | None) -> d
 
 
 def _limit(max_tokens: int | None) -> dict[str, Any]:
-    """Return the limit under both names; -1: no limit."""
+    """Return the limit under both of its names; the value -1 means no limit."""
     n_predict = -1 if max_tokens is None else max_tokens
     return {"max_tokens": n_predict, "n_predict": n_predict}

@@ -34,8 +34,8 @@ class _Streamed:
 class LlamaServerRenderer(Renderer):
     """Renders a stream as objects with new text, and a last object for each answer.
 
-    Without a stream there are only the last objects. With probabilities, each token has an object. The
-    progress of a prompt has objects without text.
+    A whole response has only the last objects. With probabilities, each token has an object of its own.
+    Progress of reading the prompt is sent in objects without text.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class LlamaServerRenderer(Renderer):
         return_tokens: bool,
         response_fields: Sequence[str] | None,
     ) -> None:
-        """response_fields: the paths of the last object to send; None: the whole object."""
+        """response_fields: the paths of the fields that the last object has; None: all fields."""
         self._request = request
         self._services = services
         self._return_tokens = return_tokens
@@ -69,8 +69,9 @@ class LlamaServerRenderer(Renderer):
         return results[0] if len(results) == 1 else results
 
     def _parts(self, update: AnswerUpdate) -> list[AnswerUpdate]:
-        """Return the parts of an update: with probabilities, one per token, as clients of llama-server
-        expect.
+        """Return the parts of an update that get an object each.
+
+        With probabilities this is one part per token, as clients of llama-server expect.
         """
         if self._request.first.n_probs is None:
             return [update]
@@ -146,8 +147,9 @@ class LlamaServerRenderer(Renderer):
 
 
 def _select(whole: JsonObject, paths: Iterable[str]) -> JsonObject:
-    """Return the fields at `paths` (`generation_settings/n_predict`), with the paths as names; skip unknown
-    ones.
+    """Return the fields at `paths` such as `generation_settings/n_predict`, named by their paths.
+
+    Unknown paths are skipped.
     """
     selected = {}
     for path in paths:

@@ -41,11 +41,11 @@ Body = JsonObject
 """The content of a choice, without its index and finish_reason."""
 
 _FINGERPRINT = "b-llama-duo"
-"""Some clients of llama-server look for the `b`, which precedes its build number."""
+"""It begins with `b`, as llama-server's does before its build number: some clients look for that."""
 
 
 class _OpenAIRenderer(Renderer):
-    """Renders chunks, without empty ones: one finish_reason per answer, and usage if requested."""
+    """Renders chunks, none of them empty, with one finish_reason per answer, and usage if requested."""
 
     _last_body: ClassVar[Body]
 
@@ -62,7 +62,7 @@ class _OpenAIRenderer(Renderer):
             "system_fingerprint": _FINGERPRINT,
         }
         self._unshown: defaultdict[int, list[AnswerUpdate]] = defaultdict(list)
-        """The updates without a chunk yet, by answer; the next chunk carries their figures."""
+        """By answer: the updates since the last chunk; the next chunk has their tokens and statistics."""
         self._ends: list[AnswerEnd] = []
 
     def render(self, update: AnswerUpdate) -> Iterator[SseEvent]:
@@ -135,11 +135,11 @@ class _OpenAIRenderer(Renderer):
         return chunk
 
     def _token_ids(self, tokens: Sequence[TextToken]) -> Body:
-        """Return a field of choices, if it was requested."""
+        """Return the field `token_ids` of a choice; empty unless requested."""
         return {"token_ids": token_ids(tokens)} if self._body.return_token_ids else {}
 
     def _prompt_token_ids(self, index: int) -> Body:
-        """Return a field of an answer's first chunk, if it was requested."""
+        """Return the field `prompt_token_ids` of an answer's first chunk; empty unless requested."""
         prompt = self._request.submissions[index].tokens
         return {"prompt_token_ids": prompt} if self._body.return_token_ids else {}
 
@@ -252,7 +252,7 @@ def _message(message: AssistantMessage) -> Body:
 
 
 def _usage(ends: Sequence[AnswerEnd], n: int) -> Body:
-    """Return the sums over all answers of a request; a prompt counts once for its `n` answers."""
+    """Return `usage`: sums over all answers of a request; a prompt counts once for its `n` answers."""
     stats = [end.stats for end in ends]
     n_prompt = sum(each.n_prompt for each in stats) // n
     n_generated = sum(each.n_generated for each in stats)
@@ -271,7 +271,10 @@ def _usage(ends: Sequence[AnswerEnd], n: int) -> Body:
 
 
 def _by_source(stats: Iterable[SourceStats]) -> dict[str, int]:
-    """Return plain numbers by source, which clients may add up; all backs count together."""
+    """Return the numbers of draft tokens by source; all backs count as one source.
+
+    The values are plain numbers, because clients add up the details of several answers.
+    """
     sums = Counter[str]()
     for source, n_drafted, n_accepted in stats:
         name = source if source in OWN_SOURCES else "back"

@@ -25,7 +25,7 @@ TokenIds = Annotated[list[int], AtMost(MAX_PROMPT_ELEMENTS)]
 
 
 class CompletionRequest(GenerationFields):
-    """A completion request. A prompt is text or token ids; each prompt of a list gets its own answers."""
+    """A completion request. A prompt is text or token ids. Each prompt in a list gets its own answers."""
 
     prompt: str | TokenIds | Annotated[list[str | TokenIds], AtMost(MAX_PROMPTS)]
     echo: bool | None = None
@@ -46,7 +46,7 @@ class CompletionRequest(GenerationFields):
             raise RequestError("best_of: answers are not ranked. Use n", "best_of")
 
     def prompts(self) -> list[str | TokenIds]:
-        """Return the prompts one by one; an empty list is one empty prompt."""
+        """Return the prompts as a list; an empty list is one empty prompt."""
         if isinstance(self.prompt, str) or not self.prompt:
             return [self.prompt or ""]  # type: ignore[list-item]  # mypy keeps the list type for the empty list
         if isinstance(self.prompt[0], int):
@@ -75,7 +75,7 @@ class PromptObject(BaseModel, strict=True):
 
 
 class NativeFields(GenerationFields):
-    """The fields of llama-server's own request format."""
+    """The fields of a request in llama-server's own format, except its prompt."""
 
     unused: ClassVar = NATIVE
 
@@ -89,8 +89,7 @@ class NativeFields(GenerationFields):
 class NativeRequest(NativeFields):
     """A request in llama-server's format.
 
-    A prompt is text, token ids, or a list that mixes both. Each prompt of a list of prompts gets its own `n`
-    answers.
+    A prompt is text, token ids, or a list of both. Each prompt in a list of prompts gets its own `n` answers.
     """
 
     prompt: (
@@ -102,7 +101,7 @@ class NativeRequest(NativeFields):
     )
 
     def prompts(self) -> list[Prompt]:
-        """Return the prompts one by one; raises RequestError."""
+        """Return the prompts as a list; raises RequestError."""
         given = self.prompt
         if not isinstance(given, list):
             return [_plain(given)]

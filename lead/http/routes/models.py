@@ -129,7 +129,7 @@ async def props(
 
 
 def _ollama_record(name: str, capabilities: list[str]) -> dict[str, Any]:
-    """Return the record that llama-server adds for Ollama's clients, where it is mostly empty, too."""
+    """Return the record that llama-server adds for Ollama's clients; most fields are empty there, too."""
     return {
         "name": name,
         "model": name,
@@ -151,7 +151,7 @@ REASONS: Mapping[str, str] = {
     "/lora-adapters": "This server cannot change adapters. Set them with --lora",
     "/props": "This server does not support changing global properties",
 }
-"""Reasons why POST requests to these paths of llama-server are answered with 501."""
+"""By path: the reason why POST requests to this route of llama-server are answered with 501."""
 
 
 def _refusing(reason: str) -> Callable[[], Awaitable[None]]:

@@ -1,4 +1,4 @@
-"""The lead's load: `GET /slots`, and `/loads` for routers. They show no text."""
+"""The lead's load: `GET /slots`, and `/loads` for routers. Neither shows texts of requests."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -21,9 +21,9 @@ router = APIRouter()
 async def slots(
     request: Request, services: Annotated[Services, Depends(get_ready_services)], fail_on_no_slot: str = ""
 ) -> list[dict[str, Any]]:
-    """Return a record of each slot. fail_on_no_slot: fail with 503 if no slot is free.
+    """Return a record of each slot. fail_on_no_slot: if not empty, fail with 503 if no slot is free.
 
-    Only admins see sampling settings of others: with the seed, a client could reproduce their tokens.
+    Only admins see sampling settings, because another client could reproduce tokens with the seed.
     """
     if not services.settings.slots:
         raise UnsupportedError("This server does not support slots endpoint. Start it with `--slots`")
@@ -37,7 +37,7 @@ async def slots(
 
 
 def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
-    """Return the sequence in each slot. If two claim a slot, the earlier one was preempted and waits."""
+    """Return the sequence in each slot. If two sequences name a slot, the earlier was preempted and waits."""
     return {
         sequence.slot: sequence
         for sequence in sorted(sequences, key=lambda each: each.in_slot_since)
@@ -76,7 +76,7 @@ def _describe(index: int, sequence: LiveSequence | None, ready: Ready, *, is_adm
 async def loads(
     request: Request, services: Annotated[Services, Depends(get_ready_services)]
 ) -> dict[str, Any]:
-    """Return the lead's load as one data-parallel rank; it has no text, and no data about single clients."""
+    """Return the lead's load as one data-parallel rank, without texts or data about single clients."""
     assert services.engine.ready
     load = Occupancy.of(services.sequences, services.engine.ready)
     return {

@@ -60,7 +60,7 @@ async def describe(services: Annotated[Services, Depends(get_services)]) -> dict
 
 
 async def _about(services: Services) -> dict[str, Any]:
-    """Return the lead's data that `back doctor` compares with its own, and that backs need for a hello."""
+    """Return data about the lead: `back doctor` compares it with the back, and backs need it for a hello."""
     ready = services.engine.ready
     return {
         "version": VERSION,
@@ -76,7 +76,7 @@ async def _about(services: Services) -> dict[str, Any]:
 
 
 class PolicyRequest(NullIsDefault):
-    """A change of the policy that chooses the depth of drafts. depth: for `fixed` and `sync`."""
+    """A change of the policy that chooses the depth of drafts. depth: used by `fixed` and `sync` only."""
 
     policy: PolicyName
     depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] = 4
@@ -98,7 +98,7 @@ async def exchange(
     services: Annotated[Services, Depends(get_ready_services)],
     wait: Annotated[float, Query(ge=0, le=MAX_WAIT_SECONDS, allow_inf_nan=False)] = 0.0,
 ) -> Reply:
-    """Take drafts of a back and return its updates; wait up to `wait` seconds for an update."""
+    """Take drafts from a back and return updates for it; wait up to `wait` seconds for an update."""
     n_bytes = len(await request.body())
     ours = await services.vocabulary.identify()
     back, answers = _take_post(body, services.backs, ours, _sender_of(request), n_bytes)
@@ -123,13 +123,13 @@ async def follow(socket: WebSocket) -> None:
     try:
         services.backs.admit(sender.peer)
     except UnavailableError as error:
-        log.debug("%s was refused: %s", sender.peer, error)  # it may try as often as it likes
+        log.debug("%s was refused: %s", sender.peer, error)  # not a warning: it may try again any time
         await _refuse(socket, services.backs, str(error))
         return
     try:
         back = await _welcome(socket, services, sender)
     except ProtocolError as error:
-        # One with another vocabulary comes back and translates.
+        # A back with another vocabulary joins again and translates.
         level = logging.DEBUG if isinstance(error, VocabularyError) else logging.WARNING
         log.log(level, "a back was refused: %s", error)
         with contextlib.suppress(WebSocketDisconnect):
@@ -165,7 +165,7 @@ class _Sender(NamedTuple):
 
 def _sender_of(connection: HTTPConnection) -> _Sender:
     host = connection.client.host if connection.client else "unknown"
-    # Who comes from the very address that it connects to is here, too.
+    # A sender whose address is the address that it connects to is on this machine, too.
     is_local = is_loopback(host) or host == (connection.scope.get("server") or (None,))[0]
     principal: Principal | None = getattr(connection.state, "principal", None)
     return _Sender(f"{principal or 'anyone'} at {host}", is_local, principal.member if principal else None)
@@ -260,9 +260,9 @@ async def _receive_text(socket: WebSocket) -> str:
 def _take_post(
     body: Post, backs: Backs, ours: VocabularyId, sender: _Sender, n_bytes: int
 ) -> tuple[Back | None, list[LeadMessage]]:
-    """Return the back that posts, if it is known, and the answers to its messages.
+    """Return the back that posts (None: unknown or refused), and the answers to its messages.
 
-    Each message counts for its share of `n_bytes`.
+    For the back's limits, each message has an equal share of `n_bytes`, the size of the body.
     """
     back = backs.get(body.back) if body.back else None
     if back:

@@ -189,7 +189,7 @@ def test_tools_that_are_no_functions_are_left_out_and_the_log_says_so_once(kind,
         request = ResponsesRequest.model_validate({"input": "Hello", "tools": [{"type": kind}, ADD]})
         assert [tool["function"]["name"] for tool in request.to_chat()["tools"]] == ["add"]
         assert request.usable_tools() == [ADD]
-    assert caplog.messages == [f"tools: {kind}: left out: the model can call functions only"]
+    assert caplog.messages == [f"tools: {kind}: left out: the model can call only functions"]
 
 
 def test_the_functions_of_a_namespace_are_offered_under_its_name():
