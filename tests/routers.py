@@ -17,7 +17,7 @@ _POLL_SECONDS = 0.1
 
 
 def smg_python() -> Path | None:
-    """An interpreter that has SMG: of `make router`, or the one that SMG_PYTHON names; None without it."""
+    """The interpreter that has SMG: SMG_PYTHON, or from `make router`; None without SMG."""
     path = Path(os.environ.get("SMG_PYTHON") or Path(sys.prefix) / "router/bin/python")
     return path if path.is_file() else None
 
@@ -65,12 +65,12 @@ def start_haproxy(
 
 
 def _get(url: str) -> httpx.Response:
-    """Only asks whether a router is ready, whoever has signed its certificate."""
+    """Ask whether a router is ready, without a check of its certificate."""
     return httpx.get(url, trust_env=False, timeout=_READY_SECONDS, verify=False)  # noqa: S501
 
 
 def _wait(program: Program, is_ready: Callable[[], bool]) -> None:
-    """Raises ProgramError, with the program stopped."""
+    """Wait until the program is ready. Raises ProgramError, with the program stopped."""
     deadline = time.monotonic() + _READY_SECONDS
     while not _holds(is_ready):
         if program.process.poll() is not None or time.monotonic() > deadline:

@@ -35,7 +35,7 @@ def softmax(logits):
 
 
 def chi2(counts, probabilities, n):
-    """Pearson's statistic; cells expected less than five times are pooled, as the test demands."""
+    """Pearson's statistic. Cells that are expected less than five times are pooled, as the test demands."""
     expected = n * np.asarray(probabilities)
     counts = np.asarray(counts, float)
     rare = expected < 5
@@ -107,7 +107,7 @@ class TextModel(SlotMemory):
         return np.log([max(1e-12, self._chance(NOTHING, text + piece)) for piece in self._draft.pieces])
 
     def _chance(self, last, data):
-        """That `data` or more follows the target token `last`."""
+        """The probability that `data` or more follows the target token `last`."""
         chance = 0.0 if data else 1.0
         for token, piece in enumerate(self._target.pieces if data else ()):
             if piece.startswith(data):
@@ -118,7 +118,7 @@ class TextModel(SlotMemory):
 
 
 class Translating:
-    """Drafts with a model of another vocabulary."""
+    """Drafts with a model that has another vocabulary."""
 
     def __init__(self, markov, draft, target):
         self._model = TranslatingModel(TextModel(markov, draft, target), Projection(draft, target))
@@ -179,7 +179,7 @@ def test_neighboring_positions_are_independent():
 
 
 def test_xtc_leaves_the_mixture_of_both_distributions():
-    """With the top choice excluded in 40 of 100 cases the rest is renormalized in those."""
+    """The top choice is excluded in 40 of 100 cases. In these cases the rest is renormalized."""
     logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -1.0], np.float32)
     given = SamplingParameters(
         seed=1, top_k=0, top_p=1, min_p=0, temperature=1, xtc_probability=0.4, xtc_threshold=0.2
@@ -226,8 +226,9 @@ def test_under_a_grammar_the_distribution_is_that_of_the_allowed_tokens():
 
 
 def test_under_a_grammar_filters_come_before_it_in_the_first_try_and_after_it_in_the_second():
-    """Top-k leaves 0, 1 and 2; only if 0 wins do 1, 2 and 4 compete, under the same noise: 4 is chosen if
-    both 0 and 4 beat 1 and 2.
+    """Top-k leaves 0, 1 and 2. Only if 0 wins do 1, 2 and 4 compete, under the same noise.
+
+    4 is chosen if both 0 and 4 beat 1 and 2.
     """
     logits = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -1.0], np.float32)
     p0, p1, p2, p4 = softmax(logits[[0, 1, 2, 4]].astype(float))

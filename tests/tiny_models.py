@@ -65,7 +65,7 @@ class ArchitectureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """What to write. `sd` is the standard deviation of the weights; `settings` go over the usual metadata."""
+    """The model to write. `sd`: the weights' standard deviation. `settings` override the usual metadata."""
 
     architecture: str
     seed: int = 1
@@ -76,12 +76,12 @@ class TinyModel:
 
     @property
     def has_heads(self) -> bool:
-        """Whether its last layers predict further tokens (MTP)."""
+        """Return whether the last layers predict further tokens (MTP)."""
         return bool(self.settings and self.settings.get("nextn_predict_layers"))
 
 
 def with_heads(architecture: str, seed: int = 1) -> TinyModel:
-    """One of `WITH_HEADS`, whose last layer predicts a further token (MTP)."""
+    """A model of `WITH_HEADS`, whose last layer predicts a further token (MTP)."""
     settings: dict[str, Value] = {"nextn_predict_layers": 1}
     if architecture not in _DELTA_NETS:
         settings["rope.dimension_sections"] = [0, 0, 0, 0]
@@ -150,12 +150,12 @@ def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
 
 @functools.cache
 def _shipped() -> gguf.GGUFReader:
-    """Its vocabulary takes longer to read than a tiny model to write."""
+    """The shipped target, read once: reading its vocabulary takes longer than writing a tiny model."""
     return gguf.GGUFReader(builtin_target())
 
 
 def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Callable[[str], bool]) -> None:
-    """Copy metadata, but for empty lists, which the library does not write."""
+    """Copy metadata except empty lists, which the library does not write."""
     for field in reader.fields.values():
         if is_wanted(field.name) and (value := field.contents()) != []:
             kind, *items = field.types
@@ -163,7 +163,7 @@ def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Cal
 
 
 def write_and_close(writer: gguf.GGUFWriter) -> None:
-    """Write what has been added."""
+    """Write everything that was added to a writer."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -171,9 +171,10 @@ def write_and_close(writer: gguf.GGUFWriter) -> None:
 
 
 def _mend_heads(path: Path, architecture: str) -> None:
-    """llama.cpp does not load its own file if it is to leave out the heads.
+    """Mend a file with heads, which llama.cpp cannot load without the heads.
 
-    It does not count the scales of their tensors, and has saved which of the other layers are recurrent.
+    llama.cpp does not count the scales of the heads' tensors, and saves which of the other layers are
+    recurrent.
     """
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path.with_suffix(".mended"), architecture)
@@ -304,7 +305,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     ),
     "llama_model_save_to_file": ([_POINTER, _TEXT], _NOTHING),
 }
-"""Exported by the library, but not bound by llama_cpp: argument types and result of each."""
+"""Functions that the library exports and llama_cpp does not bind: argument types and result of each."""
 
 
 class _Functions:
@@ -340,7 +341,7 @@ def _filler(functions: _Functions, model: TinyModel) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without llama.cpp's log, which goes past sys.stderr."""
+    """Hide llama.cpp's log, which bypasses sys.stderr."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -24,7 +24,7 @@ OPEN = Open(sequence="s", sampling=SamplingParameters(seed=1), tokens=[1, 2])
 
 
 class NoDelays(random.Random):
-    """Makes each delay between two attempts to connect zero, and is told of each."""
+    """Makes each delay between two attempts to connect zero, and calls `on_delay` for each."""
 
     def __init__(self, on_delay=lambda: None):
         super().__init__(1)
@@ -36,7 +36,7 @@ class NoDelays(random.Random):
 
 
 class Recorder:
-    """In place of a worker: records what it hears."""
+    """Records messages in place of a worker."""
 
     n_unread = 0
 
@@ -51,7 +51,7 @@ class Recorder:
 async def linked(*handlers, key=None, ping_seconds=20.0, clock=time.monotonic, listener=None, **options):
     """A link to a lead that handles each connection with the next of `handlers`, later ones with the last.
 
-    `options` are those of the lead's server.
+    `options`: of the lead's server.
     """
     connections = []
 

@@ -133,7 +133,7 @@ class Clock:
 
 @pytest.fixture
 def delays(monkeypatch):
-    """The number of each delay since the shortest one; all are very short."""
+    """The number of each delay, counted from the shortest delay. All delays are very short."""
     asked = []
 
     class Counted(Backoff):
@@ -196,7 +196,7 @@ async def test_a_long_refusal_is_truncated():
 
 
 async def test_another_server_at_the_address_of_a_lead_known_by_its_key_is_no_lead(caplog):
-    """As after DHCP; a lead that is known by its address may have a wrong certificate."""
+    """DHCP may give an address to another server. A lead known by its address may have a bad certificate."""
     clock = Clock()
     distrust = ssl.SSLCertVerificationError("certificate verify failed")
     distrust.verify_message, distrust.verify_code = "self-signed certificate", 18

@@ -29,7 +29,7 @@ CLOSE = Close(sequence="s", reason="ended")
 
 
 class Working:
-    """A worker for `n_leads`; its clock goes 0.55 ms a look, and 1.1 ms a decode."""
+    """A worker for `n_leads`. Its clock advances 0.55 ms with each look, and 1.1 ms with each decode."""
 
     def __init__(
         self, *, opened="", n_leads=1, on_failure=None, target=FakeTarget, interrupt=None, **options
@@ -150,7 +150,7 @@ def test_another_drafter_takes_its_place():
 
 
 class ContradictedTarget(FakeTarget):
-    """While it decodes, the lead says something; it stops when it is interrupted."""
+    """Calls `on_decode` in each decode, as if the lead sent a message. It stops when it is interrupted."""
 
     def decode(self, spans):
         rows = super().decode(spans)

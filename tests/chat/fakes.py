@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 class ScriptedLines:
-    """What a person types: strings, exceptions for keys."""
+    """A person's input: strings, and exceptions for keys."""
 
     def __init__(self, screen: io.StringIO, lines: Iterable[str | type[BaseException]]):
         self._screen = screen
@@ -63,7 +63,7 @@ class Stream(httpx.SyncByteStream):
 class FakeLead:
     """Answers each request with the next reply of its script and keeps the requests.
 
-    What the server is asked for besides answers is answered from `places`, by path.
+    Requests for other things than answers get the entry of `places` for their path.
     """
 
     def __init__(self, *replies: Reply, places: dict[str, object] | None = None):
@@ -176,7 +176,7 @@ class Session:
         self._store = SavedConversations(folder or Path("/nowhere"))
 
     def type(self, *lines: str | type[BaseException], sleep=None, **options) -> str:
-        """The screen from the first prompt on; options: of the client."""
+        """The screen from the first prompt on. `options`: of the client."""
         screen = self.new_screen()
         typed = ScriptedLines(self.screen, lines)
         with self.lead.client(**options) as client:

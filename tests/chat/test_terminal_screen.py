@@ -13,7 +13,7 @@ from tests.chat.fakes import Session, answers, end_events, event, is_away, strea
 
 
 class EmulatedTerminal(io.StringIO):
-    """Takes what a program writes, newlines as a terminal's driver sends them."""
+    """Displays a program's output. Newlines arrive as a terminal's driver sends them."""
 
     def __init__(self, columns=40, rows=12):
         super().__init__()
@@ -32,7 +32,7 @@ class EmulatedTerminal(io.StringIO):
 
     @property
     def rows(self):
-        """All rows, those that have scrolled away too, without blank ones at the end."""
+        """All rows, including rows that have scrolled away, without blank rows at the end."""
         past = ["".join(row[i].data for i in range(self.screen.columns)) for row in self.screen.history.top]
         return "\n".join(row.rstrip() for row in [*past, *self.screen.display]).rstrip("\n").split("\n")
 
@@ -71,7 +71,7 @@ def every_token():
 
 
 def letters(text):
-    """A stream with one token for each."""
+    """A stream with a token for each letter."""
     return streams(*(text_event(letter) for letter in text), *end_events(len(text)))
 
 

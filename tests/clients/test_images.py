@@ -42,7 +42,7 @@ SCREENSHOT = [
         ],
     },
 ]
-"""As Claude Code answers its tool Read of a picture."""
+"""Messages in which Claude Code's tool Read returns a picture."""
 READ = {
     "name": "Read",
     "description": "Reads a file.",

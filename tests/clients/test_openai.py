@@ -14,7 +14,7 @@ SCHEMA = ADD["function"]["parameters"]
 
 @pytest.fixture(scope="module")
 def openai():
-    """Imported by the one worker that runs these tests: it takes a second."""
+    """The package. Only the worker that runs these tests imports it: this takes a second."""
     return importlib.import_module("openai")
 
 

@@ -1,7 +1,7 @@
-"""A unit's filter of system calls on a program, as systemd sets it.
+"""Run a program under a unit's system call filter, as systemd does.
 
 Usage: `python system_call_filter.py UNIT COMMAND…`. Groups of calls are systemd's own, as
-`systemd-analyze syscall-filter` lists them; the filter is made with libseccomp.
+`systemd-analyze syscall-filter` lists them. libseccomp makes the filter.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _SET_NO_NEW_PRIVILEGES = 38
 _UNKNOWN = -1
-"""What libseccomp says of a name that is no system call on this machine."""
+"""libseccomp's result for a name that is not a system call on this machine."""
 
 
 def allowed(unit: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""The compose files: what they set exists, and they keep what docker/README.md promises."""
+"""The compose files: their settings exist, and they keep the promises of docker/README.md."""
 
 import os
 import re

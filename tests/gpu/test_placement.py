@@ -1,4 +1,4 @@
-"""On one or two GPUs, which may be software: weights and caches are where the placement says."""
+"""Weights and caches are where the placement says, on one or two GPUs, which may be software."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 TEXT = [300, 12, 77, 1000, 5, 9, 2, 8]
 BOUND = 0.05
-"""Of logits, whose weights are f32, without flash attention."""
+"""The largest difference of logits, with f32 weights and without flash attention."""
 _BUFFER = re.compile(r"(\S+) +(model|KV|RS|compute) buffer size = +([\d.]+) MiB")
 _ASSIGNED = re.compile(r"load_tensors: layer +(\d+) assigned to device (\S+),")
 KINDS = {CACHE: "KV", COMPUTING: "compute"}
@@ -34,7 +34,7 @@ def gpus():
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A dense model and a mixture of some ten MB, by name."""
+    """A dense model and a mixture of experts, of a few MB each, by name."""
     folder = tmp_path_factory.mktemp("models")
 
     def write(name, architecture):
@@ -59,7 +59,7 @@ def loaded(path, **options):
 
 
 def named(value, gpus):
-    """An option's value with the names that the devices have here, as in Vulkan0."""
+    """An option's value with the device names of this machine, such as Vulkan0."""
     if not (isinstance(value, tuple) and all(isinstance(each, str) for each in value)):
         return value
     return tuple(re.sub(r"GPU(\d)", lambda found: gpus[int(found[1])], each) for each in value)

@@ -1,4 +1,4 @@
-"""Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
+"""Lead, backs and client on separate machines: slow, lossy, cut and translated networks."""
 
 import re
 import subprocess

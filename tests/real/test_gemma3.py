@@ -10,12 +10,12 @@ pytestmark = [pytest.mark.real, pytest.mark.models]
 
 STORY = "Once upon a time there was a lighthouse keeper who"
 LONG = "The lighthouse stood on a rock, and the keeper counted the ships that passed it. " * 45
-"""Longer than a window."""
+"""A text longer than a window."""
 
 
 @pytest.fixture(scope="module")
 def exact(gemma3, smollm2):
-    """(lead, url, both texts' continuations without drafts); what drafts in its engine translates."""
+    """(lead, url, both texts' continuations without drafts). The draft model in its engine translates."""
     drafting = ("--draft-model", str(smollm2), "--policy", "sync", "--depth", "2")
     options = ("--threads", "1", "--no-calibrate", "--parallel", "2", "--ctx-size", "4096")
     lead, url = start_lead("--model", str(gemma3), *options, "--exact", *drafting)

@@ -79,7 +79,7 @@ def test_tools_are_called(usual):
 
 @pytest.fixture(scope="module")
 def exact(smollm2):
-    """(lead, url, what it says to each prompt when nothing drafts)."""
+    """(lead, url, its answers to the prompts while nothing drafts)."""
     lead, url = start_lead(
         "--model", str(smollm2), *LEAD, "--exact", "--policy", "sync", "--depth", "3", "--ctx-size", "8192"
     )

@@ -15,12 +15,12 @@ from tests.real.processes import LEAD, engine_of, kill
 pytestmark = pytest.mark.real
 
 LONG = " ".join([PROMPT] * 16)
-"""More tokens than a text on disk has at least."""
+"""More tokens than the minimum of a text on disk."""
 SHORT = {"prompt": LONG, "max_tokens": 10}
 OTHER = {"prompt": f"Another one. {LONG}", "max_tokens": 10}
 SECRET = {"prompt": f"Secret! {LONG}", "max_tokens": 1, "private": True}
 N_BEGINNING = 50
-"""More tokens than the beginning that these have in common."""
+"""More tokens than the beginning that these texts share."""
 MAX_SECONDS = 240.0
 
 
@@ -31,7 +31,7 @@ def lead(own_lead, tmp_path):
 
 
 def manifests(folder, n):
-    """Those of the folder, once there are `n`."""
+    """The manifests in the folder, once there are `n`."""
     until = time.monotonic() + MAX_SECONDS
     while len(found := list(folder.rglob("*.text"))) < n:
         assert time.monotonic() < until, f"{len(found)} texts on disk"
@@ -40,7 +40,7 @@ def manifests(folder, n):
 
 
 def n_lost(program):
-    """How many lines of the log say that a text is lost."""
+    """The number of lines in the log that report a lost text."""
     return sum("a text on disk" in line for line in program.log.splitlines())
 
 

@@ -1,4 +1,4 @@
-"""In processes of their own: standard output is their own, and so is their end."""
+"""Programs run in their own processes, with their own standard output and end."""
 
 import signal
 import subprocess

@@ -52,7 +52,7 @@ def test_another_certificate_than_the_pinned_one_is_not(files, authority, tmp_pa
 
 
 def test_who_signed_the_pinned_certificate_is_not_trusted(tmp_path):
-    """It stands behind the server's own in a chain, and has signed others, too."""
+    """The signer's certificate follows the server's own in a chain. It has signed other certificates, too."""
     between = trustme.CA().create_child_ca()
     own, other = tmp_path / "own", tmp_path / "other"
     for folder in (own, other):

@@ -56,7 +56,7 @@ def during(site, kind, choice=0.0):
 
 
 def next_change(process):
-    """The status of a child when it has stopped or goes on: a signal takes a moment."""
+    """The status of a child once it has stopped or continued: a signal takes a moment."""
     return os.waitpid(process.pid, os.WUNTRACED | os.WCONTINUED)[1]
 
 

@@ -65,7 +65,7 @@ def messages():
 
 
 def parsed(frame, parse=parse_back_message):
-    """None for what is refused in a sentence."""
+    """The parsed frame; None if it is refused with a ProtocolError."""
     try:
         return parse(frame)
     except ProtocolError:

@@ -102,7 +102,7 @@ class Sink(list):
 
 
 async def test_chunks_that_leave_together_do_not_wait_for_each_other(link):
-    """A hundred chunks arrive after one delay, not after a hundred: those would take twice the time."""
+    """A hundred chunks arrive after one delay. A hundred delays would take twice the allowed time."""
     link.delay = lambda: 0.2
     sink = Sink()
     async with asyncio.timeout(10):

@@ -1,4 +1,4 @@
-"""Which turn of a conversation is remembered, and for how long."""
+"""The turn of a conversation that is remembered, and for how long."""
 
 import dataclasses
 from array import array

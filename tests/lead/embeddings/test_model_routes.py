@@ -1,4 +1,4 @@
-"""Vectors and ranks in the shapes of the APIs."""
+"""Vectors and ranks in the formats of the APIs."""
 
 import base64
 from array import array
@@ -15,7 +15,7 @@ from shared.errors import RequestError
 
 
 class FakeEncoder:
-    """A vector is the first token, the number of tokens, and zeros; a score is the number of tokens."""
+    """A vector is the first token, the number of tokens, and zeros. A score is the number of tokens."""
 
     state = EngineState.READY
 

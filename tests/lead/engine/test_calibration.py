@@ -1,4 +1,4 @@
-"""While nothing else is to be done, steps of several sizes are timed."""
+"""While nothing else is to be done, the durations of steps of several sizes are measured."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.toy_model import N_VOCAB, FakeTarget
 
 
 class Timed(FakeTarget):
-    """Its steps take as long as a test says, on a clock of its own."""
+    """The duration of its steps is set by a test. It has its own clock."""
 
     def __init__(self, seconds_of):
         super().__init__()
@@ -167,7 +167,7 @@ def test_a_text_that_is_in_the_cache(place, left):
 
 
 class Measured:
-    """How often steps were timed."""
+    """Counts how often steps were timed."""
 
     def __init__(self, *, learns=True):
         self.n = 0

@@ -1,4 +1,4 @@
-"""The front is told the bytes of each token once, before it has to show them."""
+"""The front gets the bytes of each token once, before it has to show them."""
 
 import pytest
 

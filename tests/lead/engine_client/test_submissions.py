@@ -142,7 +142,7 @@ def test_a_sequence_fails_when_the_engine_has_died_too_often(max_restarts):
 
 
 def test_a_sequence_that_kills_every_engine_takes_no_other_with_it(front):
-    """Two deaths may be anybody's; from then on those that saw them come one at a time."""
+    """Any sequence may have caused two deaths. After that, the sequences that saw both run one at a time."""
     others = [front.started(), front.started()]
     killer = front.started()
     others.append(front.started())

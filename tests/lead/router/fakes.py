@@ -1,4 +1,4 @@
-"""Models without processes: what each answers is an application on a real port, which may die."""
+"""Models without processes: each is an application on a real port, which may die."""
 
 import asyncio
 import contextlib
@@ -43,7 +43,7 @@ class FakeProcess:
         self.url = f"http://127.0.0.1:{port}"
 
     async def die(self):
-        """Connections are cut, and there is nobody at its port any more."""
+        """Cut all connections and close the port."""
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
         await self._serving.aclose()
@@ -94,7 +94,7 @@ class House:
         )
 
     def __getitem__(self, name):
-        """The process that a model was started in last."""
+        """The last process in which a model was started."""
         return [process for process in self.processes if process.name == name][-1]
 
 

@@ -1,4 +1,4 @@
-"""An engine that loads a model of which other machines have a part lives while it computes."""
+"""An engine lives on while it loads a model whose layers are partly on other machines."""
 
 from lead.rpc.before_load import Computing
 

@@ -36,7 +36,7 @@ def known(vocabulary):
 
 @pytest.fixture(scope="module")
 def writes(vocabulary, known):
-    """Whether a model may write a text where calls are free to begin."""
+    """Return whether a model may write a text in which calls may begin anywhere."""
 
     def writes(text, request, tool_format, reasoning=None, *, said=""):
         calls, problems = known(request, tool_format, reasoning, said=said)

@@ -1,6 +1,6 @@
 """GPT-2 in NumPy: forward pass, and the files of a Hugging Face folder.
 
-Written from the definitions (Radford et al. 2019; pre-norm blocks, learned positions, tanh GELU); shares
+It follows the definitions (Radford et al. 2019): pre-norm blocks, learned positions, tanh GELU. It shares
 nothing with the converter.
 """
 
@@ -65,7 +65,7 @@ def random_gpt2(seed, *, width, n_heads, n_layers, n_vocab, n_ctx=64, n_hidden=N
 
 
 def logits(config, weights, tokens):
-    """(n_tokens, n_vocab), in float64."""
+    """The logits, (n_tokens, n_vocab), in float64."""
     weights = {name: array.astype(np.float64) for name, array in weights.items()}
     n, n_heads = len(tokens), config["n_head"]
     x = weights["wte.weight"][tokens] + weights["wpe.weight"][:n]
@@ -93,7 +93,7 @@ def norm(x, weights, name):
 
 
 def safetensors(tensors, kind="F32", **metadata):
-    """Arrays by name as one file."""
+    """The bytes of a file with these arrays by name."""
     header, data = {"__metadata__": {"format": "pt", **metadata}}, b""
     for name, array in tensors.items():
         encoded = encoded_as(kind, array)

@@ -238,7 +238,7 @@ def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder
 
 @pytest.fixture(name="gpu")
 def _gpu(monkeypatch):
-    """One with 4.2 MB free."""
+    """A GPU with 4.2 MB free."""
     device = Device("GPU0", "a GPU", free=4_200_000, total=8_000_000)
     monkeypatch.setattr(devices, "chosen", lambda _: [])
     monkeypatch.setattr(devices, "describe", lambda _: [device])

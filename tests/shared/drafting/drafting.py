@@ -1,6 +1,6 @@
 """A drafter without back, lead and network.
 
-A model that equals the target drafts the target's own tokens: TEXT is what follows LONG.
+Its model equals the target, and drafts the target's own tokens: TEXT follows LONG.
 """
 
 from shared.drafting.drafter import Drafter
@@ -18,9 +18,9 @@ SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat
 
 
 class DrafterHarness:
-    """A drafter with a model of as many slots and cells as it says it needs, and not one more.
+    """A drafter whose model has exactly the slots and cells that it asks for.
 
-    Each further token makes a decode longer by `slope` of its time for one.
+    Each further token makes a decode longer by `slope` times the time of one token.
     """
 
     def __init__(

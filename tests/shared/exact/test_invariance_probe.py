@@ -1,4 +1,4 @@
-"""With the shipped model, and with stand-ins whose kernels differ as told."""
+"""The probe with the shipped model, and with stand-ins whose kernels differ."""
 
 import numpy as np
 import pytest

@@ -22,7 +22,7 @@ def lay_out(batch, n_batch=512, n_ctx=1024, **rules):
 
 
 def padding(batch, *limits, **rules):
-    """By slot, in drafts whose cells are their own."""
+    """The padding of each slot, in drafts with cells of their own."""
     (together,) = lay_out(batch, *limits, own_cells=True, **rules).passes
     return [part.n_padding for part in together]
 

@@ -1,4 +1,4 @@
-"""Images of random embeddings, in models of both kinds: what a slot holds of them is what it would read."""
+"""Images of random embeddings, in models of both kinds: a slot that holds them computes as after a read."""
 
 import os
 

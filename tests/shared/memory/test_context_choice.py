@@ -1,4 +1,4 @@
-"""How memories are used, and what is stated about them, against tiny models of each kind."""
+"""The use of each kind of memory, and the facts about it, with tiny models."""
 
 import pytest
 

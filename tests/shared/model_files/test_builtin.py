@@ -95,7 +95,7 @@ def test_what_others_keep_in_the_cache_stays(cache: Path) -> None:
 
 
 def test_two_at_once_both_get_a_whole_file(cache: Path) -> None:
-    """Both are in the middle of growing at the same time: neither goes on before the other is there."""
+    """Both grow their files at the same time. Neither goes on before the other has begun."""
     barrier = Barrier(2, timeout=60)
 
     def meet() -> Path:

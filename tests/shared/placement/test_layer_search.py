@@ -1,4 +1,4 @@
-"""Where a model goes, decided from sizes, for machines of many kinds."""
+"""The place of a model's layers, decided from sizes, for machines of many kinds."""
 
 from collections import Counter
 

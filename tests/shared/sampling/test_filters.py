@@ -56,7 +56,7 @@ def as_dict(ids, logits):
 
 
 def native(samplers, ids, logits, *, accepted=(), are_sorted=False):
-    """(ids, logits) that a chain of llama.cpp's leaves."""
+    """(ids, logits) that a chain of llama.cpp leaves."""
     chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
     for sampler in samplers:
         llama_cpp.llama_sampler_chain_add(chain, sampler)
@@ -131,7 +131,7 @@ def make_row(seed, n_vocab, kind):
     st.sampled_from(["usual", "usual", "tied", "flat", "impossible", "clear"]),
 )
 def test_candidates_and_choice_are_those_of_the_whole_chain(name, seed, n_vocab, kind):
-    """At temperature 0 the choice alone: then what only removes others is left out."""
+    """At temperature 0 only the choice: filters that only remove other tokens are left out then."""
     parameters = SamplingParameters(seed=seed, **SETTINGS[name])
     accepted = np.random.default_rng(seed).integers(0, n_vocab, 30).tolist()
     ours = filters(n_vocab, accepted=accepted, **SETTINGS[name])

@@ -52,7 +52,7 @@ class Settings(FileSettings):
 
 @pytest.fixture
 def file(tmp_path):
-    """Write a settings file; its path as an argument."""
+    """Writes a settings file; returns its path as an argument."""
 
     def write(text):
         path = tmp_path / "thing.toml"

@@ -1,4 +1,4 @@
-"""What is decoded of a text, and when."""
+"""The tokens of a text that are decoded, and when."""
 
 import numpy as np
 import pytest

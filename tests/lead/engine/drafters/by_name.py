@@ -9,7 +9,7 @@ from lead.engine.drafters.draft_source import InlineDraft, InlineDrafter
 
 @dataclass
 class Round:
-    """`drafts`: what has grown."""
+    """`drafts`: the drafts that have grown."""
 
     n_tokens: int
     drafts: dict[str, Any]

@@ -1,4 +1,4 @@
-"""How likely a token is right: its source's word at first, and then what came of such tokens."""
+"""The likelihood of a token: at first its source's confidence, then the outcomes of such tokens."""
 
 import random
 

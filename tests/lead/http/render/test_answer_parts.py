@@ -17,7 +17,7 @@ def asking(url):
 
 @pytest.fixture
 def said(lead):
-    """Two tokens, each with its own and another's log-probability; their ids."""
+    """Two tokens, each with its own and another token's log-probability; returns their ids."""
     a, b = lead.tokens("a")[0], lead.tokens("b")[0]
     lead.engine.steps = [
         ([token], {"probabilities": [TokenProbabilities(chosen=-0.5, top=[(token, -0.5), (b, -1.5)])]})
