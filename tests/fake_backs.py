@@ -385,7 +385,7 @@ class SpellingModel(SlotMemory):
         raise AssertionError(data)
 
     def _likenesses(self, begun):
-        """0 where a token of its own is the beginning of the target's, less where it goes on after that."""
+        """(own, target): 0 if the target's token begins with the own token, less if the own token is longer."""
         alike = np.full((len(self._draft), N_VOCAB), -20.0)
         for own, piece in enumerate(self._draft.pieces):
             data = begun + piece

@@ -1,4 +1,4 @@
-"""Image files: right ones, and a few hundred that are meant to do harm."""
+"""Good image files, and a few hundred that are meant to do harm."""
 
 import itertools
 import random

@@ -28,7 +28,7 @@ def haproxy() -> str | None:
 
 
 def start_smg(python: Path, leads: Sequence[str], key_file: Path, *options: str) -> tuple[Program, str]:
-    """Start SMG before the leads with these URLs; returns it and its URL once it knows all of them."""
+    """Start SMG before the leads with these URLs; return it and its URL once it knows all leads."""
     port, metrics_port = free_port(), free_port()
     arguments = [
         *("--key-file", str(key_file), "--port", str(port), "--prometheus-port", str(metrics_port)),

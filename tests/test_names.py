@@ -40,7 +40,7 @@ def is_type_name(name):
 
 
 def used_twice(names):
-    """The names of more than one module, from pairs of a name and a module."""
+    """The names that several modules use, from pairs of a name and a module."""
     found = defaultdict(set)
     for name, module in names:
         found[name].add(module.as_posix())

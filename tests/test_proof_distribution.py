@@ -53,7 +53,7 @@ def sampler(**parameters):
 
 
 class Markov:
-    """A language model whose next token depends on the last one: its joint distribution can be enumerated."""
+    """A language model whose next token depends on the last token. Its joint distribution can be enumerated."""
 
     def __init__(self, seed, like=None):
         rng = np.random.default_rng(seed)

@@ -1,11 +1,12 @@
 """Tiny random models of nearly any architecture that llama.cpp knows, written in under a second.
 
-Random weights say nothing about acceptance; they show whether caches, states and batches are handled right,
-for each kind of memory. Two models with the same seed are equal; with different seeds they agree on nothing.
+Random weights say nothing about acceptance. They show whether caches, states and batches are handled right,
+for each kind of memory. Two models with the same seed are equal. With different seeds their outputs have
+nothing in common.
 
 `llama_model_init_from_user` creates the tensors that an architecture needs from its metadata, a callback
 fills them, `llama_model_save_to_file` writes the file. The metadata follow llama.cpp's own
-tests/test-llama-archs.cpp; keys that an architecture does not read are ignored, so one set serves most.
+tests/test-llama-archs.cpp. Keys that an architecture does not read are ignored, so one set serves most.
 """
 
 import contextlib

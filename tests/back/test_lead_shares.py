@@ -8,7 +8,7 @@ STEP = 0.002
 
 
 def serve(shares, n_sequences, n_steps=4000):
-    """The seconds that each lead gets if it always has this number of sequences with work."""
+    """The share of the time that each lead gets if it always has this number of sequences with work."""
     seconds = [0.0] * len(n_sequences)
     for _ in range(n_steps):
         waiting = [lead for lead, n in enumerate(n_sequences) if n]

@@ -95,7 +95,7 @@ def event(data) -> bytes:
 
 
 def text_event(*tokens: str | tuple[str, str], n_drafted=0) -> bytes:
-    """A chunk of lead's: plain tokens, and (text, source) for drafted ones."""
+    """A chunk of the lead's answer: plain tokens, and (text, source) for drafted tokens."""
     pairs = [(token, None) if isinstance(token, str) else token for token in tokens]
     return event(
         {
@@ -110,7 +110,7 @@ def text_event(*tokens: str | tuple[str, str], n_drafted=0) -> bytes:
 
 
 def end_events(n_tokens=2, n_drafted=0, n_accepted=0, reason="stop", rate=10.0) -> list[bytes]:
-    """The end of one of lead's answers, at `rate` tokens a second."""
+    """The end of the lead's answer, at `rate` tokens a second."""
     timings = {
         "cache_n": 3,
         "prompt_n": 7,

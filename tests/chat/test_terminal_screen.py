@@ -1,4 +1,4 @@
-"""Whole sessions on an emulated terminal: what it shows during answers and after them."""
+"""Whole sessions on an emulated terminal, with its screen during answers and after them."""
 
 import io
 from functools import partial
@@ -46,7 +46,7 @@ TALE = (
 
 
 class TerminalSession(Session):
-    """A session with the screen that a terminal gets; `clock` decides which drawings are left out."""
+    """A session with a terminal's screen. `clock` decides which drawings are left out."""
 
     def __init__(self, *replies, columns=40, rows=12, clock=lambda: 0.0, environment=None, **options):
         super().__init__(*replies, terminal=lambda: EmulatedTerminal(columns, rows), **options)

@@ -28,7 +28,7 @@ _CERTAIN = 50.0
 
 
 class Prompter:
-    """Knows what follows, by slot, from the tokens that a model decodes."""
+    """Knows the next token of each slot from the tokens that a model decodes."""
 
     def __init__(self, vocabulary, script, n_slots):
         self._vocabulary, self._script = vocabulary, script

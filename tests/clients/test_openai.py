@@ -1,4 +1,4 @@
-"""The `openai` package, current major, unchanged."""
+"""The current major version of the `openai` package, unchanged."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The previous major of the `openai` package, next to the installed one."""
+"""The previous major version of the `openai` package, next to the installed version."""
 
 import asyncio
 import json

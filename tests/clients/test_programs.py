@@ -53,7 +53,7 @@ def url(smollm2):
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program to its end, with a home of its own; returns what it prints."""
+    """Runs a program to its end, with a home of its own; returns its output."""
     environment = os.environ | {
         "HOME": str(tmp_path),
         "LLM_USER_PATH": str(tmp_path),

@@ -41,7 +41,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory, certificate):
-    """The URLs of a door with HTTP and of one with HTTPS."""
+    """The URLs of a door with HTTP and of a door with HTTPS."""
     if (binary := haproxy()) is None:
         pytest.skip("no haproxy")
     folder = tmp_path_factory.mktemp("door")

@@ -423,7 +423,7 @@ class TestOnDisk:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_what_is_on_disk_of_a_text_begins_with_it_or_it_with_that(self, seed):
-        """Whatever is stored, written and read, no text is written with parts of another."""
+        """Any texts may be stored, written and read: no text is written with parts of another."""
         rng, names = random.Random(seed), map(str, itertools.count())
         prompts = TextStore(1, PLAIN, PromptCacheSize(60, 1, n_part=7, n_least_saved=5))
         tokens = []

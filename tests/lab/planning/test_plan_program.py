@@ -33,7 +33,7 @@ class ThisProcess:
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs `lead plan` with arguments; returns what it prints."""
+    """Runs `lead plan` with arguments; returns its output."""
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 64)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
     monkeypatch.setattr(plan_program, "_MIN_TOGETHER_S", 0.1)

@@ -18,7 +18,7 @@ def hello(**changes):
 
 
 class RegistryHarness:
-    """Backs with their sequences, what reaches the engine, and a clock that a test moves."""
+    """Backs with their sequences, the posts that reach the engine, and a clock that a test moves."""
 
     def __init__(self, **limits):
         self.now = 0.0

@@ -161,9 +161,7 @@ def second_turn(name, thought="", content="", calls=(), change=None):
     ids=["text", "thought", "call", "text and call", "thought and call", "calls"],
 )
 def test_what_a_model_wrote_is_found_in_the_next_prompt_of_each_template(answer):
-    """Except for templates that leave out the thought, change the first prompt, or write exactly the same
-    text.
-    """
+    """Not if a template leaves out the thought, changes the first prompt, or writes exactly the same text."""
     missing = []
     for name in load("templates.toml").keys() - OTHERWISE.keys():
         chat = template(name)

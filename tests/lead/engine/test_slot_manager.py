@@ -19,7 +19,7 @@ class Room:
         self.slots = SlotManager(make_limits(n_slots, n_ctx, **limits))
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
-        """Return the sequences that start now."""
+        """Return an event for each sequence that starts now."""
         self.slots.add(engine_sequence(name, tokens, **options))
         return self.slots.admit(only_if_idle=only_if_idle)
 

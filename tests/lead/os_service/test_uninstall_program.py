@@ -1,4 +1,4 @@
-"""`lead uninstall` lists what programs keep, and removes it once somebody has agreed."""
+"""`lead uninstall` lists the files of programs, and removes them after a confirmation."""
 
 import io
 import socket

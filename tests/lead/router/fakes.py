@@ -14,7 +14,7 @@ from tests.lead.serving import app_served
 
 
 class FakeProcess:
-    """Serves `app` once it is loaded; `die` is what SIGKILL does."""
+    """Serves `app` once it is loaded. `die` does what SIGKILL does."""
 
     def __init__(self, app=None, *, failure=None, vocabulary="v"):
         self.app = app or FastAPI()

@@ -13,7 +13,7 @@ COMMIT = "a" * 40
 
 
 class HubServer(HttpServer):
-    """Serves `repositories` on loopback: {name: {file: bytes}}. Those in `private` or `gated` need the token."""
+    """Serves `repositories` on loopback: bytes by name and file. `private` and `gated` need the token."""
 
     token = "hf_secret"  # noqa: S105 - of the stand-in
 

@@ -149,7 +149,7 @@ def test_every_spelling_has_one_meaning():
 
 
 def listed():
-    """The lines of the list without the first one: (spellings, number of values, variable)."""
+    """The lines of the list without the first line: (spellings, number of values, variable)."""
     for line in LIST.read_text().splitlines()[1:]:
         spellings, n_values, variable = line.split("\t")
         yield spellings.split(), int(n_values), variable

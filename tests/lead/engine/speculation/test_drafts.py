@@ -102,7 +102,7 @@ def shapes(draw):
 
 
 class DraftsMachine(RuleBasedStateMachine):
-    """Compares with the newest living draft of every source, and with what it was tried for."""
+    """Compares with the newest living draft of every source, and with the positions at which it was tried."""
 
     sequences = Bundle("sequences")
     sources = st.sampled_from("abc")

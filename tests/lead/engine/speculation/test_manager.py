@@ -104,7 +104,7 @@ class Table:
 
 
 def answering(table, source="a", n=8, after=0.004):
-    """The draft is rejected n times; each time a new one arrives `after` seconds after the commit."""
+    """Reject the draft n times. Each time a new draft arrives `after` seconds after the commit."""
     for i in range(n):
         table.post([7], now=i + after, source=source)
         table.commit(8, now=i + 1.0)

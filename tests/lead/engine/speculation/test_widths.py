@@ -1,4 +1,4 @@
-"""The sizes to which steps are padded, on a GPU that records each width anew."""
+"""The sizes to which steps are padded, on a GPU that has to record each new width."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_a_better_width_has_to_pay_for_the_change_first():
 
 
 def test_where_each_step_has_another_best_width_none_is_usual():
-    """The width changes in each step. So the second step of a width, which is the slow one here, never comes."""
+    """The width changes in each step, so the slow second step of a width never comes."""
     widths = Widths(settled(cost_of({n: 1 + 0.3 * n for n in range(18)}, (0.0001, 0.02)), 1), pads=True)
     for n in range(200):
         depth = (0, 4, 8, 12)[n % 4]
