@@ -1,4 +1,4 @@
-"""Certificates generated for a test; the system does not trust their authority (trustme's)."""
+"""Certificates generated for a test. The system does not trust their authority, which trustme makes."""
 
 import contextlib
 import ssl
@@ -18,7 +18,7 @@ class Certificate:
 
     @property
     def options(self) -> dict[str, Path]:
-        """The lead's settings."""
+        """The lead's settings for these files."""
         return {"ssl_cert_file": self.chain, "ssl_key_file": self.key}
 
 

@@ -65,7 +65,7 @@ class CheckedModel(Target):
         return sum(len(text) for text in self._texts)
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """See `Model.decode`; one row of each step is compared."""
+        """See `Model.decode`. One row of each step is compared."""
         assert self._ahead.isdisjoint(span.slot for span in spans), "a state is not that of its text"
         rows = self._model.decode(spans)
         for span in spans:

@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_asyncio_loop_factories(item):
-    """A hook of pytest-asyncio: the event loops under which a test runs."""
+    """The event loops under which a test runs, for pytest-asyncio."""
     loops = {"asyncio": asyncio.new_event_loop}
     return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
 
@@ -184,7 +184,7 @@ def vocabulary():
 
 @pytest.fixture(scope="session")
 def smollm2():
-    """A public model that answers questions, 4 bits a weight."""
+    """A public model that answers questions, with 4 bits per weight."""
     return downloaded(SMOLLM2)
 
 

@@ -1,4 +1,4 @@
-"""The engine with a fake model, stepped by hand."""
+"""The engine with a fake model. Tests do each step."""
 
 from lead.engine.commands import Cancel
 from lead.engine.loop import execute

@@ -46,7 +46,7 @@ class Perfect:
 
 
 class Random:
-    """Any tokens, any number of them."""
+    """Any number of random tokens."""
 
     def __init__(self, rng: random.Random):
         self._rng = rng
@@ -62,7 +62,7 @@ class Random:
 
 
 class Hostile:
-    """Almost the truth: a wrong token inside, end tokens, wrong bases, ids of other sequences."""
+    """Almost the truth, with a wrong token inside, end tokens, wrong bases, or ids of other sequences."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -165,7 +165,7 @@ class Growing:
 
 
 class Branching:
-    """The truth in a tree: with wrong tokens on its main line, and a right branch next to each of them."""
+    """The truth in a tree with wrong tokens on its main line. A right branch is next to each of them."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -197,7 +197,7 @@ class Branching:
 
 
 class Thicket:
-    """Any tree with any confidences, at any base; some of its tokens are the truth, wherever they hang."""
+    """Any tree with any confidences, at any base. Some of its tokens are the truth, at any position."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -342,7 +342,7 @@ class TranslatingBack(RealBack):
 
 
 class SpellingModel(SlotMemory):
-    """Expects the text that a FakeTarget expects, in tokens of its own."""
+    """Expects the same text as a FakeTarget, in its own tokens."""
 
     def __init__(self, draft, target, n_slots):
         self.n_batch, self.n_ctx_slot, self.n_slots, self.traits = 16, 400, n_slots, PLAIN
@@ -385,7 +385,7 @@ class SpellingModel(SlotMemory):
         raise AssertionError(data)
 
     def _likenesses(self, begun):
-        """(own, target): 0 if the target's token begins with the own token, less if the own token is longer."""
+        """(own, target): 0 if the target's token begins with the own one, less if the own token is longer."""
         alike = np.full((len(self._draft), N_VOCAB), -20.0)
         for own, piece in enumerate(self._draft.pieces):
             data = begun + piece

@@ -1,4 +1,4 @@
-"""A disk that holds texts, and a thread for it that is late."""
+"""A disk that holds texts, and a thread for it that works late."""
 
 import functools
 import itertools

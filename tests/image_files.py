@@ -7,7 +7,7 @@ import zlib
 
 
 def png(width, height, seed=0, *, claims=None):
-    """A picture of noise. claims: the width and height that its header names instead."""
+    """A picture of noise. claims: false values of width and height in its header."""
     rng = random.Random(seed)
     pixels = b"".join(b"\0" + rng.randbytes(3 * width) for _ in range(height))
     return png_of(zlib.compress(pixels, 1), *(claims or (width, height)))

@@ -71,7 +71,7 @@ def minilm_folder() -> Path:
 
 
 def minilm(type_: type[np.floating[Any]] = np.float16) -> Path:
-    """The GGUF file, with matrices of this type; raises ConfigError."""
+    """The GGUF file, with matrices of this type. Raises ConfigError."""
     path = user_cache_path("llama-duo") / f"all-MiniLM-L6-v2.{np.dtype(type_).name}.gguf"
     if not path.is_file():
         folder = minilm_folder()
@@ -99,7 +99,7 @@ def write_bert(
     n_heads: int,
     pooling: gguf.PoolingType = gguf.PoolingType.MEAN,
 ) -> None:
-    """A GGUF file of a BERT with these tensors."""
+    """Write a GGUF file of a BERT with these tensors."""
     n_ctx, width = tensors["position_embd.weight"].shape
     writer = gguf.GGUFWriter(path, "bert")
     writer.add_name(name)

@@ -1,4 +1,4 @@
-"""Python in processes of their own."""
+"""Runs of Python in separate processes."""
 
 import os
 import subprocess

@@ -186,7 +186,7 @@ class Sometimes:
 
 
 class RestlessFront(FakeFront):
-    """Clients that come, leave and come back, and people who change policies and backs."""
+    """Clients that come, leave and come back, and people who change the policy and the backs."""
 
     def __init__(
         self, limits: EngineLimits, rng: random.Random, n_requests: int, images: RandomImages | None = None

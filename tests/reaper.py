@@ -18,7 +18,7 @@ END_SECONDS = 30
 
 
 def run(command):
-    """The exit status of `command`. Ctrl-C reaches it from the terminal; other signals are passed on."""
+    """Return the exit status of `command`. It gets Ctrl-C from the terminal, and other signals from here."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # until there is something to pass it on to
     if sys.platform == "linux":

@@ -23,7 +23,7 @@ def smg_python() -> Path | None:
 
 
 def haproxy() -> str | None:
-    """HAProxy's path; Debian puts it where only root looks."""
+    """HAProxy's path, which Debian puts where only root looks."""
     return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 
 
@@ -43,10 +43,11 @@ def start_smg(python: Path, leads: Sequence[str], key_file: Path, *options: str)
 def start_haproxy(
     binary: str, leads: Sequence[str], key_file: Path, smg: str, certificate: Path | None = None
 ) -> tuple[Program, str]:
-    """Start HAProxy before SMG and two leads, by URLs, and wait until it is ready; returns it and its URL.
+    """Start HAProxy before SMG and two leads, by URLs, and wait until it is ready; return it and its URL.
 
-    Nothing needs to listen at `smg`: the leads are then chosen by HAProxy alone. `certificate`: a file with
-    its chain and its key, for HTTPS.
+    If nothing listens at `smg`, HAProxy alone chooses the leads. `certificate`: a file with its chain and its
+    key,
+    for HTTPS.
     """
     address = f"127.0.0.1:{free_port()}"
     lead_a, lead_b = (url.removeprefix("http://") for url in leads)

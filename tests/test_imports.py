@@ -25,7 +25,7 @@ FORBIDDEN_IN_CORE = {"asyncio", "time", "random", "socket", "threading", "llama_
 
 @functools.cache
 def imported(path):
-    """Every module that a source file imports, in full."""
+    """The full name of every module that a source file imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):

@@ -53,7 +53,7 @@ def sampler(**parameters):
 
 
 class Markov:
-    """A language model whose next token depends on the last token. Its joint distribution can be enumerated."""
+    """A language model whose next token depends on the last token: all its texts can be enumerated."""
 
     def __init__(self, seed, like=None):
         rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ class Markov:
 
 
 class TextModel(SlotMemory):
-    """Knows the texts of a `Markov`, as far as bytes tell, in a vocabulary of its own."""
+    """Knows the texts of a `Markov`, as far as its bytes tell. It has its own vocabulary."""
 
     n_batch, n_ctx_slot, n_slots, traits = 16, 100, 1, PLAIN
 
@@ -137,7 +137,7 @@ class Translating:
 
 
 def run_two_tokens(target, draft_model, seed, depth):
-    """The first two tokens of a sequence, `depth` draft tokens a step, and how many were accepted."""
+    """(first two tokens of a sequence, number of accepted tokens), with `depth` draft tokens a step."""
     ours, theirs = sampler(seed=seed), sampler(seed=seed)
     tokens, n_accepted = [START], 0
     while len(tokens) < 3:
@@ -247,7 +247,7 @@ def test_filters_leave_the_renormalized_distribution():
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_sequences_follow_the_targets_joint_distribution(depth):
-    """Accepted, recovered and bonus tokens together: two tokens against all 36 enumerated pairs."""
+    """Accepted, recovered and bonus tokens count together: two tokens against all 36 enumerated pairs."""
     target = Markov(2)
     draft_model = Markov(3, like=target)
     n = 5_000
@@ -292,7 +292,7 @@ def test_coupled_acceptance_reaches_its_bound(pair):
 
 
 def test_coupling_beats_drafting_the_likeliest_token_at_high_temperature():
-    """Against `draft the argmax, sample the target`, on flat distributions that nearly agree."""
+    """Compared with `draft the argmax, sample the target`, on flat distributions that nearly agree."""
     rng = np.random.default_rng(6)
     ours = rng.normal(size=N_VOCAB).astype(np.float32) * 0.5
     theirs = ours + rng.normal(size=N_VOCAB).astype(np.float32) * 0.1

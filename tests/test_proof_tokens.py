@@ -114,7 +114,7 @@ ROOMS = {"roomy": ROOMY, "cramped": CRAMPED, "one by one": ONE_BY_ONE}
 
 
 def every_pair(first, second, third):
-    """Triples in which each pair of two values occurs; `third` must be the shortest."""
+    """Triples in which each pair of two values occurs. `third` must be the shortest."""
     thirds = list(third)
     return [
         (one, other, thirds[(i + j) % len(thirds)])
@@ -181,7 +181,7 @@ def reasons_of(truth):
 
 
 def spread(requests, rng, maximum=12):
-    """A script that submits each request at some step."""
+    """A script that submits each request at a random step."""
     script = {}
     for request in requests:
         script.setdefault(rng.randint(0, maximum), []).append(request)

@@ -36,7 +36,7 @@ RINGS = {
     "plan, bench, doctor": ("lab.planning", "lab.measuring", "lab.simulation", "lab.doctor"),
     "fleet": ("fleet",),
 }
-"""Packages of each ring."""
+"""The packages of each ring."""
 
 
 ROOTS = {

@@ -28,7 +28,7 @@ from shared.model_files.builtin import builtin_target
 
 N_CTX = 512
 WINDOW = 32
-"""Tokens in a sliding window, for architectures whose window is not a constant of llama.cpp's."""
+"""The tokens in a sliding window, for architectures whose window is not a constant in llama.cpp."""
 
 WRITTEN = ("GGUF.", "general.architecture")
 """Beginnings of the keys that a GGUFWriter writes by itself."""
@@ -47,7 +47,7 @@ _LAYERWISE = (
 """Architectures in which layers without heads are recurrent."""
 
 _LATENT = ("deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "mistral4")
-"""Multi-head latent attention."""
+"""Architectures with multi-head latent attention."""
 
 _FULL_ATTENTION_INTERVAL = 2
 
@@ -140,7 +140,7 @@ def write_fim_vocabulary(path: Path, **tokens: int) -> Path:
 
 
 def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
-    """Add a field, in the GGUF type that llama.cpp expects of such values."""
+    """Add a field, in the GGUF type that llama.cpp expects."""
     kinds = gguf.GGUFValueType
     scalars = {bool: kinds.BOOL, int: kinds.UINT32, float: kinds.FLOAT32, str: kinds.STRING}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""The real engine around the toy model, and a front in its place."""
+"""The real engine around the toy model, and a fake of the front."""
 
 from collections.abc import Callable
 
@@ -94,7 +94,7 @@ class FakeFront:
                 del self.running[event.sequence]
 
     def of(self, kind: type, sequence: str | None = None) -> list:
-        """The events of a kind, of one sequence or all."""
+        """The events of a kind, of one sequence or of all."""
         return [
             event for event in self.events if isinstance(event, kind) and sequence in {None, event.sequence}
         ]
@@ -164,7 +164,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     make_drafters: MakeLookups = no_drafters,
     inline: ModelDrafter | None = None,
 ) -> FakeTarget:
-    """The real loop and scheduler between a fake model and a fake front, to the script's end."""
+    """Run the real loop and scheduler between a fake model and a fake front, to the script's end."""
     engine = make_engine(limits, depth, policy, make_drafters, inline)
     target = make_target(
         limits.n_slots,

@@ -34,7 +34,7 @@ GREEDY = SamplingParameters(seed=0, temperature=0)
 
 @functools.cache
 def _toy_rows() -> np.ndarray:
-    """Logits of 8,192 texts: drawing them for each text would take longer than the engine's own step."""
+    """The logits of 8,192 texts. Drawing them for each text would take longer than the engine's own step."""
     rows = np.random.default_rng(1).normal(size=(1 << 13, N_VOCAB)).astype(np.float32) * 2
     rows[:, list(END_TOKENS)] -= 2
     return rows
@@ -492,7 +492,7 @@ class ToyCalls(ToyGrammar):
 
 
 class ToyVocabulary:
-    """The texts of tokens."""
+    """A vocabulary with the texts of tokens."""
 
     n_tokens = N_VOCAB
 

@@ -1,4 +1,4 @@
-"""A link, and a real WebSocket server in place of the lead, which sends valid and invalid messages."""
+"""A link, and a real WebSocket server that plays the lead and sends valid and invalid messages."""
 
 import asyncio
 import contextlib
@@ -90,7 +90,7 @@ async def hang_up(connection):
 
 
 def answering(status, body):
-    """A lead that refuses the WebSocket handshake."""
+    """A function that refuses the WebSocket handshake, as a lead may."""
 
     def process_request(connection, _request):
         return connection.respond(status, body)

@@ -27,7 +27,7 @@ from tests.back.linking import (
 
 
 class SlowWorker(Recorder):
-    """Has too much to do until `is_behind` is false."""
+    """A worker with too much to do until `is_behind` is false."""
 
     def __init__(self):
         super().__init__()
@@ -119,7 +119,7 @@ async def test_a_server_error_is_retried():
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self):
         self.now = 0.0
@@ -235,7 +235,7 @@ async def test_set_lead_makes_the_next_run_dial_another_address():
 
 @contextlib.asynccontextmanager
 async def sending(clock=lambda: 0.0, *earlier, **limits):
-    """An outbox with drafts of an earlier connection, and a queue of what it sends."""
+    """An outbox with drafts of an earlier connection, and a queue of the messages that it sends."""
     sent = asyncio.Queue()
     outbox = Outbox(clock)
     for draft in earlier:

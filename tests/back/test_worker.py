@@ -1,6 +1,6 @@
-"""The worker handles all messages in its inbox, then drafts; it reports an error in its thread.
+"""The worker handles all messages in its inbox, then drafts. It reports errors of its thread.
 
-The drafter is a real one beside a toy model; the lead verifies `N_AHEAD // 2` of its tokens in a step.
+The drafter is real, beside a toy model. The lead verifies `N_AHEAD // 2` of its tokens in a step.
 """
 
 import itertools
@@ -100,7 +100,7 @@ def test_of_a_sequence_that_was_closed_nothing_is_sent():
 
 
 class FailingTarget(FakeTarget):
-    """Fails in its second decode."""
+    """A target that fails in its second decode."""
 
     def decode(self, spans):
         if self.steps:

@@ -1,4 +1,4 @@
-"""A lead that answers from a script, and a screen that keeps what was shown: all that chat's tests need."""
+"""A lead that answers from a script, and a screen that keeps all output, for the tests of chat."""
 
 import io
 import json
@@ -44,7 +44,7 @@ class ScriptedLines:
 
 
 class Stream(httpx.SyncByteStream):
-    """The body of an answer: bytes, and exceptions for what happens while it is read."""
+    """The body of an answer: bytes, and exceptions that are raised while it is read."""
 
     def __init__(self, parts: Iterable[bytes | BaseException]):
         self._parts = list(parts)
@@ -157,7 +157,7 @@ def is_away(request: httpx.Request) -> httpx.Response:
 
 
 class Session:
-    """A whole session at a terminal without color: lines typed, replies scripted, the screen as text."""
+    """A session at a terminal without color: typed lines, scripted replies, and the screen as text."""
 
     def __init__(
         self,

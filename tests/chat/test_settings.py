@@ -1,4 +1,4 @@
-"""Settings come from the command line and CHAT_* and are checked before anything happens."""
+"""Settings come from the command line and CHAT_*. They are checked before anything happens."""
 
 from dataclasses import replace
 from pathlib import Path

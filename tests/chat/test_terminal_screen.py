@@ -66,7 +66,7 @@ class TerminalSession(Session):
 
 
 def every_token():
-    """A clock that is always late enough to draw."""
+    """A clock on which it is always time to draw."""
     return partial(next, count())
 
 

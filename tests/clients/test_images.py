@@ -1,4 +1,4 @@
-"""Clients that other people wrote show pictures to a real lead, each in its own API."""
+"""Clients of other projects show pictures to a real lead, each in its own API."""
 
 import base64
 import importlib

@@ -1,4 +1,4 @@
-"""Programs that other people wrote, unchanged from the index, each on its usual run against a real lead."""
+"""Programs of other projects, unchanged from the index, each in its usual use with a real lead."""
 
 import functools
 import json

@@ -20,7 +20,7 @@ _UNKNOWN = -1
 
 
 def allowed(unit: Path) -> set[str]:
-    """The system calls that the unit's `SystemCallFilter=` lines leave."""
+    """The system calls that the unit's `SystemCallFilter=` lines allow."""
     calls: set[str] = set()
     for line in unit.read_text().splitlines():
         key, _, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""The routers' files: keys and ports are as the README promises."""
+"""The routers' files have the keys and ports of the README."""
 
 import re
 

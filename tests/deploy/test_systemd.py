@@ -22,7 +22,7 @@ SERVICES = ["lead", "back"]
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory):
-    """The system's units as `service install` writes them, and the router's."""
+    """The system's units as `service install` writes them, and the router's unit."""
     with pytest.MonkeyPatch.context() as patch:
         machine = Machine(tmp_path_factory.mktemp("machine"), patch)
         machine.run("lead", "install", "--system", "--socket", "--drain-seconds", "100")
@@ -120,7 +120,7 @@ def test_an_engine_that_runs_out_of_memory_does_not_stop_the_lead(units):
 
 
 def filtered(units, name):
-    """The command of a program under its unit's filter of system calls."""
+    """The command of a program under the system call filter of its unit."""
     return [sys.executable, str(FILTER), str(units[f"{name}.service"]), sys.executable, "-m", name]
 
 

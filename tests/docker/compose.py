@@ -32,7 +32,7 @@ def service(path: Path, name: str, **variables: str) -> dict[str, Any]:
 
 
 def seconds(duration: str) -> float:
-    """`"60s"` → 60."""
+    """`"60s"` gives 60."""
     assert duration.endswith("s")
     return float(duration[:-1])
 

@@ -27,7 +27,7 @@ OPTION = re.compile(r"--?[a-zA-Z][\w-]*")
 
 
 def words(line):
-    """The words of a line of a shell, without comments."""
+    """The words of a shell's line, without comments."""
     try:
         return shlex.split(line, comments=True)
     except ValueError:  # a lone apostrophe

@@ -1,4 +1,4 @@
-"""Pictures of figures are valid SVG, in two themes, with every row and nothing outside."""
+"""Pictures of figures are valid SVG in two themes. They show every row, and nothing outside the picture."""
 
 import re
 import xml.etree.ElementTree as ET

@@ -1,4 +1,4 @@
-"""Exact mode where --n-gpu-layers auto finds no room on a GPU, and room at a later start."""
+"""Exact mode if --n-gpu-layers auto finds no room on a GPU, and finds room at a later start."""
 
 import contextlib
 

@@ -44,7 +44,7 @@ def models(tmp_path_factory):
 
 
 def loaded(path, **options):
-    """(the model, MiB by device and kind as logged, the device of each layer as logged)."""
+    """(model, logged MiB by device and kind, logged device of each layer)."""
     asked = ModelOptions(**{"threads": 2, "ctx_size": 1024, "parallel": 2, "flash_attn": "off"} | options)
     with library.captured_log() as lines:
         model = Model(plan_memory(path, asked))
@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_refused_without_a_trace(models):
 
 
 def test_a_cache_with_larger_tensors_than_the_device_can_hold_stays_on_the_cpu(gpus, models):
-    """llama.cpp would abort."""
+    """llama.cpp would abort with such a tensor on the device."""
     library.start()
     device = devices.all_devices()[0]
     if device.max_tensor == device.total:

@@ -7,7 +7,7 @@ from tests.lead.serving import serving
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     now = 0.0
 

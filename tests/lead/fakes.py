@@ -196,7 +196,7 @@ class ScriptedLead:
         self.app.state.with_page = True
 
     def use(self, template=None, vocabulary=None, **options):
-        """Replace some of the services, or options."""
+        """Replace some services or options."""
         self.template, self.vocabulary = template or self.template, vocabulary or self.vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)

@@ -64,7 +64,7 @@ QUERIES = (b"", b"model=a", b"model=a&action=erase&reload=1&name=desk")
 
 
 def known_requests():
-    """(method, path, query, content)"""
+    """(method, path, query, content) of all known requests."""
     turns = itertools.cycle(itertools.product(QUERIES, (None, ASKING, UNLOADING)))
     for method, path in itertools.product(METHODS, PATHS):
         yield (method, path, *next(turns))
@@ -225,7 +225,7 @@ def behind_fleet(app):
 
 @pytest.fixture
 async def routers(tmp_path):
-    """Starts a lead with --models-dir, whose models are fakes."""
+    """Starts a lead with --models-dir and fake models."""
     started = []
     for name in "ab":
         shutil.copy(builtin_draft(), tmp_path / f"{name}.gguf")

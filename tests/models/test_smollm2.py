@@ -103,7 +103,7 @@ def test_the_trained_file_is_as_described() -> None:
 @pytest.mark.models
 @pytest.mark.parametrize(("temperature", "minimum"), [(0.0, 0.5), (0.8, 0.4)])
 def test_it_is_often_right(smollm2: Path, temperature: float, minimum: float) -> None:
-    """`models/smollm2/acceptance.py` measures it with more prompts."""
+    """`models/smollm2/acceptance.py` measures the acceptance with more prompts."""
     options = ModelOptions(ctx_size=512, parallel=1, threads=1)
     pair = (Model(plan_memory(smollm2, options)), Model(plan_memory(DRAFT, options)))
     parameters = SamplingParameters(seed=1, temperature=temperature, top_k=0, top_p=1, min_p=0)

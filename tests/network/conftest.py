@@ -64,6 +64,6 @@ def back_on(network, lead):
 
 @pytest.fixture(scope="session")
 def plain(network, lead):
-    """The text without backs."""
+    """The lead's text without backs."""
     with network.at("client"):
         return ask(lead[1], key=CLIENT_KEY).text

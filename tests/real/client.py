@@ -1,4 +1,4 @@
-"""Requests to a real lead over HTTP: whole answers, and streams that are watched while they run."""
+"""Requests to a real lead over HTTP: whole answers, and streams that can be watched."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -116,7 +116,7 @@ def post(url: str, body: dict[str, Any], *, key: str | None = None) -> httpx.Res
 
 @contextmanager
 def stream(url: str, *, key: str | None = None, **fields: Any) -> Iterator[Stream]:
-    """A streamed answer; leaving the context hangs up."""
+    """A streamed answer. Leaving the context closes the connection."""
     extra = {"stream": True, "stream_options": {"include_usage": True}, "return_speculation": True}
     with connect(url, key) as client, client.stream("POST", CHAT, json=chat(**fields) | extra) as response:
         assert response.status_code == 200, response.read()
@@ -142,7 +142,7 @@ def text_of(response: httpx.Response) -> str:
 
 
 def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply]) -> Reply:
-    """The first answer that is `enough`; the answers before it must have the same text."""
+    """The first answer that is `enough`. The answers before it must have the same text."""
     first = reply = answer()
     n_answers, until = 0, time.monotonic() + MIN_PATIENCE_S
     while n_answers < MAX_ANSWERS or time.monotonic() < until:

@@ -37,7 +37,7 @@ def limited(target):
 
 @pytest.fixture(scope="module")
 def few_files(target):
-    """(lead, url) of a lead that may have few files open."""
+    """(lead, url) of a lead with a low limit of open files."""
     with limited(target) as served:
         yield served
 

@@ -33,7 +33,7 @@ def exact(tmp_path_factory):
 
 
 def say(url, prompt, **fields):
-    """The text and the probabilities of its tokens."""
+    """The text, and the probabilities of its tokens."""
     fields = {"temperature": 0.8, "max_tokens": 60, "logprobs": True, **fields}
     (choice,) = post(url, chat(prompt, **fields)).json()["choices"]
     return choice["message"]["content"], [token["logprob"] for token in choice["logprobs"]["content"]]

@@ -33,7 +33,7 @@ def lead(tmp_path_factory):
 
 @pytest.fixture
 def tiny_back(lead):
-    """The example in Python, connected."""
+    """The Python example, connected as a back."""
     with Program("tiny", lead[1], command=[sys.executable, str(TINY_BACK)]):
         lead[0].wait_for(r"back tiny .*joined")
         yield

@@ -186,7 +186,7 @@ def test_behind_smg_leads_tell_clients_apart(shared):
 
 
 def cached_in_later_turns(url, subject, n_turns=3):
-    """For each turn after the first: the share of the last turn's prompt that was cached."""
+    """For each turn after the first, the cached share of the last turn's prompt."""
     messages = [{"role": "user", "content": f"{subject} {LONG}"}]
     shares, before = [], None
     for turn in range(n_turns):

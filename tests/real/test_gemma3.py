@@ -1,4 +1,4 @@
-"""A public base model with sliding windows and 262,144 tokens, 4 bits a weight, in real programs."""
+"""A public base model with sliding windows, 262,144 tokens and 4-bit weights, in real programs."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def exact(gemma3, smollm2):
 
 
 def go_on(url, text, **fields):
-    """The text and the probabilities of its tokens."""
+    """The text, and the probabilities of its tokens."""
     request = {"prompt": text, "max_tokens": 24, "temperature": 0.8, "seed": 1, "logprobs": 1} | fields
     with connect(url) as client:
         (choice,) = client.post("/v1/completions", json=request).json()["choices"]

@@ -38,7 +38,7 @@ def sources(tmp_path_factory):
 
 
 def environment(folder):
-    """The program's environment: its cache is in the folder."""
+    """The program's environment. Its cache is in the folder."""
     return os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "BACK_THREADS": "1"}
 
 

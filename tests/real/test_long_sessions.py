@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 SCRIPTED_LEAD = (sys.executable, "-P", str(Path(scripted_lead.__file__)))
 FILE = "".join(f"{n}: a line of the file, which says that {n * 7919} is a number.\n" for n in range(590))
-"""About 14,000 tokens."""
+"""A text of about 14,000 tokens."""
 MEMORIES = {
     "plain": "llama",
     "windows": "gemma3",

@@ -26,7 +26,7 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 340, "height": 640}
 
 @pytest.fixture(scope="module")
 def lead(target):
-    """A program with its URL."""
+    """(program, url) of a lead."""
     keys = ("--admin-key", ADMIN, "--api-key", CLIENT, "--back-key", BACKS)
     lead, url = start_lead("--model", str(target), *LEAD, *keys)
     with lead, start_back(url, "--name", "helper", "--key", BACKS, *BACK):

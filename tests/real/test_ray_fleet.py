@@ -1,6 +1,6 @@
 """A fleet on Ray Serve, on this machine: two leads, two backs.
 
-`make ray` installs Ray: `.venv/ray/bin/python -m pytest -m ray`. Without it these tests fail.
+`make ray` installs Ray. Run these tests with `.venv/ray/bin/python -m pytest -m ray`. Without Ray they fail.
 """
 
 import http.client
@@ -102,7 +102,7 @@ def ask(url, **fields):
 
 
 def children(program):
-    """The fleet's processes of a program: leads by their ports, backs by their names."""
+    """The fleet's child processes of a program: leads by their ports, backs by their names."""
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []

@@ -1,4 +1,4 @@
-"""Conversations outlive the lead (`--cache-disk`): they go on where they were, for their owners alone."""
+"""Conversations outlive the lead (`--cache-disk`). They go on where they were, only for their owners."""
 
 import contextlib
 import os
@@ -26,7 +26,7 @@ MAX_SECONDS = 240.0
 
 @pytest.fixture
 def lead(own_lead, tmp_path):
-    """Starts leads of two clients, which share a folder."""
+    """Starts leads that share a folder, for two clients."""
     return lambda *more: own_lead("--cache-disk", str(tmp_path), "--api-key", "one,two", *more)
 
 

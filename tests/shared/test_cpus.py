@@ -67,7 +67,7 @@ def test_there_is_at_least_one_physical_core_and_no_more_than_logical_ones():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Makes a Linux machine with these usable cores; returns the folder of its topology."""
+    """Makes a Linux machine with these usable cores; returns the folder of its CPU topology."""
 
     def make(n_cores, usable=None, performance=None):
         monkeypatch.setattr(platform, "system", lambda: "Linux")

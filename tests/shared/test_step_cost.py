@@ -221,7 +221,7 @@ def in_turns(factor, n_steps, *mixes):
 
 
 def growing(growth, n_steps, early, late):
-    """T(n) grows by a share along each text; the second half of texts has another mix of sizes."""
+    """T(n) grows by a share along each text. The second half of each text has another mix of sizes."""
 
     def step(i, rng):
         at = i % n_steps / n_steps
@@ -296,7 +296,7 @@ def test_a_start_beside_other_programs_leaves_no_size_too_long_to_be_used(interr
 
 
 STRIX_HALO = {1: 1.0, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 1.1}
-"""T(n) / T(1) of q8_0 weights."""
+"""T(n) / T(1) of q8_0 weights on a Strix Halo."""
 
 
 def calibrated(table):

@@ -54,7 +54,7 @@ class Life:
             self.supervisor.ready(self.now)
 
     def live(self, seconds=1.0, *, ready=True, worked=False, idle=False):
-        """The next process lives and dies; returns the delay until the next start."""
+        """Let the next process live and die; return the delay until the next start."""
         self.start(ready=ready)
         self.now += seconds
         if worked:

@@ -130,7 +130,7 @@ def test_the_number_of_texts_is_bounded(monkeypatch):
 
 
 class TestParts:
-    """Memory of which ranges can be stored: texts move in parts."""
+    """Memory of which ranges can be stored, so that texts move in parts."""
 
     @pytest.fixture
     def prompts(self):
@@ -485,7 +485,7 @@ MOVED = [1] * 40
 
 
 def stored(n_slots=2, n_part=15):
-    """The text is stored, all slots are empty."""
+    """A store with the text. All slots are empty."""
     made = TextStore(n_slots, PLAIN, PromptCacheSize(500, 1, n_part=n_part))
     made.caches[0].add(MOVED)
     made.begin_step(alone=True)

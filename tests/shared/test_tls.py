@@ -1,4 +1,4 @@
-"""Certificates made on the spot: `trustme` is an authority for tests."""
+"""Certificates made during the test. `trustme` is an authority for tests."""
 
 import ssl
 
@@ -25,7 +25,7 @@ def files(authority, tmp_path_factory):
 
 
 def shake_hands(context, files, name):
-    """Let a client with `context` greet a server with that certificate under `name`; raises SSLError."""
+    """Let a client with `context` greet a server with these files under `name`. Raises SSLError."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(files[0], files[1])
     certificates.shake_hands(context, server, name)

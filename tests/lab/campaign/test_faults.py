@@ -1,4 +1,4 @@
-"""Faults are what they claim to be, end again, and come as the seed says."""
+"""Faults do what they claim, end again, and come as the seed says."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ READY = "03:00:00 lead INFO: ready: 4 slots"
 
 @pytest.fixture
 def process():
-    """A process that waits to be ended."""
+    """A process that waits for its end."""
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         yield psutil.Process(process.pid)

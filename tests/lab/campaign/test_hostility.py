@@ -1,4 +1,4 @@
-"""Hostile clients, backs and leads are what they claim to be, and a fault is noticed."""
+"""Hostile clients, backs and leads do what they claim, and a fault of the other side is noticed."""
 
 import json
 import random

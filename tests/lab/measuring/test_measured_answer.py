@@ -1,4 +1,4 @@
-"""A streamed answer is read and timed, whatever server sends it."""
+"""A streamed answer is read and timed, from any server."""
 
 import json
 from dataclasses import replace

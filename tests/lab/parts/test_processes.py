@@ -1,4 +1,4 @@
-"""Programs are started, waited for, and run in the foreground of a terminal."""
+"""Programs are started, awaited, and run in the foreground of a terminal."""
 
 import os
 import pty

@@ -81,7 +81,7 @@ def parser_config(chat, prompt, names, *, calls=True):
 
 @dataclass(frozen=True)
 class Case:
-    """One entry of outputs.toml."""
+    """An entry of outputs.toml."""
 
     template: str
     output: str

@@ -27,7 +27,7 @@ KEY = "0123456789abcdef01234567"
 
 
 class SlotMachine(Machine):
-    """An engine that saves slots in a folder, which outlives it."""
+    """An engine that saves slots in a folder. The folder outlives it."""
 
     def __init__(self, folder, key=KEY, **memory):
         self._key, self._path = key, folder / "a"

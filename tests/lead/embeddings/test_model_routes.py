@@ -35,7 +35,7 @@ class FakeEncoder:
 
 
 class FakeTokenizer:
-    """A token for each word: the number of its characters."""
+    """Makes a token of each word: the number of its characters."""
 
     async def run(self, _client, _method, prompts):
         return PreparedRequest([self._tokens(prompt) for prompt in prompts])

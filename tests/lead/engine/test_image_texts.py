@@ -36,7 +36,7 @@ BACKS = {
 
 
 class Seeing:
-    """A model with two images of one size, and an engine for each run."""
+    """A model with two images of the same size, and an engine for each run."""
 
     def __init__(self, path, kind):
         images = [ImageSpan(start=0, key=key, **KINDS[kind]) for key in "ab"]

@@ -14,7 +14,7 @@ SETTLED = 16
 
 
 class Front:
-    """Sequences without an engine; `now` advances with each event."""
+    """Sequences without an engine. `now` advances with each event."""
 
     def __init__(self, max_restarts=3):
         self.now = 0.0
@@ -56,7 +56,7 @@ class Front:
             yield from given
 
     def die(self, n=1):
-        """The engine process dies `n` times, each time in the first step of all that it was given."""
+        """Let the engine process die `n` times, each time in the first step of all that it was given."""
         for _ in range(n):
             self.due()
             self.start(*[each for each in self.sequences if each.started_at is not None], again=True)

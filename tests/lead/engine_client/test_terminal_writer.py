@@ -1,4 +1,4 @@
-"""Text and log on one terminal: neither cuts a line of the other, and nothing is lost at the end."""
+"""Text and log on one terminal: neither breaks a line of the other, and nothing is lost at the end."""
 
 import os
 import subprocess

@@ -29,7 +29,7 @@ def head_output(read):
 
 
 class FakeHeads:
-    """Keeps what it has read, by slot and position."""
+    """Heads that keep everything they have read, by slot and position."""
 
     source = "mtp"
     n_batch = 64

@@ -16,7 +16,7 @@ async def connection():
 
 
 class Work:
-    """Work that waits for `ready`, then has a result. It cleans up in several steps of the event loop."""
+    """Work that waits for `ready`, then has a result. Its cleanup takes several steps of the event loop."""
 
     def __init__(self, error=None):
         self.ready = asyncio.Event()
@@ -51,7 +51,7 @@ async def stubborn():
 
 
 def start(connection, work):
-    """The task of a request, which does the work."""
+    """The task of a request that does the work."""
     return asyncio.ensure_future(cancel_on_disconnect(connection.request, work))
 
 

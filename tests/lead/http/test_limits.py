@@ -46,7 +46,7 @@ def test_every_bound_is_tested():
 
 @pytest.fixture(params=ASKED_FOR)
 def bounded(lead, request):
-    """(path, a request within the bound, a request beyond it, the field at fault) of a lead with a low bound."""
+    """(path, a request within the bound, a request beyond it, the wrong field) of a lead with a low bound."""
     value, path, (within, beyond), field = ASKED_FOR[request.param]
     lead.use(limits=RequestLimits(**{request.param: value}, **_without_its_rival(request.param)))
     lead.will_say("a")

@@ -15,7 +15,7 @@ async def connection():
 
 
 class Echo(Renderer):
-    """A renderer to which updates are lists of events."""
+    """A renderer for updates that are lists of events."""
 
     def render(self, update):
         return update

@@ -1,4 +1,4 @@
-"""From an invitation to a member's requests, over real connections."""
+"""From an invitation to the requests of a member, over real connections."""
 
 import asyncio
 import base64

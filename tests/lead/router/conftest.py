@@ -1,4 +1,4 @@
-"""A router on a real port, with models that are fakes."""
+"""A router on a real port, with fake models."""
 
 import contextlib
 

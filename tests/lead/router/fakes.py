@@ -68,7 +68,7 @@ def served(name, **options):
 
 
 class House:
-    """A host whose processes are fakes, in the order in which they were started."""
+    """A host with fake processes, in the order in which they were started."""
 
     def __init__(self, names="ab", room=1, make=FakeProcess, models=None, need=1, **options):
         self.processes = []

@@ -1,4 +1,4 @@
-"""`lead models`: the models of a folder and of the hub's cache, listed, examined and deleted."""
+"""`lead models` lists, examines and deletes the models of a folder and of the hub's cache."""
 
 import shutil
 from dataclasses import replace

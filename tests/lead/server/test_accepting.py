@@ -1,4 +1,4 @@
-"""No connection is lost while descriptors are short."""
+"""No connection is lost while descriptors are scarce."""
 
 import asyncio
 import os

@@ -18,7 +18,7 @@ def calls(tool_format, *names):
 
 @pytest.fixture(scope="module")
 def known(vocabulary):
-    """The grammars of calls, and problems."""
+    """The grammars of calls, and the problems with tools."""
 
     def known(request, tool_format, reasoning=None, *, said=""):
         return call_grammars(

@@ -17,7 +17,7 @@ MATRICES = ("wq", "wk", "wv", "wo", "w1", "w2", "w3")
 
 @dataclass
 class Llama:
-    """Weights by llama2.c's names; matrices are (out, in), with a leading axis for layers."""
+    """Weights by llama2.c's names. Matrices are (out, in), with a leading axis for layers."""
 
     n_heads: int
     n_kv_heads: int
@@ -85,7 +85,7 @@ def rms_norm(x, weight):
 
 
 def rotate(x):
-    """x: (n_tokens, heads, head_width); values 2i and 2i + 1 turn by position / 10000^(2i / head_width)."""
+    """Turn values 2i and 2i + 1 by position / 10000^(2i / head_width). x: (n_tokens, heads, head_width)."""
     n, _, head = x.shape
     angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, head, 2) / head)
     cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]

@@ -36,7 +36,7 @@ TARGET = str(builtin_target())
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    """Four cores and 1 GB of free memory."""
+    """A machine with four cores and 1 GB of free memory."""
     usable = {0, 1, 2, 3}
 
     def pin(chosen):
@@ -75,7 +75,7 @@ def test_what_drafts_would_give_is_said_as_far_as_it_is_known(tiny_model):
     [("MTL0", 15, "K-quants on Metal"), ("MTL0", 7, "`lead plan` measures"), ("CUDA0", 15, "`lead plan`")],
 )
 def test_k_quants_on_metal_are_known_to_be_steep(device, stored, expected):
-    """15 is Q4_K_M, 7 is Q8_0."""
+    """File type 15 is Q4_K_M, and 7 is Q8_0."""
     gib = 1 << 30
     placed = Placement([Device(device, "", gib, gib)], 2, n_gpu_layers=2, parts={("attention", device): gib})
     info = SimpleNamespace(file_type=stored)

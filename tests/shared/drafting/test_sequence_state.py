@@ -1,4 +1,4 @@
-"""The batch of a step: each path that drafts gets a token, prompts share the rest."""
+"""The batch of a step: each path that drafts gets a token, and prompts share the rest."""
 
 import pytest
 

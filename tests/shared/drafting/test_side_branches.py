@@ -56,7 +56,7 @@ def test_a_draft_without_any_confidence_goes_on():
 
 
 def chosen(text, sampling=WARM, n=1):
-    """The next `n` tokens that the draft model chooses after `text`."""
+    """The next `n` tokens that the draft model would choose after `text`."""
     text = list(text)
     for _ in range(n):
         logits = DrafterHarness().model._row(functools.reduce(extend_hash, text, 0))
@@ -343,7 +343,7 @@ def test_a_branch_shares_the_cells_of_its_prefix():
 
 
 class FullTarget(FakeTarget):
-    """Raises KvCacheFullError while it is `full`."""
+    """A target that raises KvCacheFullError while it is `full`."""
 
     full = False
 

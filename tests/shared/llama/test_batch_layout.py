@@ -13,7 +13,7 @@ PROMPT = Span(9, 0, [1] * 128, 0)
 
 
 def spans(*lengths, start=0):
-    """Drafts to verify: logits are wanted for all tokens."""
+    """Drafts to verify, with logits for all tokens."""
     return [Span(slot, start, [1] * length, length) for slot, length in enumerate(lengths)]
 
 

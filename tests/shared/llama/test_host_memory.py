@@ -9,7 +9,7 @@ from shared.llama.host_memory import HostMemory
 
 MIB = 1 << 20
 KIND = 7
-"""A ggml_backend_buffer_type_t."""
+"""A stand-in for a ggml_backend_buffer_type_t."""
 
 
 class Pinned:

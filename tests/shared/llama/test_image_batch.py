@@ -27,7 +27,7 @@ END = len(BEFORE) + N_ROWS
 
 @pytest.fixture(scope="module")
 def images():
-    """Memory for two images."""
+    """The memory of two images."""
     rows = np.random.default_rng(1).normal(size=(2, N_ROWS * N_EMBD)).astype(np.float32)
     descriptor = os.memfd_create("images")
     os.write(descriptor, rows.tobytes())

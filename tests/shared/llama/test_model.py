@@ -124,7 +124,7 @@ def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(
 
 
 def test_what_is_loaded_after_a_copy_into_the_same_slot_stays(opened):
-    """llama.cpp copies whole slots when it decodes next."""
+    """llama.cpp copies whole slots at the next decode."""
     options = ModelOptions(ctx_size=512, parallel=2, threads=1, n_gpu_layers=0, kv_unified=False)
     model = opened(builtin_draft(), options)
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()

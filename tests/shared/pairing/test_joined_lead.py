@@ -169,7 +169,7 @@ def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
 
 @pytest.mark.parametrize("has_own", [False, True], ids=["alone", "with its own"])
 def test_who_gives_the_certificate_of_the_ca_is_not_the_lead(serve, keep, has_own):
-    """Anyone can fetch it from the lead."""
+    """Anyone can fetch the CA's certificate from the lead."""
     authority, here = serve("lead", "desk")
     impostor, there = serve("impostor", "desk")
     impostor.certificate = authority.certificate + impostor.certificate * has_own

@@ -79,7 +79,7 @@ def among_all(sampler, logits, accepted=()):
 
 
 def plain_chain(given, logits, accepted):
-    """llama.cpp's samplers over every token. Top-k is a sort in which the lowest id goes first."""
+    """llama.cpp's samplers over every token. Top-k sorts equal logits by their ids, the lowest first."""
     n_vocab = len(logits)
     bias = {token: value for token, value in given.logit_bias.items() if token < n_vocab}
     bias |= dict.fromkeys(END, BANNED) if given.ignore_eos else {}
@@ -110,7 +110,7 @@ def plain_chain(given, logits, accepted):
 
 
 def make_row(seed, n_vocab, kind):
-    """Logits with as many ties as `kind` says."""
+    """A row of logits. `kind` decides how many are equal."""
     rng = np.random.default_rng(seed)
     row = rng.normal(size=n_vocab) * rng.choice([0.5, 3.0, 6.0])
     if kind == "tied":

@@ -57,7 +57,7 @@ class KnowingModel(SlotMemory):
         self.memory[slot] = self.memory[source_slot][:n_keep]
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
-        """Keep the memory of a slot."""
+        """Keep the memory of a slot under the snapshot's key."""
         self._kept[snapshot.key] = list(self.memory[slot])
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:

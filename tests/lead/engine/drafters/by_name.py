@@ -1,4 +1,4 @@
-"""An inline drafter that is asked by the names of sequences."""
+"""An inline drafter whose methods take the names of sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -37,7 +37,7 @@ def depths_of(choice):
 
 
 def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_max=10):
-    """A back whose draft has these probabilities, and which is about to add to it."""
+    """A back whose draft has these probabilities, and which will soon add to it."""
     arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
     return future(*probabilities, mean=mean, next_ones=next_ones, n_max=n_max, arrival=arrival)
 

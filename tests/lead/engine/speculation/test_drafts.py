@@ -50,7 +50,7 @@ def machine_chance(source, confidence, agreement):
 
 
 class Posted:
-    """A posted tree, walked from its root each time."""
+    """A reference for a posted tree, which is walked from its root each time."""
 
     def __init__(self, base, tokens, parents, confidences):
         self.base, self.tokens, self.parents, self.confidences = base, tokens, parents, confidences

@@ -305,7 +305,7 @@ def test_a_wait_in_vain_ends(right_by_now):
 
 
 def growing(table, n=4, **more):
-    """A source that adds a token every millisecond, sure of each."""
+    """Let a source add a token every millisecond, with high confidence."""
     for i in range(1, n + 1):
         table.post(list(range(1, i + 1)), now=i / 1000, confidences=[0.95] * i, **more)
     return n / 1000

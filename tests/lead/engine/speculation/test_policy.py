@@ -304,7 +304,7 @@ def test_a_cost_that_fell_is_noticed():
 
 
 def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
-    """The machine was busy in three of five rounds of calibration: four draft tokens seem a bad choice."""
+    """The machine was busy in three of five rounds of calibration, so four draft tokens seem a bad choice."""
     cost = StepCost()
     cost.learn_sweeps(
         (n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])

@@ -123,7 +123,7 @@ async def test_an_echo_precedes_the_text(lead, client):
 REGENERATED = AnswerStats(
     n_prompt=50, n_cached=49, n_generated=40, n_first=17, prompt_seconds=0.0125, generation_seconds=0.5
 )
-"""The prompt was in the cache, so the first step had a draft."""
+"""The statistics of a prompt that was in the cache, so that the first step had a draft."""
 
 
 def test_tokens_of_the_first_step_count_for_the_prompt():
