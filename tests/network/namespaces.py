@@ -59,7 +59,7 @@ class Network:
         return self._join(machine)
 
     def add_far(self, machine: str, delay_ms: int, loss_percent: int) -> str:
-        """Like `add`, for a machine at the end of a cable with this delay in each direction. Raises OSError."""
+        """Like `add`, at the end of a long cable that delays this much in each direction. Raises OSError."""
         self._create(machine)
         with self.at(machine):
             inner = open_tap("eth0")

@@ -89,7 +89,7 @@ def test_on_a_gpu_steady_steps_are_timed(monkeypatch):
     sizes = []
 
     def seconds(n):
-        """The first step of a size has no graph yet. The second is recorded, and further steps are replayed."""
+        """The first step of a size has no graph yet. The second is recorded, and later steps are replayed."""
         n_equal = next((i for i, size in enumerate(reversed(sizes)) if size != n), len(sizes))
         sizes.append(n)
         return dip(n) * (1.4, 2.0, 1.0)[min(n_equal, 2)]
