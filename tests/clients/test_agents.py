@@ -115,7 +115,7 @@ def cases():
 
 @pytest.mark.parametrize(("lead", "agent"), list(cases()), indirect=["lead"])
 def test_an_agent_does_its_task(lead, agent, tmp_path):
-    """The file is right, its test passes, the exit status is 0. Drafts were accepted, and no request refused."""
+    """The file is right, its test passes, and the status is 0. Drafts are accepted; no request is refused."""
     served, url, prepare = lead
     since = served.n_lines()
     prepare(agent, tmp_path / "work")

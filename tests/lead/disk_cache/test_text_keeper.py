@@ -30,7 +30,7 @@ MAX_STEPS = 2000
 
 
 class Calm:
-    """Nothing fails."""
+    """A random source with which nothing fails."""
 
     def random(self):
         return 1.0

@@ -245,7 +245,7 @@ def test_a_damaged_list_of_members_is_an_error(make, tmp_path, content):
 
 @pytest.fixture
 def announced(make):
-    """A function that makes a pairing server, and a list of its announcements."""
+    """A pairing server, and the list of its announcements."""
     said = []
 
     @contextlib.contextmanager
