@@ -70,5 +70,5 @@ def test_with_a_cache_in_half_precision(tiny_model):
 
 
 def test_with_quantized_keys(tiny_model):
-    """Values cannot be quantized without flash attention. On the CPU they are in f32."""
+    """Only the keys: values cannot be quantized without flash attention. On the CPU the keys are in f32."""
     assert n_wrong(tiny_model("llama"), ALL | {"cache_type_k": "q8_0"}) == 0

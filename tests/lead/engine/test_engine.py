@@ -289,7 +289,7 @@ def test_a_prompt_is_read_in_small_pieces_while_others_generate():
 
 @pytest.mark.parametrize(("n_batch", "lengths"), [(8, [6, 2]), (4, [4])])
 def test_two_prompts_share_a_batch_if_it_has_room_for_both(n_batch, lengths):
-    """One token in a step with another prompt would cost as much attention as 64 (a tile)."""
+    """One token of a prompt in a step with another prompt would cost as much attention as 64 (a tile)."""
     harness = EngineHarness(n_batch=n_batch)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
