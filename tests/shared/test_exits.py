@@ -1,4 +1,4 @@
-"""Programs run in their own processes, with their own standard output and end."""
+"""Ctrl-C and standard output of programs, each in a process of its own."""
 
 import signal
 import subprocess

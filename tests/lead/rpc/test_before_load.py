@@ -1,4 +1,4 @@
-"""An engine lives on while it loads a model whose layers are partly on other machines."""
+"""An engine is alive as long as it computes, while it loads a model that is partly on other machines."""
 
 from lead.rpc.before_load import Computing
 

@@ -1,4 +1,4 @@
-"""The use of each kind of memory, and the facts about it, with tiny models."""
+"""The kinds of memory that models have, and the facts about each, with tiny models."""
 
 import pytest
 
