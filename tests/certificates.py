@@ -1,4 +1,4 @@
-"""Certificates generated for a test; the system does not trust their authority (trustme's)."""
+"""Certificates generated for a test. The system does not trust their authority, which trustme makes."""
 
 import contextlib
 import ssl
@@ -10,7 +10,7 @@ import trustme
 
 @dataclass(frozen=True)
 class Certificate:
-    """Paths of PEM files: a server's certificate chain, its key, and the certificate of who signed it."""
+    """Paths of PEM files: a server's certificate chain, its key, and the certificate of the authority."""
 
     chain: Path
     key: Path
@@ -18,12 +18,12 @@ class Certificate:
 
     @property
     def options(self) -> dict[str, Path]:
-        """The lead's settings."""
+        """The lead's settings for these files."""
         return {"ssl_cert_file": self.chain, "ssl_key_file": self.key}
 
 
 def make_certificate(folder: Path, *names: str, authority: trustme.CA | None = None) -> Certificate:
-    """One that stands for `names`, or addresses, and is signed by `authority`, or one of its own."""
+    """Write a certificate for `names` or addresses, signed by `authority` or by a new authority."""
     authority = authority or trustme.CA()
     issued = authority.issue_cert(*names)
     made = Certificate(folder / "cert.pem", folder / "key.pem", folder / "ca.pem")

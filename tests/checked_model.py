@@ -1,4 +1,4 @@
-"""A model whose logits are compared, now and then, with those of a fresh evaluation of the same tokens."""
+"""A model that now and then compares its logits with a fresh evaluation of the same tokens."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -30,14 +30,14 @@ class Comparison:
         return max(self.differences, default=0.0)
 
     def n_wrong(self, bound: float) -> int:
-        """How many rows differ by more than `bound`, or are no numbers."""
+        """The number of rows that differ by more than `bound`, or are not numbers."""
         return sum(not difference <= bound for difference in self.differences)
 
 
 class CheckedModel(Target):
     """Decodes, trims and copies as `model` does, and remembers which tokens each slot ought to hold.
 
-    `fresh` has one slot: a row that is checked is compared with what it computes from an empty cache.
+    `fresh` has one slot. It computes each checked row again from an empty cache.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class CheckedModel(Target):
 
     @property
     def n_cells(self) -> int:
-        """How many tokens all slots hold; shared ones count once for each."""
+        """The number of tokens in all slots. A shared token counts once for each slot."""
         return sum(len(text) for text in self._texts)
 
     def decode(self, spans: Sequence[Span]) -> list[NDArray[np.float32]]:
-        """See `Model.decode`; one row of each step is compared."""
+        """See `Model.decode`. One row of each step is compared."""
         assert self._ahead.isdisjoint(span.slot for span in spans), "a state is not that of its text"
         rows = self._model.decode(spans)
         for span in spans:
@@ -121,7 +121,7 @@ class CheckedModel(Target):
         return self._model.reserve(key, size)
 
     def has_read(self, text: StoredText) -> None:
-        """`text` came from disk."""
+        """Note that `text` was read from disk."""
         self.n_read += 1
         for snapshot in text.snapshots:
             self._stored[snapshot.key] = text.tokens[: snapshot.end], text.n_prefill
@@ -160,7 +160,7 @@ class CheckedModel(Target):
 
 
 def _beside(ends: Iterable[int], images: Iterable[ImageSpan]) -> list[int]:
-    """`ends` of spans, not inside images, and those of images."""
+    """Return the `ends` that are not inside an image, and the beginnings and ends of all images."""
     spans = [(image.start, image.end) for image in images]
     outside = {end for end in ends if not any(start < end < after for start, after in spans)}
     return sorted(outside.union(*spans) - {0})

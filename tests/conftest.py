@@ -1,7 +1,7 @@
-"""Property tests give the same result each time and write no files. `EXAMPLES=100` has them try so many each.
+"""Property tests give the same result each time and write no files. `EXAMPLES=100` gives each 100 examples.
 
-Tests marked `both_loops` run under asyncio's event loop and under uvloop, the lead's own: they differ where
-connections begin and end.
+Tests marked `both_loops` run under asyncio's event loop and under uvloop, which the lead uses.
+The loops differ where connections begin and end.
 """
 
 import asyncio
@@ -55,20 +55,20 @@ gc.set_threshold(50_000, 50, 50)
 
 
 def more(*values):
-    """A case that `make test` leaves out: another model whose kind of memory a quick case has, too."""
+    """A case that `make test` leaves out: a quick case has another model with the same kind of memory."""
     return pytest.param(*values, marks=pytest.mark.models)
 
 
 @pytest.fixture(scope="session")
 def libmtmd():
-    """Needs llama.cpp's library for images."""
+    """Skip the test without llama.cpp's library for images."""
     if not any(FOLDER.glob("*mtmd*")):
         pytest.skip("no libmtmd (make images)")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def programs_of_failed_tests():
-    """`with Popen(…)` kills the program of a test that failed: it would wait for ever for one that serves."""
+    """Let `with Popen(…)` kill the program if the test fails. It would wait forever for a server."""
     ended = subprocess.Popen.__exit__
 
     def end(process, kind, value, traceback):
@@ -82,21 +82,21 @@ def programs_of_failed_tests():
 
 
 def pytest_collection_finish():
-    """What was collected stays: nobody looks for garbage there any more."""
+    """Exempt all collected tests from garbage collection."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def data_home(tmp_path_factory):
-    """Where programs keep certificates, and which lead they have joined: not among the developer's own."""
+    """Give programs an empty folder for certificates and joined leads, instead of the developer's."""
     os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
 
 
 def pytest_configure(config):
-    """What `-m` selects, without what runs only where it is asked for by name.
+    """Select the tests of `-m`, without tests that run only by name.
 
-    A shell that starts `make test &` lets it ignore Ctrl-C, and all that it starts: tests send Ctrl-C.
+    A shell that starts `make test &` makes all its programs ignore Ctrl-C, which tests send.
     With `-n`, pytest does not name a path that does not exist.
     """
     for path in (each.split("::")[0] for each in config.args):
@@ -108,7 +108,7 @@ def pytest_configure(config):
 
 
 def pytest_report_teststatus(report):
-    """A failed test is named at once: a run that is interrupted may not come to its summary."""
+    """Name a failed test at once: an interrupted run may not reach its summary."""
     if report.failed:
         kind = "failed" if report.when == "call" else "error"
         return kind, f"\n{kind.upper()} {report.nodeid}\n", kind.upper()
@@ -120,7 +120,7 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Files that take long come first, so that workers which share out whole files end at the same time."""
+    """Put slow files first, so that workers that share whole files end at the same time."""
     if config.option.short_proofs:
         items[:], left_out = shortened(items)
         config.hook.pytest_deselected(items=left_out)
@@ -128,14 +128,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_asyncio_loop_factories(item):
-    """A hook of pytest-asyncio: the event loops under which a test runs."""
+    """The event loops under which a test runs, for pytest-asyncio."""
     loops = {"asyncio": asyncio.new_event_loop}
     return loops | {"uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_waiting_for_the_disk():
-    """What tests write is read at once: it need not survive a power cut."""
+    """Skip fsync: the files of tests need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _descriptor: None)
         yield
@@ -143,7 +143,7 @@ def _no_waiting_for_the_disk():
 
 @pytest.fixture(autouse=True)
 def _logs_of_a_program_end_with_its_test():
-    """A program that runs inside a test sends the log of all that come after to a stream that is closed."""
+    """Restore the log's handlers: a program inside a test would leave a closed stream to later tests."""
     root = logging.getLogger()
     before, level = [*root.handlers], root.level
     yield
@@ -155,7 +155,7 @@ def _logs_of_a_program_end_with_its_test():
 
 @pytest.fixture(scope="session", autouse=True)
 def _certificates_are_read_once():
-    """httpx reads the system's for each client, which takes longer than most requests."""
+    """Read the system's certificates once: with each `httpx` client it takes longer than most requests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             httpx._transports.default, "create_ssl_context", functools.cache(httpx.create_ssl_context)
@@ -165,10 +165,11 @@ def _certificates_are_read_once():
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory):
-    """The shipped target, grown so that a step takes some milliseconds and drafts arrive in time.
+    """The shipped target, enlarged so that a step takes a few milliseconds and drafts arrive in time.
 
     Other sequences in the batch and in the cache change the last bits of a token's logits. Quantized weights
-    round activations, too, and may amplify such a difference until another token is chosen; f32 does not.
+    round activations, too, and may amplify such a difference until another token is chosen. f32 weights do
+    not.
     """
     path = tmp_path_factory.mktemp("models") / "target.gguf"
     grow(builtin_target(), path, Shape(width=480, n_layers=6, n_heads=14, n_feed_forward=1344), "f32")
@@ -177,13 +178,13 @@ def target(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def vocabulary():
-    """That of the shipped models."""
+    """The vocabulary of the shipped models."""
     return Vocabulary.load(builtin_target())
 
 
 @pytest.fixture(scope="session")
 def smollm2():
-    """A public model that answers questions, 4 bits a weight."""
+    """A public model that answers questions, with 4 bits per weight."""
     return downloaded(SMOLLM2)
 
 
@@ -242,7 +243,7 @@ def tiny_with_heads(tmp_path_factory):
 
 @pytest.fixture
 def opened():
-    """Opens models, which are closed in the end. `plan`: what `plan_memory` is told besides the options."""
+    """Open models, and close them in the end. `plan`: arguments of `plan_memory` besides the options."""
     models = []
 
     def open_model(path, options, **plan):
@@ -256,7 +257,7 @@ def opened():
 
 @pytest.fixture
 def complaint(capsys):
-    """Calls what ends the program with status 2; what it says."""
+    """A function that returns the error message of a call that ends the program with status 2."""
 
     def complaint(call, *arguments):
         with pytest.raises(SystemExit) as ended:
@@ -269,7 +270,7 @@ def complaint(capsys):
 
 @pytest.fixture
 def all_in_use():
-    """Opens every descriptor below a low limit; returns those that it has opened."""
+    """A function that opens every descriptor below a low limit and returns them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     highest = max(int(each.name) for each in Path("/dev/fd").iterdir())
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 32, hard))

@@ -1,4 +1,4 @@
-"""The engine with a fake model, stepped by hand."""
+"""The engine with a fake model. Tests do each step."""
 
 from lead.engine.commands import Cancel
 from lead.engine.loop import execute
@@ -15,7 +15,7 @@ STEP_SECONDS = 1 / 128
 
 
 class EngineHarness:
-    """`spans` are those of the last step, `lengths` those of all spans, `edits` those of the last action."""
+    """`spans`: of the last step. `lengths`: of all spans. `edits`: of the last action."""
 
     def __init__(self, depth=4, policy="fixed", make_drafters=None, limits=None, **more):
         self.limits = limits or make_limits(**more)
@@ -31,7 +31,7 @@ class EngineHarness:
         self.now = NOW
 
     def next(self):
-        """What the engine asks for, of which only the edits were carried out."""
+        """The engine's next action. Only its edits are carried out."""
         action = self.engine.next(self.now)
         self.edits = self.engine.pop_edits()
         apply_edits(self.edits, self.target)
@@ -39,12 +39,12 @@ class EngineHarness:
 
     @property
     def waits(self):
-        """Whether the engine wants to wait now."""
+        """Return whether the engine wants to wait now."""
         action = self.next()
         return isinstance(action, Wait) and action.seconds > 0
 
     def step(self):
-        """The events of one step, after any waits in vain."""
+        """The events of the next step. Waits before it pass without news."""
         action = self.next()
         while isinstance(action, Wait):
             self.now += max(action.seconds, 0.001)
@@ -55,7 +55,7 @@ class EngineHarness:
         return self.engine.pop_events()
 
     def execute(self, action):
-        """Have the model do what the engine asked for; a decode takes STEP_SECONDS."""
+        """Let the model do the engine's action. A decode takes STEP_SECONDS."""
         times = iter((self.now - STEP_SECONDS, self.now))
         execute(action, self.engine, self.target, times.__next__)
         if isinstance(action, StepPlan):
@@ -82,12 +82,12 @@ class EngineHarness:
         self.engine.apply(command, self.now)
 
     def find_no_room(self, lost=()):
-        """The model has no room for what was planned; returns the events."""
+        """Report that the model has no room for the planned step; return the events."""
         self.engine.failed(KvCacheFullError("full", lost=lost))
         return self.engine.pop_events()
 
     def complete(self, *args, **kwargs):
-        """Run a sequence to its end; returns how much of its prompt was cached."""
+        """Run a sequence to its end; return the number of cached tokens of its prompt."""
         self.submit(*args, **kwargs)
         (started,) = (event for event in self.drain() if event.type == "started")
         return started.n_cached

@@ -1,4 +1,4 @@
-"""What backs may do. `drafts` is asked before each step, with the tokens of the running sequences."""
+"""Drafts of all kinds of backs. `drafts` gets the tokens of the running sequences before each step."""
 
 import functools
 import random
@@ -46,7 +46,7 @@ class Perfect:
 
 
 class Random:
-    """Any tokens, any number of them."""
+    """Any number of random tokens."""
 
     def __init__(self, rng: random.Random):
         self._rng = rng
@@ -62,7 +62,7 @@ class Random:
 
 
 class Hostile:
-    """Almost the truth: a wrong token inside, end tokens, wrong bases, ids of other sequences."""
+    """Almost the truth, with a wrong token inside, end tokens, wrong bases, or ids of other sequences."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -104,7 +104,7 @@ class Hostile:
 
 
 class Late:
-    """Another's drafts, some steps later."""
+    """Another back's drafts, a few steps later."""
 
     def __init__(self, inner, n_steps=2):
         self._inner = inner
@@ -116,7 +116,7 @@ class Late:
 
 
 class Reordering:
-    """Another's drafts, held back at random and handed over in any order."""
+    """Another back's drafts, held back at random and handed over in any order."""
 
     def __init__(self, inner, rng: random.Random):
         self._inner, self._rng = inner, rng
@@ -131,7 +131,7 @@ class Reordering:
 
 
 class Duplicating:
-    """Another's drafts, twice, and then again those of long ago."""
+    """Another back's drafts, twice, and then its old drafts again."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -144,7 +144,7 @@ class Duplicating:
 
 
 class Growing:
-    """Knows the target's text; its draft has two more tokens, in two messages, each time it is asked."""
+    """Knows the target's text. Each call adds two tokens to its draft, in two messages."""
 
     def __init__(self, truth: Texts):
         self._truth = truth
@@ -165,7 +165,7 @@ class Growing:
 
 
 class Branching:
-    """The truth in a tree: with wrong tokens on its main line, and a right branch next to each of them."""
+    """The truth in a tree with wrong tokens on its main line. A right branch is next to each of them."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -197,7 +197,7 @@ class Branching:
 
 
 class Thicket:
-    """Any tree with any confidences, at any base; some of its tokens are the truth, wherever they hang."""
+    """Any tree with any confidences, at any base. Some of its tokens are the truth, at any position."""
 
     def __init__(self, truth: Texts, rng: random.Random):
         self._truth, self._rng = truth, rng
@@ -228,7 +228,7 @@ class Thicket:
 
 
 class Several:
-    """Others, all at once."""
+    """Several backs at once."""
 
     def __init__(self, *inner):
         self._inner = inner
@@ -238,7 +238,7 @@ class Several:
 
 
 class Crowd:
-    """Backs of every character that join and leave, each asked for what the lead's front assigns to it."""
+    """Backs of every kind that join and leave. Each drafts what the lead's front assigns to it."""
 
     def __init__(self, inner: dict, rng: random.Random):
         """`inner`: drafters by the names of their backs."""
@@ -285,7 +285,7 @@ class Crowd:
 
 
 class RealBack:
-    """The project's own drafter with side branches, and a model that is `blur` away from the target."""
+    """The project's own drafter with side branches. Its model is `blur` away from the target."""
 
     def __init__(self, requests: Iterable[Submit], blur: float, n_ahead=6, n_window=1000, n_branches=2):
         self._requests = {request.sequence: request for request in requests}
@@ -328,7 +328,7 @@ class RealBack:
 
 
 class TranslatingBack(RealBack):
-    """The same with a model of another vocabulary; see `toys.random_pair`."""
+    """A `RealBack` whose model has another vocabulary; see `toys.random_pair`."""
 
     def __init__(self, requests: Iterable[Submit], kind: str, rng: random.Random):
         self._pair = random_pair(rng, kind, N_VOCAB)
@@ -342,7 +342,7 @@ class TranslatingBack(RealBack):
 
 
 class SpellingModel(SlotMemory):
-    """Expects the text that a FakeTarget expects, in tokens of its own."""
+    """Expects the same text as a FakeTarget, in its own tokens."""
 
     def __init__(self, draft, target, n_slots):
         self.n_batch, self.n_ctx_slot, self.n_slots, self.traits = 16, 400, n_slots, PLAIN
@@ -377,7 +377,7 @@ class SpellingModel(SlotMemory):
         return (self._likenesses(begun) + toy_logits(text_hash)).max(axis=1)
 
     def _read(self, data):
-        """Target tokens, and what is only the beginning of one."""
+        """The complete target tokens in `data`, and the rest, which is only the beginning of a token."""
         for end in range(len(data), -1, -1):
             read = self._target.read(data[:end])
             if all(self._target.pieces[token] == part for token, part in read):
@@ -385,7 +385,7 @@ class SpellingModel(SlotMemory):
         raise AssertionError(data)
 
     def _likenesses(self, begun):
-        """0 where a token of its own is the beginning of the target's, less where it goes on after that."""
+        """(own, target): 0 if the target's token begins with the own one, less if the own token is longer."""
         alike = np.full((len(self._draft), N_VOCAB), -20.0)
         for own, piece in enumerate(self._draft.pieces):
             data = begun + piece
@@ -398,5 +398,5 @@ class SpellingModel(SlotMemory):
 
 
 def cells_for(options: DrafterOptions) -> int:
-    """What all sequences take at most; a branch shares the cells of its prefix."""
+    """The most cells that all sequences take. A branch shares the cells of its prefix."""
     return options.n_slots * (options.n_window + options.n_branches * options.n_branch_tokens)

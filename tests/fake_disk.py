@@ -1,4 +1,4 @@
-"""A disk that holds texts, and a thread for it that is late."""
+"""A disk that holds texts, and a thread for it that works late."""
 
 import functools
 import itertools
@@ -10,7 +10,7 @@ from shared.slot_cache import SavedPart, SavedText
 
 
 class FakeTextFiles:
-    """A disk that outlives engines. error_rate: how often it fails, has lost a text, or damaged it."""
+    """A disk that outlives engines. error_rate: how often it fails, or loses or damages a text."""
 
     n_max = 10_000
 
@@ -25,7 +25,7 @@ class FakeTextFiles:
         self.n_read = self.n_failed = 0
 
     def open_again(self):
-        """For another engine, which has seen none of them."""
+        """Open the disk for another engine, which has seen none of its texts."""
         self._seen = {}
 
     def look(self):
@@ -75,7 +75,7 @@ class FakeTextFiles:
 
 
 class LateExecutor(Executor):
-    """Does in this thread, when it is looked at for the `n_late`th time, what it was given."""
+    """Runs a call in this thread when its result is looked at for the `n_late`th time."""
 
     def __init__(self, n_late):
         self._n_late = n_late

@@ -1,11 +1,11 @@
-"""Stand-ins for servers of other people, which programs ask over HTTP."""
+"""Stand-ins for servers of other projects that programs ask over HTTP."""
 
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class HttpServer(ThreadingHTTPServer):
-    """On loopback, in a thread while the context lasts."""
+    """A server on loopback, in a thread while the context lasts."""
 
     def __init__(self, handler):
         super().__init__(("127.0.0.1", 0), handler)

@@ -1,4 +1,4 @@
-"""Image files: right ones, and a few hundred that are meant to do harm."""
+"""Good image files, and a few hundred that are meant to do harm."""
 
 import itertools
 import random
@@ -7,14 +7,14 @@ import zlib
 
 
 def png(width, height, seed=0, *, claims=None):
-    """A picture of noise. claims: the width and height that its header names instead."""
+    """A picture of noise. claims: false values of width and height in its header."""
     rng = random.Random(seed)
     pixels = b"".join(b"\0" + rng.randbytes(3 * width) for _ in range(height))
     return png_of(zlib.compress(pixels, 1), *(claims or (width, height)))
 
 
 def png_of(data, width, height, *, depth=8, color=2):
-    """Around any compressed data."""
+    """A PNG file around any compressed data."""
     header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
     chunks = [(b"IHDR", header), (b"IDAT", data), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -32,7 +32,7 @@ def bmp(width, height, *, claims=None, bits=24):
 
 
 def gif(width, height, *, claims=None):
-    """One color: each code of the image data is the table's reset, then pixels one by one."""
+    """A GIF of one color. Its image data resets the table before each pixel."""
     codes = [4, *itertools.chain.from_iterable((0, 4) for _ in range(width * height)), 5]
     bits, n = 0, 0
     for code in codes:
@@ -48,7 +48,7 @@ def gif(width, height, *, claims=None):
 
 
 def jpeg(width, height, *, marker=0xC0, before=b"", after=b"\xff\xd9"):
-    """Only its header: whatever decodes it finds no tables."""
+    """A JPEG header without the tables that a decoder needs."""
     frame = struct.pack(">BHHB", 8, height, width, 3) + b"\1\x11\0\2\x11\0\3\x11\0"
     return (
         b"\xff\xd8" + before + b"\xff" + bytes([marker]) + struct.pack(">H", 2 + len(frame)) + frame + after
@@ -56,7 +56,7 @@ def jpeg(width, height, *, marker=0xC0, before=b"", after=b"\xff\xd9"):
 
 
 def hostile(seed=0):
-    """(name, file): none of them is a picture, or it is too large."""
+    """(name, file) of files that are not pictures, or are too large."""
     rng = random.Random(seed)
     whole = {"png": png(40, 30), "bmp": bmp(40, 30), "gif": gif(12, 9), "jpeg": jpeg(40, 30)}
     for kind, data in whole.items():

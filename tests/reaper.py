@@ -1,7 +1,7 @@
-"""`python -m tests.reaper COMMAND…`: run a command, and then end whatever it has started and left running.
+"""`python -m tests.reaper COMMAND…`: run a command, and then end all that it has started and left running.
 
-Ctrl-C ends the workers of a parallel run before they have stopped the programs that their tests started, some
-of which are in sessions of their own. On Linux a process whose parent has ended becomes a child of this one.
+Ctrl-C ends the workers of a parallel run before they have stopped the programs of their tests. Some of these
+are in sessions of their own. On Linux a process whose parent has ended becomes a child of this process.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ END_SECONDS = 30
 
 
 def run(command):
-    """The exit status of `command`. Ctrl-C reaches it from the terminal; other signals are passed on."""
+    """Return the exit status of `command`. It gets Ctrl-C from the terminal, and other signals from here."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # until there is something to pass it on to
     if sys.platform == "linux":
@@ -32,7 +32,7 @@ def run(command):
 
 
 def reap_until(wanted):
-    """Wait for a child, and meanwhile for those that came here because their parents have ended."""
+    """Wait for a child. Meanwhile reap processes that came here because their parents have ended."""
     while True:
         pid, status = os.wait()
         if pid == wanted:

@@ -17,18 +17,18 @@ _POLL_SECONDS = 0.1
 
 
 def smg_python() -> Path | None:
-    """An interpreter that has SMG: of `make router`, or the one that SMG_PYTHON names; None without it."""
+    """The interpreter that has SMG: SMG_PYTHON, or from `make router`; None without SMG."""
     path = Path(os.environ.get("SMG_PYTHON") or Path(sys.prefix) / "router/bin/python")
     return path if path.is_file() else None
 
 
 def haproxy() -> str | None:
-    """HAProxy's path; Debian puts it where only root looks."""
+    """HAProxy's path, which Debian puts where only root looks."""
     return shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 
 
 def start_smg(python: Path, leads: Sequence[str], key_file: Path, *options: str) -> tuple[Program, str]:
-    """Start SMG before the leads with these URLs; returns it and its URL once it knows all of them."""
+    """Start SMG before the leads with these URLs; return it and its URL once it knows all leads."""
     port, metrics_port = free_port(), free_port()
     arguments = [
         *("--key-file", str(key_file), "--port", str(port), "--prometheus-port", str(metrics_port)),
@@ -43,10 +43,11 @@ def start_smg(python: Path, leads: Sequence[str], key_file: Path, *options: str)
 def start_haproxy(
     binary: str, leads: Sequence[str], key_file: Path, smg: str, certificate: Path | None = None
 ) -> tuple[Program, str]:
-    """Start HAProxy before SMG and two leads, by URLs, and wait until it is ready; returns it and its URL.
+    """Start HAProxy before SMG and two leads, by URLs, and wait until it is ready; return it and its URL.
 
-    Nothing needs to listen at `smg`: the leads are then chosen by HAProxy alone. `certificate`: a file with
-    its chain and its key, for HTTPS.
+    If nothing listens at `smg`, HAProxy alone chooses the leads. `certificate`: a file with its chain and its
+    key,
+    for HTTPS.
     """
     address = f"127.0.0.1:{free_port()}"
     lead_a, lead_b = (url.removeprefix("http://") for url in leads)
@@ -65,12 +66,12 @@ def start_haproxy(
 
 
 def _get(url: str) -> httpx.Response:
-    """Only asks whether a router is ready, whoever has signed its certificate."""
+    """Ask whether a router is ready, without a check of its certificate."""
     return httpx.get(url, trust_env=False, timeout=_READY_SECONDS, verify=False)  # noqa: S501
 
 
 def _wait(program: Program, is_ready: Callable[[], bool]) -> None:
-    """Raises ProgramError, with the program stopped."""
+    """Wait until the program is ready. Raises ProgramError, with the program stopped."""
     deadline = time.monotonic() + _READY_SECONDS
     while not _holds(is_ready):
         if program.process.poll() is not None or time.monotonic() > deadline:

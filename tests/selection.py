@@ -1,6 +1,6 @@
-"""Which tests run: those that `pytest -m` selects, but for what needs more than a checkout and minutes.
+"""The tests that run: the selection of `pytest -m`, without tests that need more than a checkout and minutes.
 
-With `--short-proofs` only some cases of each proof.
+With `--short-proofs` only some cases of each proof run.
 """
 
 import itertools
@@ -9,11 +9,11 @@ import re
 LEFT_OUT = ("agents", "clients", "downloads", "gpu", "models", "ray", "routers")
 """Markers of tests that run only if `-m` names them."""
 N_SHORT = 13
-"""Cases of a proof that remain of many. A prime: else some values of a parameter would be passed over."""
+"""The most cases of a proof that remain. A prime: otherwise some values of a parameter would never occur."""
 
 
 def selection(expression):
-    """The expression of `-m` and what it leaves out, for another `-m`; the same for its own result."""
+    """The expression of `-m`, without the markers to leave out. For its own result it changes nothing."""
     unnamed = [marker for marker in LEFT_OUT if marker not in re.findall(r"\w+", expression)]
     return " and ".join([f"({expression})"] * bool(expression) + [f"not {marker}" for marker in unnamed])
 
@@ -23,7 +23,7 @@ def is_proof(item):
 
 
 def shortened(items):
-    """The items with N_SHORT cases at most of each proof, spread evenly; and those that are left out."""
+    """The items with at most N_SHORT cases of each proof, spread evenly, and the items left out."""
     kept, left_out = [], []
     for cases in (list(group) for _, group in itertools.groupby(items, lambda item: item.function)):
         n = min(N_SHORT, len(cases)) if is_proof(cases[0]) else len(cases)

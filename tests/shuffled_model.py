@@ -1,4 +1,4 @@
-"""The shipped draft model with other token ids: a model with another vocabulary that is as good."""
+"""The shipped draft model with other token ids: a model with another vocabulary and the same quality."""
 
 import random
 
@@ -12,7 +12,7 @@ _BY_TOKEN = {"tokenizer.ggml.tokens", "tokenizer.ggml.token_type"}
 
 
 def write_shuffled(path):
-    """Write it, and return its path."""
+    """Write the model, and return its path."""
     source = GGUFReader(builtin_draft())
     order = list(range(len(source.fields["tokenizer.ggml.tokens"].data)))
     random.Random(1).shuffle(order)

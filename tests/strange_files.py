@@ -1,6 +1,6 @@
 """Damaged and hostile GGUF files, made from a good one: wrong lengths, types, nesting, ends, templates.
 
-Seeded, without llama.cpp.
+They are random, from a seed, and made without llama.cpp.
 """
 
 import random
@@ -15,12 +15,12 @@ from gguf import GGUFReader, GGUFValueType, ReaderField
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 _STRING, _ARRAY = GGUFValueType.STRING, GGUFValueType.ARRAY
 _COUNTS_AT = 8
-"""Of tensors, then of values; the magic and the version come before."""
+"""The offset of the number of tensors and then of values. The magic and the version come before."""
 _TEMPLATE = b"tokenizer.chat_template"
 
 _SMALL = (0, 1, 7, 8, 9, 12, 13, 255)
 _NUMBERS = (*_SMALL, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63, 2**64 - 1)
-"""What types, counts, lengths and offsets are near to."""
+"""Numbers near types, counts, lengths, offsets and their limits."""
 _MANY = "{% for i in range(99999) %}"
 _END = "{% endfor %}"
 TEMPLATES = (
@@ -41,11 +41,12 @@ TEMPLATES = (
 
 @dataclass(slots=True)
 class Header:
-    """Where the numbers of a GGUF's header are.
+    """The positions of the numbers in a GGUF's header.
 
     lengths: of strings, arrays and names, and dimensions and offsets of tensors (u64). types: of values and
-    tensors, and numbers of dimensions (u32). numbers: values of four bytes. values: where each begins, with
-    its key, and where the last one ends.
+    tensors, and numbers of dimensions (u32). numbers: values of four bytes. values: the beginning of each
+    value
+    with its key, and the end of the last one.
     """
 
     data: bytes
@@ -57,7 +58,7 @@ class Header:
 
 
 def read_header(path: Path) -> Header:
-    """Of a file that is good."""
+    """The header of a good file."""
     reader = GGUFReader(path)
     header = Header(path.read_bytes(), [], [], [], [], 0)
     for field in reader.fields.values():
@@ -84,7 +85,7 @@ def read_header(path: Path) -> Header:
 
 
 def _places(field: ReaderField) -> list[int]:
-    """Where each part of a value or tensor begins, and where the last one ends."""
+    """The beginning of each part of a value or tensor, and the end of the last part."""
     return list(accumulate((part.nbytes for part in field.parts), initial=field.offset))
 
 
@@ -93,7 +94,7 @@ def _string(text: bytes) -> bytes:
 
 
 class StrangeFiles:
-    """Made from a good one; each step of the iteration, which does not end, is another one."""
+    """Files made from a good file. The iteration gives another file in each step, without end."""
 
     def __init__(self, rng: random.Random, good: Path) -> None:
         self._rng = rng
@@ -110,7 +111,7 @@ class StrangeFiles:
             yield self._rng.choice(self._ways)()
 
     def with_template(self, template: str) -> bytes:
-        """The good file with a chat template in the place of its own."""
+        """The good file with another chat template."""
         value = _string(_TEMPLATE) + _U32.pack(_STRING) + _string(template.encode())
         kept = [
             self._header.data[began:end]
@@ -120,11 +121,11 @@ class StrangeFiles:
         return self._assembled([*kept, value])
 
     def with_length(self, number: int) -> bytes:
-        """A first value that is an array of so many numbers."""
+        """A file whose first value is an array of this many numbers."""
         return self._with_first(_array(10, number))
 
     def nested(self, depth: int) -> bytes:
-        """A first value that is an array of an array, and so on."""
+        """A file whose first value is an array of an array, and so on."""
         return self._with_first(_U32.pack(_ARRAY) + (_U32.pack(_ARRAY) + _U64.pack(1)) * depth)
 
     def cut(self, share: float) -> bytes:
@@ -136,7 +137,7 @@ class StrangeFiles:
         return self._assembled([_string(b"general.x") + value, values], self._n_values() + 1)
 
     def _assembled(self, values: list[bytes], n: int | None = None) -> bytes:
-        """With these values; the tensors' data begin at the next multiple of 32 as before."""
+        """The header with these values. The tensors' data begin at the next multiple of 32, as before."""
         data, end = self._header.data, self._header.end
         infos = data[self._header.values[-1][0] : end]
         head = data[: _COUNTS_AT + 8] + _U64.pack(len(values) if n is None else n) + b"".join(values) + infos
@@ -146,7 +147,7 @@ class StrangeFiles:
         return len(self._header.values) - 1
 
     def _changed(self, at: int, form: struct.Struct) -> bytes:
-        """With another number at a place: near to what it was, or to a limit."""
+        """The header with another number at this position: near the old number, or near a limit."""
         data = bytearray(self._header.data)
         before = form.unpack_from(data, at)[0]
         numbers = {
@@ -183,5 +184,5 @@ class StrangeFiles:
 
 
 def _array(kind: int, n: int) -> bytes:
-    """Of numbers, of which none is there."""
+    """An array of numbers, without the numbers."""
     return _U32.pack(_ARRAY) + _U32.pack(kind) + _U64.pack(n)

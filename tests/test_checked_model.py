@@ -28,7 +28,7 @@ def test_logits_that_are_no_numbers_are_wrong():
 
 
 def test_a_state_that_is_not_that_of_its_text_is_noticed(opened, tiny_model):
-    """A recurrent state that was copied is that of all tokens of its source."""
+    """A recurrent state that was copied is the state after all tokens of its source."""
     options = ModelOptions(ctx_size=64, parallel=2, batch_size=32, threads=1)
     model = opened(tiny_model("mamba2"), options)
     checked = CheckedModel(model, model, random.Random(1))

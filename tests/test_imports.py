@@ -1,4 +1,4 @@
-"""Who may import whom: checked on the source."""
+"""The imports that each module may have, checked on the source."""
 
 import ast
 import functools
@@ -18,14 +18,14 @@ CORE = [
     "shared/sampling/constrained.py",
     "shared/sampling/sampler.py",
 ]
-"""What decides about tokens; it may import only what obeys the same rule."""
+"""The modules that decide about tokens. They may import only modules that obey the same rule."""
 FORBIDDEN_IN_LOOP = {"argparse", "asyncio", "os", "pathlib", "socket", "tempfile", "llama_cpp"}
 FORBIDDEN_IN_CORE = {"asyncio", "time", "random", "socket", "threading", "llama_cpp", "secrets"}
 
 
 @functools.cache
 def imported(path):
-    """Every module that a source file imports, in full."""
+    """The full name of every module that a source file imports."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -74,7 +74,7 @@ def sources_imported(path):
 
 
 def reached_from(*patterns):
-    """The files of these names, and all that they import, directly or not."""
+    """The files of these patterns, and all that they import, directly or not."""
     found, waiting = set(), {path for pattern in patterns for path in ROOT.glob(pattern)}
     while waiting:
         path = waiting.pop()

@@ -1,6 +1,7 @@
-"""Whatever is learned from durations stays finite and above 0, and forgets what was no duration of its own.
+"""Values that are learned from durations stay finite and above 0, and disturbed durations are forgotten.
 
-A machine sleeps in the middle of a step, a clock shows no time at all, another program makes all slower.
+A machine may sleep in the middle of a step, a clock may show no time at all, and another program may slow
+everything down.
 """
 
 import math
@@ -70,7 +71,7 @@ def step_of_sequences():
 
 
 def share_of_a_lead():
-    """How many steps of another lead come for one of this one, of late; only its own steps are disturbed."""
+    """The recent steps of another lead for each step of this lead. Only this lead's steps are disturbed."""
     shares, n_served = LeadShares(2), [1.0, 1.0]
 
     def learn(seconds):

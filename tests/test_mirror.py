@@ -130,7 +130,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
     "tests/lab/planning/test_hardware_plan.py": ("lab/simulation/places.py",),
     "tests/lead/engine/speculation/test_policy.py": ("lead/engine/speculation/batching.py",),
 }
-"""Modules without a test file of their own, under the test that covers them: parts of what it tests."""
+"""Modules without a test file of their own, by the test that covers them."""
 
 
 def modules():
@@ -143,13 +143,13 @@ def modules():
 
 
 def has_functions(module):
-    """What only declares names, types and fields needs no test."""
+    """Return whether a module has functions. Declarations of names, types and fields need no test."""
     tree = ast.parse((ROOT / module).read_text())
     return any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in ast.walk(tree))
 
 
 def own_tests(module):
-    """Where the test of a module may be: under its own name, or that of its folder."""
+    """The two paths of a module's test: under its own name, and under its folder's name."""
     folder = Path("tests") / module.parent
     return folder / f"test_{module.name}", folder.with_name(f"test_{folder.name}.py")
 

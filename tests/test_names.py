@@ -12,9 +12,9 @@ MODULES_THAT_MAY_SHARE_A_NAME = {
     "errors": "the exceptions of one program, next to those of all",
     "rings": "the rings of one program, next to those of all",
 }
-"""Each with the reason."""
+"""The names, each with the reason."""
 SEAMS = re.findall(r"^    (\w+)  +\S", (ROOT / "lead/rings/table.py").read_text(), re.MULTILINE)
-"""Modules with which rings plug themselves in: each ring has some of them."""
+"""Modules with which rings plug in. Each ring has some of them."""
 
 
 def modules(program):
@@ -40,7 +40,7 @@ def is_type_name(name):
 
 
 def used_twice(names):
-    """The names of more than one module, from pairs of a name and a module."""
+    """The names that several modules use, from pairs of a name and a module."""
     found = defaultdict(set)
     for name, module in names:
         found[name].add(module.as_posix())

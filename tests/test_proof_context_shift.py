@@ -1,7 +1,7 @@
-"""Proofs 1 and 3 over context shifts: texts of several contexts' length are those of a plain run.
+"""Proofs 1 and 3 over context shifts: texts several contexts long equal the texts of a plain run.
 
-Whatever happens in between: drafts, other sequences, other memories, the death of engine processes. Clients
-that leave and full caches: `tests/lead/engine/test_random_commands.py`.
+Drafts, other sequences, other memories and the death of engine processes happen in between.
+`tests/lead/engine/test_random_commands.py` has clients that leave, and full caches.
 """
 
 import random
@@ -38,7 +38,7 @@ ROOMS = {
 
 
 def endless(requests, rng, maximum=3 * N_CTX):
-    """Requests whose texts become longer than the context; after the first two, some end before that."""
+    """Requests whose texts become longer than the context. After the first two, some end before that."""
     shifting = []
     for i, request in enumerate(requests):
         prompt = request.tokens[:_N_PROMPT]
@@ -155,7 +155,7 @@ def test_two_endless_texts_take_turns_in_one_slot():
 
 
 def test_what_is_left_of_a_shifted_text_serves_no_prompt_that_is_another_text():
-    """The slot holds the beginning and a later part: only the beginning is that of the next prompt."""
+    """The slot holds the beginning and a later part of a text. The next prompt equals only the beginning."""
     limits = make_limits(1, N_CTX, N_CTX, 40)
     first = shifting(tokens=[1, 2, 4], n_tokens=30, n_keep=3)
     text = texts_of(truth_of([first], limits))["s"]

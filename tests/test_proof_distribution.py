@@ -35,7 +35,7 @@ def softmax(logits):
 
 
 def chi2(counts, probabilities, n):
-    """Pearson's statistic; cells expected less than five times are pooled, as the test demands."""
+    """Pearson's statistic. Cells that are expected less than five times are pooled, as the test demands."""
     expected = n * np.asarray(probabilities)
     counts = np.asarray(counts, float)
     rare = expected < 5
@@ -53,7 +53,7 @@ def sampler(**parameters):
 
 
 class Markov:
-    """A language model whose next token depends on the last one: its joint distribution can be enumerated."""
+    """A language model whose next token depends on the last token: all its texts can be enumerated."""
 
     def __init__(self, seed, like=None):
         rng = np.random.default_rng(seed)
@@ -77,7 +77,7 @@ class Markov:
 
 
 class TextModel(SlotMemory):
-    """Knows the texts of a `Markov`, as far as bytes tell, in a vocabulary of its own."""
+    """Knows the texts of a `Markov`, as far as its bytes tell. It has its own vocabulary."""
 
     n_batch, n_ctx_slot, n_slots, traits = 16, 100, 1, PLAIN
 
@@ -107,7 +107,7 @@ class TextModel(SlotMemory):
         return np.log([max(1e-12, self._chance(NOTHING, text + piece)) for piece in self._draft.pieces])
 
     def _chance(self, last, data):
-        """That `data` or more follows the target token `last`."""
+        """The probability that `data` or more follows the target token `last`."""
         chance = 0.0 if data else 1.0
         for token, piece in enumerate(self._target.pieces if data else ()):
             if piece.startswith(data):
@@ -118,7 +118,7 @@ class TextModel(SlotMemory):
 
 
 class Translating:
-    """Drafts with a model of another vocabulary."""
+    """Drafts with a model that has another vocabulary."""
 
     def __init__(self, markov, draft, target):
         self._model = TranslatingModel(TextModel(markov, draft, target), Projection(draft, target))
@@ -137,7 +137,7 @@ class Translating:
 
 
 def run_two_tokens(target, draft_model, seed, depth):
-    """The first two tokens of a sequence, `depth` draft tokens a step, and how many were accepted."""
+    """(first two tokens of a sequence, number of accepted tokens), with `depth` draft tokens a step."""
     ours, theirs = sampler(seed=seed), sampler(seed=seed)
     tokens, n_accepted = [START], 0
     while len(tokens) < 3:
@@ -179,7 +179,7 @@ def test_neighboring_positions_are_independent():
 
 
 def test_xtc_leaves_the_mixture_of_both_distributions():
-    """With the top choice excluded in 40 of 100 cases the rest is renormalized in those."""
+    """The top choice is excluded in 40 of 100 cases. In these cases the rest is renormalized."""
     logits = np.array([2.0, 1.5, 0.0, -1.0, -1.0, -1.0], np.float32)
     given = SamplingParameters(
         seed=1, top_k=0, top_p=1, min_p=0, temperature=1, xtc_probability=0.4, xtc_threshold=0.2
@@ -226,8 +226,9 @@ def test_under_a_grammar_the_distribution_is_that_of_the_allowed_tokens():
 
 
 def test_under_a_grammar_filters_come_before_it_in_the_first_try_and_after_it_in_the_second():
-    """Top-k leaves 0, 1 and 2; only if 0 wins do 1, 2 and 4 compete, under the same noise: 4 is chosen if
-    both 0 and 4 beat 1 and 2.
+    """Top-k leaves 0, 1 and 2. Only if 0 wins do 1, 2 and 4 compete, under the same noise.
+
+    4 is chosen if both 0 and 4 beat 1 and 2.
     """
     logits = np.array([2.0, 1.0, 0.5, 0.0, -1.0, -1.0], np.float32)
     p0, p1, p2, p4 = softmax(logits[[0, 1, 2, 4]].astype(float))
@@ -246,7 +247,7 @@ def test_filters_leave_the_renormalized_distribution():
 
 @pytest.mark.parametrize("depth", [0, 1, 3])
 def test_sequences_follow_the_targets_joint_distribution(depth):
-    """Accepted, recovered and bonus tokens together: two tokens against all 36 enumerated pairs."""
+    """Accepted, recovered and bonus tokens count together: two tokens against all 36 enumerated pairs."""
     target = Markov(2)
     draft_model = Markov(3, like=target)
     n = 5_000
@@ -291,7 +292,7 @@ def test_coupled_acceptance_reaches_its_bound(pair):
 
 
 def test_coupling_beats_drafting_the_likeliest_token_at_high_temperature():
-    """Against `draft the argmax, sample the target`, on flat distributions that nearly agree."""
+    """Compared with `draft the argmax, sample the target`, on flat distributions that nearly agree."""
     rng = np.random.default_rng(6)
     ours = rng.normal(size=N_VOCAB).astype(np.float32) * 0.5
     theirs = ours + rng.normal(size=N_VOCAB).astype(np.float32) * 0.1

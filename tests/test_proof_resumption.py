@@ -1,8 +1,9 @@
-"""Proof 3: whenever the engine process dies, sequences end with the tokens that they have if it does not.
+"""Proof 3: whenever the engine process dies, sequences end with the same tokens as without its death.
 
-The real scheduler, submissions and sequences around the toy model. A process dies after any of its events: in
-the middle of a step's, between a sequence's last tokens and the news that it has finished, while prompts are
-read, before anything has started.
+The real scheduler, submissions and sequences run around the toy model. A process dies after any of its
+events:
+in the middle of a step, while prompts are read, or before anything has started. It also dies between a
+sequence's last tokens and the news that it has finished.
 """
 
 import random
@@ -39,7 +40,7 @@ class Process:
         self._harness = EngineHarness(policy="adaptive", make_drafters=drafters, limits=limits)
 
     def run(self):
-        """Returns when it has died, or has nothing left to do."""
+        """Run until it has died, or has nothing left to do."""
         self._feed()
         while self._n_left > 0 and not self._harness.engine.idle:
             self._send(self._harness.step())
@@ -92,7 +93,7 @@ def test_after_any_deaths_the_tokens_are_the_plain_ones(sampling, limits):
 
 @given(seed=st.integers(0, 1 << 20), deaths=st.lists(st.integers(0, 40), max_size=12))
 def test_statistics_are_those_of_one_run(seed, deaths):
-    """What was cached, the order of progress, one step after the other, probabilities at every position."""
+    """The cached tokens, the order of progress and of steps, and probabilities at every position."""
     limits, rng = make_limits(n_slots=2, n_ctx=120, n_ctx_sequence=60, n_batch=7), random.Random(seed)
     options = {"n_probs": 2, "filtered": rng.random() < 0.5, "progress": True, "cache_prompt": False}
     requests = [each.model_copy(update=options) for each in requests_for(SAMPLINGS["sampled"], rng, 3)]
@@ -109,7 +110,7 @@ def test_statistics_are_those_of_one_run(seed, deaths):
 
 
 def _probabilities(sequence):
-    """At each position after the prompt."""
+    """The probabilities at each position after the prompt."""
     given = [each for step in sequence.steps for each in step.probabilities]
     assert len(given) == len(sequence.tokens) - sequence.n_prompt
     return given

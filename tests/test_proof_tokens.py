@@ -1,7 +1,7 @@
-"""Proof 1: with any drafters, policy, company and memory the tokens are the plain ones.
+"""Proof 1: the tokens are the plain tokens with any drafters, policy, other sequences and memory.
 
-Also when clients leave, caches are full, and policies and backs change:
-`tests/lead/engine/test_random_commands.py`.
+`tests/lead/engine/test_random_commands.py` also has clients that leave, full caches, and changes of policies
+and backs.
 """
 
 import random
@@ -114,7 +114,7 @@ ROOMS = {"roomy": ROOMY, "cramped": CRAMPED, "one by one": ONE_BY_ONE}
 
 
 def every_pair(first, second, third):
-    """Triples in which each pair of two values occurs; `third` must be the shortest."""
+    """Triples in which each pair of two values occurs. `third` must be the shortest."""
     thirds = list(third)
     return [
         (one, other, thirds[(i + j) % len(thirds)])
@@ -134,7 +134,7 @@ def test_every_pair_of_values_occurs_in_the_triples():
 
 
 def requests_for(sampling: dict, rng: random.Random, n=4) -> list[Submit]:
-    """Prompts with common beginnings, some of them long, some to be continued by a few tokens only."""
+    """Prompts with common beginnings. Some are long, and some answers have only a few tokens."""
     stem = rng.choices(range(N_VOCAB), k=40)
     requests = []
     for i in range(n):
@@ -146,7 +146,7 @@ def requests_for(sampling: dict, rng: random.Random, n=4) -> list[Submit]:
 
 
 def with_predictions(requests, truth, rng):
-    """The requests, with what the client expects: almost the truth."""
+    """The requests with predictions that are almost the truth."""
     predicting = []
     for request in requests:
         answer = truth[request.sequence][len(request.tokens) :]
@@ -157,7 +157,7 @@ def with_predictions(requests, truth, rng):
 
 
 def with_checkpoints(requests, rng):
-    """The requests, with places at which others may go on."""
+    """The requests, with positions from which other requests may go on."""
     drawn = [rng.choice([(), (2,), (20,), (2, 38)]) for _ in requests]
     return [
         request.model_copy(update={"checkpoints": lengths})
@@ -181,7 +181,7 @@ def reasons_of(truth):
 
 
 def spread(requests, rng, maximum=12):
-    """A script that submits each request at some step."""
+    """A script that submits each request at a random step."""
     script = {}
     for request in requests:
         script.setdefault(rng.randint(0, maximum), []).append(request)
@@ -189,9 +189,9 @@ def spread(requests, rng, maximum=12):
 
 
 def prove(requests, drafter, limits, rng, commands=None, **engine):
-    """That each request gets its plain text and end, whatever is drafted; returns (front, target).
+    """Check that each request gets its plain text and end with any drafts; return (front, target).
 
-    commands: what else the engine is told, by step.
+    commands: further commands to the engine, by step.
     """
     truth = truth_of(requests, limits)
     script = spread(requests, rng)
@@ -330,7 +330,10 @@ def test_perfect_drafts_are_all_accepted():
 
 
 SELDOM_RIGHT = {"silent", "random", "back with a short window", "back that translates anything"}
-"""A hash of a text's end says nothing about the whole text's; random tokens are not those of a tokenizer."""
+"""Drafters that are seldom right.
+
+A hash of a text's end says nothing about the whole text, and random tokens are not a tokenizer's tokens.
+"""
 
 
 @pytest.mark.parametrize("drafter", sorted(DRAFTERS.keys() - SELDOM_RIGHT))

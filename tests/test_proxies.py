@@ -1,4 +1,4 @@
-"""Which clients of ours follow HTTP_PROXY and its like: checked on the source, and on the one that may."""
+"""Clients of this project that follow HTTP_PROXY and similar variables: checked on the source."""
 
 import ast
 from pathlib import Path
@@ -8,11 +8,11 @@ PARTS = ("lead", "back", "chat", "fleet", "shared", "lab", "docs", "docker", "de
 ASKS = {"httpx": {"get", "post", "put", "patch", "delete", "request", "stream", "Client", "AsyncClient"}}
 """Functions and classes of a module that follow the variables unless `trust_env` is false."""
 BY_PERSONS = {"chat/client.py", "shared/model_files/hub.py"}
-"""chat decides by the address (tests/chat/test_client.py); the hub downloads, as huggingface_hub does."""
+"""chat decides by the address (tests/chat/test_client.py). The hub's downloads follow the variables."""
 
 
 def dialling(tree):
-    """Names under which a module connects WebSockets: `connect`, and what inherits it."""
+    """Names under which a module connects WebSockets: `connect`, and classes that inherit it."""
     names = {
         alias.asname or alias.name
         for node in ast.walk(tree)
@@ -25,7 +25,7 @@ def dialling(tree):
 
 
 def needed(call, dials):
-    """The argument without which a call follows the variables; None: it does not connect to anything."""
+    """The argument without which a call follows the variables; None if it does not connect to anything."""
     match call.func:
         case ast.Attribute(ast.Name(module), name) if name in ASKS.get(module, ()):
             return "trust_env"

@@ -1,7 +1,7 @@
-"""What programs say on a terminal has been made harmless: checked on the source.
+"""Programs make their output on a terminal harmless: checked on the source.
 
-Logs are by their formatter (tests/shared/test_logs.py), results and progress by `shared.exits`, answers by
-what draws them.
+The formatter does this for logs (tests/shared/test_logs.py), `shared.exits` for results and progress, and the
+code that draws them for answers.
 """
 
 import ast
@@ -11,9 +11,9 @@ from tests.test_mirror import PACKAGES, ROOT
 SAY = {"sys.exit", "SystemExit", "sys.stderr.write", "sys.stdout.write", "print"}
 HARMLESS = {"sanitize", "one_line", "size_text"}
 OWN = {"program", "prog", "PROGRAM", "strerror"}
-"""The names of programs, and what the system says of an error."""
+"""The names of programs, and the system's messages about errors."""
 FOR_PROGRAMS = {"lead/router/memory_need.py"}
-"""JSON for the process that has started it."""
+"""Modules that print JSON for the process that has started them."""
 
 
 def quoted(said):

@@ -1,4 +1,4 @@
-"""`make test ARGS='-m …'` selects among the tests that run without it, or those that it names."""
+"""`make test ARGS='-m …'` selects among the tests that run without it, or among tests that it names."""
 
 from itertools import product
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_a_test_without_markers(expression, found):
 
 @pytest.mark.parametrize("expression", ["", "not real", "models or real"])
 def test_a_selection_of_a_selection_is_the_same(expression):
-    """Each worker of a parallel run makes it of what it is given by the one that starts it."""
+    """Each worker of a parallel run makes a selection of its parent's selection."""
     once = selection(expression)
     for markers in ((), ("real",), ("models",), ("real", "gpu")):
         assert selected(once, *markers) is selected(expression, *markers)

@@ -1,4 +1,4 @@
-"""Damaged and hostile model files are refused in a sentence, and other models are served."""
+"""Damaged and hostile model files are refused with a message, and other models are served."""
 
 import itertools
 import random
@@ -20,7 +20,7 @@ PROGRAMS = [
     ("lead", "generate", "-n", "1", "-i", "Hi", *SMALL),
     ("back", "--check", "--threads", "1"),
 ]
-"""Each reads one model; `lead generate` starts a lead and all of its processes."""
+"""Programs that read one model each. `lead generate` starts a lead and all of its processes."""
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from shared.rings import RINGS as SHARED_RINGS
 ROOT = Path(__file__).parent.parent
 PRODUCT = ("lead", "back", "chat", "shared", "fleet", "lab")
 FOR_DEVELOPERS = ("bench", "lab.parts", "lab.campaign")
-"""They may import whatever they like, and nobody imports them: no wheel has them."""
+"""Packages that may import anything, and that nothing imports: no wheel has them."""
 RINGS = {
     "several models": ("lead.router",),
     "pairing": ("lead.pairing", "shared.pairing"),
@@ -36,7 +36,7 @@ RINGS = {
     "plan, bench, doctor": ("lab.planning", "lab.measuring", "lab.simulation", "lab.doctor"),
     "fleet": ("fleet",),
 }
-"""Packages of each ring."""
+"""The packages of each ring."""
 
 
 ROOTS = {
@@ -51,7 +51,7 @@ ROOTS = {
 }
 """Modules of the core that put programs together, and the rings that each may import.
 
-Those of the lead's server import none: rings are plugged in there (`lead.rings`). A ring that none of them
+Modules of the lead's server import no rings: rings plug in there (`lead.rings`). A ring that no module here
 imports can be deleted.
 """
 RINGS_OF_RINGS = {
@@ -60,7 +60,7 @@ RINGS_OF_RINGS = {
     *(("plan, bench, doctor", each) for each in ("attention", "check", "translation")),
     *(("several models", each) for each in ("other APIs", "translation")),
 }
-"""(importing, imported): what examines a lead or runs several of them has to know what they are made of."""
+"""(importing, imported) of rings: a ring that examines a lead or runs several has to know their parts."""
 WITHOUT = tuple(ring for ring in RINGS if ring != "fleet")
 """Rings without which a lead starts and answers (tests/real/test_without_rings.py)."""
 
@@ -77,7 +77,7 @@ def modules():
 
 @functools.cache
 def imported(module):
-    """The modules of the tree that one imports, anywhere in it; `plugged` is the other way."""
+    """The modules of the tree that a module imports anywhere in its source."""
     found = set()
     for node in ast.walk(ast.parse(modules()[module].read_text())):
         if isinstance(node, ast.Import):
@@ -95,7 +95,7 @@ def is_in(module, package):
 
 
 def ring_of(module):
-    """None for the core."""
+    """The ring of a module; None for the core."""
     return next(
         (ring for ring, packages in RINGS.items() if any(is_in(module, each) for each in packages)), None
     )
@@ -106,7 +106,7 @@ def is_for_developers(module):
 
 
 def edges():
-    """(importing, imported) with a ring at the other end."""
+    """(importing, imported) of each import of a module in another ring."""
     for module in modules():
         for other in imported(module):
             if ring_of(other) and ring_of(other) != ring_of(module) and not is_for_developers(module):
@@ -136,7 +136,7 @@ def test_the_lists_of_rings_have_only_packages_of_rings():
 
 
 def packages_with(*seams):
-    """Those of rings that have a module of one of these names."""
+    """The packages of rings that have a module of one of these names."""
     found = {module.rpartition(".")[0] for module in modules() if module.split(".")[-1] in seams}
     return {package for package in found if ring_of(package)}
 
@@ -160,7 +160,7 @@ def test_nobody_imports_what_is_for_developers_or_deploys():
 
 
 def package_of(module):
-    """As a reader of a map sees it: the folder below the program's, or the program."""
+    """The package in a reader's map: the folder below the program's, or the program."""
     parts = module.split(".")
     return ".".join(parts[:2]) if len(parts) > 2 else parts[0]
 

@@ -9,7 +9,7 @@ from tests.python_runs import run_python
 
 ROOT = Path(__file__).parent.parent
 PUBLISHED = {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": "true"}
-"""What `make wheels` builds with."""
+"""The variables with which `make wheels` builds."""
 
 
 def build(source, folder, variables):
@@ -42,7 +42,7 @@ def without_shtab(tmp_path):
 
 
 def printed(code, *folders):
-    """What a program prints that sees the packages of these folders first."""
+    """The output of a program that sees the packages of these folders first."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
     return run_python("-c", code, check=True, env=environment, cwd=folders[0]).stdout
 

@@ -8,7 +8,7 @@ from tests.tiny_models import copy_fields, write_and_close
 
 
 def write_tiny_eagle(path, *, layers=(1, 2, 3), width=64, target_width=64, own=False, n_known=None, seed=1):
-    """own: with embeddings and output matrix of its own. n_known: it drafts only the first of the tokens."""
+    """Write a drafter. own: with embeddings and output matrix. n_known: it drafts only the first tokens."""
     writer = gguf.GGUFWriter(path, "eagle3")
     vocabulary = gguf.GGUFReader(builtin_target())
     copy_fields(vocabulary, writer, lambda name: name.startswith("tokenizer."))

@@ -1,11 +1,12 @@
 """Tiny random models of nearly any architecture that llama.cpp knows, written in under a second.
 
-Random weights say nothing about acceptance; they show whether caches, states and batches are handled right,
-for each kind of memory. Two models with the same seed are equal; with different seeds they agree on nothing.
+Random weights say nothing about acceptance. They show whether caches, states and batches are handled right,
+for each kind of memory. Two models with the same seed are equal. With different seeds their outputs have
+nothing in common.
 
 `llama_model_init_from_user` creates the tensors that an architecture needs from its metadata, a callback
 fills them, `llama_model_save_to_file` writes the file. The metadata follow llama.cpp's own
-tests/test-llama-archs.cpp; keys that an architecture does not read are ignored, so one set serves most.
+tests/test-llama-archs.cpp. Keys that an architecture does not read are ignored, so one set serves most.
 """
 
 import contextlib
@@ -27,7 +28,7 @@ from shared.model_files.builtin import builtin_target
 
 N_CTX = 512
 WINDOW = 32
-"""Tokens in a sliding window, for architectures whose window is not a constant of llama.cpp's."""
+"""The tokens in a sliding window, for architectures whose window is not a constant in llama.cpp."""
 
 WRITTEN = ("GGUF.", "general.architecture")
 """Beginnings of the keys that a GGUFWriter writes by itself."""
@@ -46,7 +47,7 @@ _LAYERWISE = (
 """Architectures in which layers without heads are recurrent."""
 
 _LATENT = ("deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "mistral4")
-"""Multi-head latent attention."""
+"""Architectures with multi-head latent attention."""
 
 _FULL_ATTENTION_INTERVAL = 2
 
@@ -65,7 +66,7 @@ class ArchitectureError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """What to write. `sd` is the standard deviation of the weights; `settings` go over the usual metadata."""
+    """The model to write. `sd`: the weights' standard deviation. `settings` override the usual metadata."""
 
     architecture: str
     seed: int = 1
@@ -76,12 +77,12 @@ class TinyModel:
 
     @property
     def has_heads(self) -> bool:
-        """Whether its last layers predict further tokens (MTP)."""
+        """Return whether the last layers predict further tokens (MTP)."""
         return bool(self.settings and self.settings.get("nextn_predict_layers"))
 
 
 def with_heads(architecture: str, seed: int = 1) -> TinyModel:
-    """One of `WITH_HEADS`, whose last layer predicts a further token (MTP)."""
+    """A model of `WITH_HEADS`, whose last layer predicts a further token (MTP)."""
     settings: dict[str, Value] = {"nextn_predict_layers": 1}
     if architecture not in _DELTA_NETS:
         settings["rope.dimension_sections"] = [0, 0, 0, 0]
@@ -139,7 +140,7 @@ def write_fim_vocabulary(path: Path, **tokens: int) -> Path:
 
 
 def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
-    """Add a field, in the GGUF type that llama.cpp expects of such values."""
+    """Add a field, in the GGUF type that llama.cpp expects."""
     kinds = gguf.GGUFValueType
     scalars = {bool: kinds.BOOL, int: kinds.UINT32, float: kinds.FLOAT32, str: kinds.STRING}
     if isinstance(value, list):
@@ -150,12 +151,12 @@ def _put(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
 
 @functools.cache
 def _shipped() -> gguf.GGUFReader:
-    """Its vocabulary takes longer to read than a tiny model to write."""
+    """The shipped target, read once: reading its vocabulary takes longer than writing a tiny model."""
     return gguf.GGUFReader(builtin_target())
 
 
 def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Callable[[str], bool]) -> None:
-    """Copy metadata, but for empty lists, which the library does not write."""
+    """Copy metadata except empty lists, which the library does not write."""
     for field in reader.fields.values():
         if is_wanted(field.name) and (value := field.contents()) != []:
             kind, *items = field.types
@@ -163,7 +164,7 @@ def copy_fields(reader: gguf.GGUFReader, writer: gguf.GGUFWriter, is_wanted: Cal
 
 
 def write_and_close(writer: gguf.GGUFWriter) -> None:
-    """Write what has been added."""
+    """Write everything that was added to a writer."""
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -171,9 +172,10 @@ def write_and_close(writer: gguf.GGUFWriter) -> None:
 
 
 def _mend_heads(path: Path, architecture: str) -> None:
-    """llama.cpp does not load its own file if it is to leave out the heads.
+    """Mend a file with heads, which llama.cpp cannot load without the heads.
 
-    It does not count the scales of their tensors, and has saved which of the other layers are recurrent.
+    llama.cpp does not count the scales of the heads' tensors, and saves which of the other layers are
+    recurrent.
     """
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path.with_suffix(".mended"), architecture)
@@ -304,7 +306,7 @@ _SIGNATURES: dict[str, tuple[list[Any], Any]] = {
     ),
     "llama_model_save_to_file": ([_POINTER, _TEXT], _NOTHING),
 }
-"""Exported by the library, but not bound by llama_cpp: argument types and result of each."""
+"""Functions that the library exports and llama_cpp does not bind: argument types and result of each."""
 
 
 class _Functions:
@@ -340,7 +342,7 @@ def _filler(functions: _Functions, model: TinyModel) -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without llama.cpp's log, which goes past sys.stderr."""
+    """Hide llama.cpp's log, which bypasses sys.stderr."""
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)

@@ -13,14 +13,14 @@ from tests.tiny_models import copy_fields, write_and_close
 
 _WIDTH, _HEADS, _FEED_FORWARD, _PATCH = 32, 2, 64, 14
 _MERGED = 4
-"""Patches of an image that are one row: 2 x 2, where rows are not one patch."""
+"""Patches of an image in one row: 2 x 2, unless each row is one patch."""
 _IDEFICS3_TOKENS = ("\n\n", "<fake_token_around_image>", "<global-img>", "<row_1_col_1>")
 _USER_DEFINED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """architecture: of its model. name: llama.cpp's. n_patches: of a side of an image that is not scaled."""
+    """architecture: the model's. name: llama.cpp's. n_patches: of a side of an image that is not scaled."""
 
     architecture: str
     name: str
@@ -40,12 +40,12 @@ KINDS = tuple(_KINDS)
 
 
 def architecture_of(kind: str) -> str:
-    """That of the models which have such projectors."""
+    """The architecture of models with such projectors."""
     return _KINDS[kind].architecture
 
 
 def write_tiny_projector(kind: str, path: Path, n_embd: int = 64, seed: int = 1) -> Path:
-    """For a model whose rows have `n_embd` numbers. Gemma 3's images have 16 rows."""
+    """Write a projector for a model whose rows have `n_embd` numbers. Gemma 3's images have 16 rows."""
     found = _KINDS[kind]
     writer = gguf.GGUFWriter(path, "clip")
     writer.add_string("clip.projector_type", found.name)
@@ -75,7 +75,7 @@ def write_tiny_projector(kind: str, path: Path, n_embd: int = 64, seed: int = 1)
 
 
 def write_image_vocabulary(path: Path) -> Path:
-    """The shipped pair's vocabulary with the tokens that Idefics 3 has around an image."""
+    """Write the shipped pair's vocabulary with Idefics 3's tokens around an image."""
     writer = gguf.GGUFWriter(path, "llama")
     reader = gguf.GGUFReader(builtin_target())
     changed = ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type")
@@ -98,7 +98,7 @@ def _numbers_of(kind: str) -> dict[str, Any]:
 
 
 def _tensors(kind: str, n_embd: int) -> Iterator[tuple[str, tuple[int, ...], float]]:
-    """Name, shape and standard deviation of each; 0: ones."""
+    """The name, shape and standard deviation of each tensor. At 0 all its values are one."""
     yield "v.patch_embd.weight", (_WIDTH, 3, _PATCH, _PATCH), 0.05
     yield from _ends(kind, n_embd)
     for block in range(_KINDS[kind].n_blocks):
@@ -115,7 +115,7 @@ def _tensors(kind: str, n_embd: int) -> Iterator[tuple[str, tuple[int, ...], flo
 
 
 def _ends(kind: str, n_embd: int) -> Iterator[tuple[str, tuple[int, ...], float]]:
-    """What is around the blocks."""
+    """The tensors around the blocks."""
     has_places = kind in {"gemma3", "idefics3"}
     if has_places:
         yield "v.patch_embd.bias", (_WIDTH,), 0.3

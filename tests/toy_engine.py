@@ -1,4 +1,4 @@
-"""The real engine around the toy model, and a front in its place."""
+"""The real engine around the toy model, and a fake of the front."""
 
 from collections.abc import Callable
 
@@ -35,7 +35,7 @@ def engine_sequence(name="s", tokens=(1, 2), n_ctx=1000, checkpoints=(), **more)
 
 
 class FakeFront:
-    """A pipe with a script: {step: commands}. Keeps what the engine says and raises if it makes no sense."""
+    """A pipe with scripted commands by step. Keeps the engine's events, and raises if they make no sense."""
 
     def __init__(self, script: dict[int, list], drafter=None, max_steps=3000):
         self._script = {step: list(commands) for step, commands in script.items()}
@@ -68,7 +68,7 @@ class FakeFront:
         return [*commands, *(draft.model_copy(update={"received_at": self.now}) for draft in drafts)]
 
     def clock(self):
-        """Time passes with every look at it."""
+        """Return the time, which passes with every look at it."""
         self.now += 0.001
         return self.now
 
@@ -94,7 +94,7 @@ class FakeFront:
                 del self.running[event.sequence]
 
     def of(self, kind: type, sequence: str | None = None) -> list:
-        """The events of a kind, of one sequence or all."""
+        """The events of a kind, of one sequence or of all."""
         return [
             event for event in self.events if isinstance(event, kind) and sequence in {None, event.sequence}
         ]
@@ -112,7 +112,7 @@ def no_drafters(_request: Submit):
 
 
 def local_drafters(request: Submit):
-    """Those that the engine's process makes."""
+    """The drafters that the engine's process makes."""
     return {
         "ngram": NgramDrafter(8),
         "prediction": PredictionDrafter(request.prediction, request.n_text_prompt),
@@ -164,7 +164,7 @@ def run_engine(  # noqa: PLR0917 - what a run is made of
     make_drafters: MakeLookups = no_drafters,
     inline: ModelDrafter | None = None,
 ) -> FakeTarget:
-    """The real loop and scheduler between a fake model and a fake front, to the script's end."""
+    """Run the real loop and scheduler between a fake model and a fake front, to the script's end."""
     engine = make_engine(limits, depth, policy, make_drafters, inline)
     target = make_target(
         limits.n_slots,

@@ -1,4 +1,4 @@
-"""A toy model in the place of llama.cpp's: its own books of what is cached, its sampler, its grammars.
+"""A toy model in place of llama.cpp's, with its own records of its cache, its sampler and its grammars.
 
 It is a pure function of the tokens in its cache, over a vocabulary of N_VOCAB tokens.
 """
@@ -34,34 +34,37 @@ GREEDY = SamplingParameters(seed=0, temperature=0)
 
 @functools.cache
 def _toy_rows() -> np.ndarray:
-    """Logits of 8,192 texts: drawing them for each text would take longer than the engine's own step."""
+    """The logits of 8,192 texts. Drawing them for each text would take longer than the engine's own step."""
     rows = np.random.default_rng(1).normal(size=(1 << 13, N_VOCAB)).astype(np.float32) * 2
     rows[:, list(END_TOKENS)] -= 2
     return rows
 
 
 def toy_logits(text_hash: int) -> np.ndarray:
-    """The logits behind a text: peaked, as a real model's are; end tokens are rare."""
+    """The logits after a text: peaked, as a real model's logits. End tokens are rare."""
     return _toy_rows()[text_hash * 0x9E3779B97F4A7C15 % (1 << 64) >> 51]
 
 
 def extend_hash(text_hash: int, token: int, n_skipped: int = 0) -> int:
-    """n_skipped: how much less its position is than its row."""
+    """Return the hash with one more token. n_skipped: how much less its position is than its row."""
     return (text_hash * 0x5851F42D4C957F2D + token + 1 + (n_skipped << 32)) % (1 << 64)
 
 
 def as_answer(token: int) -> int:
-    """The token that a generated one counts as where prompts are decoded in other batch sizes."""
+    """The token for which a generated token counts if prompts are decoded in other batch sizes."""
     return token + N_VOCAB
 
 
 class FakeTarget(Target):
     """A deterministic model that keeps its own records, and raises AssertionError if a caller's differ.
 
-    `blur` makes it differ from the model without: as a draft model it is then only sometimes right. What its
-    `traits` do not allow it refuses, as llama.cpp should. Where llama.cpp computes wrong logits without an
-    error, it notices: see `_is_wrong`. own_cells: slots do not share a pool of cells. batch_sizes: as it
-    decodes; a generated token that was read as part of a prompt is then another one.
+    `blur` makes it differ from the model without blur: as a draft model it is then only sometimes right. It
+    refuses
+    what its `traits` do not allow, as llama.cpp should. It notices when llama.cpp would compute wrong logits
+    without
+    an error: see `_is_wrong`. own_cells: slots do not share a pool of cells. batch_sizes: as it decodes. A
+    generated
+    token that was read as part of a prompt is then another token.
     """
 
     def __init__(
@@ -143,7 +146,7 @@ class FakeTarget(Target):
         del self._cells[slot][n_keep:]
 
     def copy(self, source_slot, slot, n_keep):
-        """A recurrent state, or a window, is that of all tokens of the source: its own has to be loaded."""
+        """Copy a slot. A recurrent state or a window is the source's, so the right one has to be loaded."""
         n_held = len(self.slots[source_slot])
         assert not self.slots[slot], f"slot {slot} is not empty"
         assert 0 < n_keep <= n_held, f"slot {source_slot} has no {n_keep} tokens"
@@ -194,7 +197,7 @@ class FakeTarget(Target):
         assert len(self.slots[slot]) == n_keep
 
     def _load_text(self, slot, snapshot, n_keep):
-        """All cells of the text are taken before those beyond `n_keep` are freed."""
+        """All cells of the text are taken before the cells beyond `n_keep` are freed."""
         tokens, hashes, is_wrong = self.stored[snapshot.key]
         start = len(self.slots[slot])
         assert start == snapshot.start, f"slot {slot} holds {start} tokens, not {snapshot.start}"
@@ -229,7 +232,7 @@ class FakeTarget(Target):
         return memoryview(self._reserved[key])
 
     def take_back(self, key):
-        """What is not what was stored is not looked at."""
+        """Content that is not what was stored is not examined."""
         if content := self._reserved.pop(key, None):
             with contextlib.suppress(pickle.UnpicklingError, EOFError):
                 self.stored[key] = [], [], True
@@ -247,7 +250,7 @@ class FakeTarget(Target):
     # What a slot holds
 
     def _is_wrong(self, slot):
-        """Whether its memory is not that of its tokens, of which llama.cpp says nothing."""
+        """Return whether the slot's memory does not match its tokens, which llama.cpp does not report."""
         if not self._own_cells or slot in self._wrong:
             return slot in self._wrong
         return self._written[slot][: len(self.slots[slot])] != self._hashes[slot][1:]
@@ -292,7 +295,7 @@ class FakeTarget(Target):
     # Decoding, as `shared.llama.model.Model` does it
 
     def _check_layout(self, planned):
-        """Every token is decoded once and in order, in passes that the model can compute."""
+        """Check that every token is decoded once and in order, in passes that the model can compute."""
         tokens = [[] for _ in planned]
         for together in planned.passes:
             assert sum(part.size for part in together) <= self.n_batch or self._batch_sizes, (
@@ -349,7 +352,7 @@ class FakeTarget(Target):
         return [self._row(text_hash) for text_hash in hashes[first:]]
 
     def _check_rows(self, span):
-        """Returns by how much its positions are less than its rows."""
+        """Check a span; return by how much its positions are less than its rows."""
         image = span.image
         if image is None:
             assert all(0 <= token < N_VOCAB for token in span.tokens), f"no such tokens: {span.tokens}"
@@ -369,7 +372,7 @@ class FakeTarget(Target):
 
 
 def last_pass(lengths: dict[int, int], n_end: int, *, adjacent: bool) -> dict[int, int]:
-    """Which slots are in the last of the passes over spans of these lengths, and their tokens in it.
+    """The slots in the last of the passes over spans of these lengths, and their tokens in it.
 
     As llama.cpp does it (`llama_batch_allocr::split_equal`): in a pass each slot has the same number of
     tokens, and the last `n_end` of a span stay together. adjacent: slots in a pass follow each other.
@@ -386,7 +389,7 @@ def last_pass(lengths: dict[int, int], n_end: int, *, adjacent: bool) -> dict[in
 
 
 class FailingTarget(FakeTarget):
-    """Has no room for a batch now and then, at random; for a single token, or an image, it always has."""
+    """At random, has no room for a batch. It always has room for a single token or an image."""
 
     def __init__(self, *args, rng: random.Random, rate: float, **kwargs):
         super().__init__(*args, **kwargs)
@@ -402,7 +405,7 @@ class FailingTarget(FakeTarget):
 
 
 class ToyGrammar:
-    """The remainders of the tokens by 3 are 0, 1, 2, 0, 1, 2, … or backwards; it may end after 4 tokens."""
+    """The remainders of the tokens by 3 are 0, 1, 2, 0, 1, 2, … or backwards. It may end after 4 tokens."""
 
     is_ready = True
 
@@ -439,7 +442,7 @@ class ToyGrammar:
 
 
 class SlowGrammar:
-    """Another grammar whose answers take some time: the next questions are in vain, at random how many."""
+    """Another grammar whose answers take time: a random number of further questions is in vain."""
 
     def __init__(self, grammar, rng: random.Random):
         self._grammar, self._rng = grammar, rng
@@ -477,11 +480,11 @@ class SlowGrammar:
 
 
 TOY_CALLS = CallGrammars(r"<(?P<name>[369])>", {})
-"""From one of these tokens on the grammar applies."""
+"""The grammar applies from the first of these tokens on."""
 
 
 class ToyCalls(ToyGrammar):
-    """The grammar from the first of those tokens on. As `FollowedCalls`, it is free up to there."""
+    """The grammar from the first of `TOY_CALLS` on. As in `FollowedCalls`, everything before it is free."""
 
     def _allows(self, token):
         n_free = next((n for n, taken in enumerate(self._taken) if taken in (3, 6, 9)), None)
@@ -489,7 +492,7 @@ class ToyCalls(ToyGrammar):
 
 
 class ToyVocabulary:
-    """The texts of tokens."""
+    """A vocabulary with the texts of tokens."""
 
     n_tokens = N_VOCAB
 
@@ -501,7 +504,7 @@ class ToyVocabulary:
 def toy_sampler(
     parameters: SamplingParameters, history: list[int], like: Sampler | None = None, /, *, follow=None
 ) -> Sampler:
-    """follow: gives what is asked instead of a grammar."""
+    """follow: returns the object to ask in place of a grammar."""
     follow = follow or (lambda grammar: grammar)
     filters = NativeFilters(parameters, N_VOCAB, END_TOKENS, None) if needs_filters(parameters) else None
     if not parameters.is_constrained:
@@ -518,9 +521,9 @@ def toy_sampler(
 def plain_run(
     request: Submit, n_ctx: int, batch_sizes: InvariantSizes | None = None
 ) -> tuple[list[int], str]:
-    """All tokens of a request and how it ends, one token at a time with nothing in between: the truth.
+    """All tokens of a request and its end, one token at a time with nothing in between: the truth.
 
-    Without the rows of images, as events have them.
+    The rows of images are left out, as in events.
     """
     answer = functools.partial(_answer_hash, separates=batch_sizes is not None and not batch_sizes.is_uniform)
     tokens, context = list(request.text), list(request.tokens)

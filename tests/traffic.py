@@ -1,8 +1,10 @@
 """Random traffic through the real Loop and Model, whose logits are compared with a fresh evaluation.
 
-Whatever makes the engine reuse, copy, cut back, store and load caches (`tests.random_clients`). A sample of
-the logits is compared with those of a second context that reads the same tokens into an empty cache. A key or
-value that is not what the engine believes it to be shows as a difference.
+The traffic makes the engine reuse, copy, trim, store and load caches (`tests.random_clients`). A second
+context
+reads the tokens of some rows into an empty cache, and its logits are compared. A key or value that is not
+what
+the engine believes it to be shows as a difference.
 """
 
 import random
@@ -42,25 +44,26 @@ from tests.random_clients import DEPTH, Habits, RandomClients
 from tests.random_images import RandomImages, embed, random_kinds
 
 _LONG = 3
-"""How many contexts long an endless text is, where contexts are shifted."""
+"""The length of an endless text in contexts, if contexts are shifted."""
 _NGRAM_BITS = 10
 _N_STORED_TEXTS, _N_STORED_TOKENS = 5, 200
-"""In the prompt cache: too few for all texts, so that some are dropped."""
+"""The size of the prompt cache: too small for all texts, so that some are dropped."""
 _N_PART = 25
-"""Tokens that are stored and loaded in one step."""
+"""The tokens that are stored and loaded in one step."""
 _MAX_ON_DISK = 1 << 30
 _MAX_ROWS = 100
-"""Of an image: more than a ubatch has."""
+"""The most rows of an image: more than a ubatch has."""
 _RIGHT = 0.8
-"""The share of right tokens among those that heads draft."""
+"""The share of right tokens in the drafts of heads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What to run. `n_ctx` counts the cells of all slots together.
+    """The model and the requests of a run. `n_ctx` counts the cells of all slots together.
 
-    `endless`: the share of requests that go on until the context is full, or with `n_keep` for several times
-    its length: that many tokens stay when it is shifted.
+    `endless`: the share of requests that go on until the context is full. With `n_keep` they go on for
+    several
+    contexts: this many tokens stay when the context is shifted.
     """
 
     model: Path
@@ -81,15 +84,15 @@ class Traffic:
     images: Literal["whole", "grid"] | None = None  # of random embeddings, in prompts
     padded: bool = False  # steps without prompts, by some tokens more or less
     placement: Mapping[str, Any] = field(default_factory=dict)
-    """Further options of the model, say for a GPU; it is always compared with the CPU."""
+    """Further options of the model, such as for a GPU. It is always compared with the CPU."""
 
     def cramped(self) -> "Traffic":
-        """With too few cells for its requests, to the last one, and texts that outgrow their contexts."""
+        """The same with too few cells for its requests, and texts that outgrow their contexts."""
         return replace(self, n_slots=3, n_ctx=400, n_requests_at_once=8, endless=0.3, n_keep=5)
 
 
 class _Padding(SpeculationManager):
-    """Pads as if another width would cost something, which on a CPU it does not."""
+    """Pads as if another width took time, which it does not on a CPU."""
 
     def width(self, n_tokens: int, n_draft: int) -> int:
         return n_tokens + (3 * n_tokens + n_draft + self.stats.n_steps) % 5
@@ -159,7 +162,7 @@ class TrafficRun:
         )
 
     def restart(self) -> None:
-        """All clients leave, and go on with another engine, which only knows what is on disk."""
+        """Let all clients leave, and go on with another engine, which knows only the texts on disk."""
         for cancel in self._clients.leave():
             self._engine.apply(cancel, self._clients.clock())
         assert self._keeper, "nothing is on disk"
@@ -172,17 +175,17 @@ class TrafficRun:
 
     @property
     def n_read(self) -> int:
-        """How many texts came from disk."""
+        """The number of texts that came from disk."""
         return self.target.n_read
 
     @property
     def n_beyond(self) -> int:
-        """Steps of texts that are longer than the context."""
+        """The number of steps of texts longer than the context."""
         return self._clients.n_beyond
 
     @property
     def comparison(self) -> Comparison:
-        """What has been compared so far."""
+        """The comparison so far."""
         return self.target.comparison
 
     def run(self, n_comparisons: int) -> Comparison:
@@ -192,7 +195,7 @@ class TrafficRun:
         return self.comparison
 
     def step(self) -> None:
-        """One step of the engine. Raises what ends an engine: AssertionError, DecodeError, IntegrityError."""
+        """Do one step. Raises the errors that end an engine: AssertionError, DecodeError, IntegrityError."""
         self._loop.step()
         self._engine.check_integrity()
 
@@ -227,7 +230,7 @@ class TrafficRun:
 
 
 class _KeeperOfTraffic(TextKeeper):
-    """It tells a `CheckedModel` what it has read."""
+    """Tells a `CheckedModel` which texts it has read."""
 
     def run_due(self, now: float, *, idle: bool) -> float:
         coming = [text for text in self._engine.slots.texts.texts if text.place == "coming"]
@@ -240,7 +243,7 @@ class _KeeperOfTraffic(TextKeeper):
 
 
 class _MostlyRight(TextSampler):
-    """A drafter's, for a model that writes this text."""
+    """The sampler of a drafter for a model that writes this text."""
 
     def __init__(self, tokens: Sequence[int], rng: random.Random) -> None:
         super().__init__(tokens.__getitem__)
@@ -262,7 +265,7 @@ def compare(traffic: Traffic, n_comparisons: int) -> Comparison:
 
 
 def _images_of(traffic: Traffic, rng: random.Random) -> tuple[RandomImages, ImageMemory | None, Any]:
-    """Those of prompts, where their embeddings are, and a file to close when that was mapped."""
+    """The images of prompts, the memory of their embeddings, and a file to close once it was mapped."""
     if traffic.images is None:
         return RandomImages(rng), None, None
     max_rows = traffic.ubatch_size if traffic.images == "whole" else _MAX_ROWS

@@ -1,4 +1,4 @@
-"""A link, and a real WebSocket server in place of the lead, which sends valid and invalid messages."""
+"""A link, and a real WebSocket server that plays the lead and sends valid and invalid messages."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ OPEN = Open(sequence="s", sampling=SamplingParameters(seed=1), tokens=[1, 2])
 
 
 class NoDelays(random.Random):
-    """Makes each delay between two attempts to connect zero, and is told of each."""
+    """Makes each delay between two attempts to connect zero, and calls `on_delay` for each."""
 
     def __init__(self, on_delay=lambda: None):
         super().__init__(1)
@@ -36,7 +36,7 @@ class NoDelays(random.Random):
 
 
 class Recorder:
-    """In place of a worker: records what it hears."""
+    """Records messages in place of a worker."""
 
     n_unread = 0
 
@@ -51,7 +51,7 @@ class Recorder:
 async def linked(*handlers, key=None, ping_seconds=20.0, clock=time.monotonic, listener=None, **options):
     """A link to a lead that handles each connection with the next of `handlers`, later ones with the last.
 
-    `options` are those of the lead's server.
+    `options`: of the lead's server.
     """
     connections = []
 
@@ -90,7 +90,7 @@ async def hang_up(connection):
 
 
 def answering(status, body):
-    """A lead that refuses the WebSocket handshake."""
+    """A function that refuses the WebSocket handshake, as a lead may."""
 
     def process_request(connection, _request):
         return connection.respond(status, body)

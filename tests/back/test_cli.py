@@ -1,4 +1,4 @@
-"""The program `back`: what its exit status says, and that --help imports nothing slow."""
+"""The program `back`: its exit status, and that --help imports nothing slow."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a lead, or something else at its address, may answer to an attempt to connect."""
+"""Answers to an attempt to connect, by a lead or by something else at its address."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from tests.certificates import make_certificate
 
 @contextlib.asynccontextmanager
 async def server_of(reply, tls=None):
-    """The port of one that says `reply` and hangs up."""
+    """The port of a server that sends `reply` and hangs up."""
 
     async def answer(_, writer):
         writer.write(reply)

@@ -1,4 +1,4 @@
-"""Whose sequences are decoded next."""
+"""The lead whose sequences a back decodes next."""
 
 import pytest
 
@@ -8,7 +8,7 @@ STEP = 0.002
 
 
 def serve(shares, n_sequences, n_steps=4000):
-    """Seconds for each lead, each of which has this number of sequences with work all the time."""
+    """The share of the time that each lead gets if it always has this number of sequences with work."""
     seconds = [0.0] * len(n_sequences)
     for _ in range(n_steps):
         waiting = [lead for lead, n in enumerate(n_sequences) if n]
@@ -50,7 +50,7 @@ def test_the_second_lead_gets(outcomes, claims, n_sequences, share):
 
 @pytest.mark.parametrize("away", [None, 90])
 def test_a_lead_that_is_away_does_not_count(away):
-    """Neither one that never came, nor one for which drafts were mostly right until it went."""
+    """Neither a lead that never came, nor a lead for which drafts were mostly right until it left."""
     shares = LeadShares(3)
     if away:
         shares.learn(2, away, 100 - away)

@@ -11,7 +11,7 @@ from shared.errors import ConfigError, NoLeadError, SeveralLeadsError
 
 
 class Network:
-    """Settings of a back whose searches give the entries of `looks` in turn: a lead or an error."""
+    """Settings of a back whose searches give the entries of `looks` by turns: a lead or an error."""
 
     def __init__(self, *looks, url="first"):
         self.looks = list(looks)
@@ -60,7 +60,7 @@ def test_of_several_leads_a_person_has_to_choose():
 
 
 class EndingLink:
-    """A link whose runs end with these errors, in turn."""
+    """A link whose runs end with these errors, one after the other."""
 
     def __init__(self, *ends):
         self.ends = list(ends)
@@ -77,7 +77,7 @@ LOST, REFUSED, ENDED = LostError("away"), RefusedError("refused"), ConfigError("
 
 
 async def follow(network, *ends):
-    """The addresses that a back with these settings dials, until its link has ended in all these ways."""
+    """The addresses that a back with these settings dials, until its link has ended with all these errors."""
     link = EndingLink(*ends)
     with pytest.raises(type(ends[-1]), match=str(ends[-1])):
         await leads.follow(network, link, None)

@@ -27,7 +27,7 @@ from tests.back.linking import (
 
 
 class SlowWorker(Recorder):
-    """Has too much to do until `is_behind` is false."""
+    """A worker with too much to do until `is_behind` is false."""
 
     def __init__(self):
         super().__init__()
@@ -133,7 +133,7 @@ async def test_a_server_error_is_retried():
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self):
         self.now = 0.0
@@ -147,7 +147,7 @@ class Clock:
 
 @pytest.fixture
 def delays(monkeypatch):
-    """The number of each delay since the shortest one; all are very short."""
+    """The number of each delay, counted from the shortest delay. All delays are very short."""
     asked = []
 
     class Counted(Backoff):
@@ -210,7 +210,7 @@ async def test_a_long_refusal_is_truncated():
 
 
 async def test_another_server_at_the_address_of_a_lead_known_by_its_key_is_no_lead(caplog):
-    """As after DHCP; a lead that is known by its address may have a wrong certificate."""
+    """DHCP may give an address to another server. A lead known by its address may have a bad certificate."""
     clock = Clock()
     distrust = ssl.SSLCertVerificationError("certificate verify failed")
     distrust.verify_message, distrust.verify_code = "self-signed certificate", 18
@@ -249,7 +249,7 @@ async def test_set_lead_makes_the_next_run_dial_another_address():
 
 @contextlib.asynccontextmanager
 async def sending(clock=lambda: 0.0, *earlier, **limits):
-    """An outbox with drafts of an earlier connection, and a queue of what it sends."""
+    """An outbox with drafts of an earlier connection, and a queue of the messages that it sends."""
     sent = asyncio.Queue()
     outbox = Outbox(clock)
     for draft in earlier:

@@ -1,4 +1,4 @@
-"""How many side branches a back keeps for its draft model."""
+"""The number of side branches that a back keeps for its draft model."""
 
 import pytest
 

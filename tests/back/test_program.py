@@ -10,7 +10,7 @@ from back.settings import BackSettings
 
 
 class Loop:
-    """Notes the handlers that are removed and the calls that are to come."""
+    """Records the handlers that are removed and the calls that are scheduled."""
 
     def __init__(self):
         self.removed = []

@@ -157,7 +157,7 @@ def test_without_an_announced_lead_there_is_nothing_to_draft_for(monkeypatch):
 
 @pytest.fixture
 def joined(monkeypatch):
-    """A lead that was joined before; also says with what the question for it was asked."""
+    """A lead that was joined before, and the arguments with which it was looked up."""
     lead = JoinedLead("https://10.0.0.1:5556", SecretStr("its-key"), Path("certificate.pem"), "laptop-2")
     asked = []
     monkeypatch.setattr(JoinedLead, "find", lambda *arguments: asked.append(arguments) or lead)

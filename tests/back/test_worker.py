@@ -1,6 +1,6 @@
-"""The worker handles all messages in its inbox, then drafts; it reports an error in its thread.
+"""The worker handles all messages in its inbox, then drafts. It reports errors of its thread.
 
-The drafter is a real one beside a toy model; the lead verifies `N_AHEAD // 2` of its tokens in a step.
+The drafter is real, beside a toy model. The lead verifies `N_AHEAD // 2` of its tokens in a step.
 """
 
 import itertools
@@ -29,7 +29,7 @@ CLOSE = Close(sequence="s", reason="ended")
 
 
 class Working:
-    """A worker for `n_leads`; its clock goes 0.55 ms a look, and 1.1 ms a decode."""
+    """A worker for `n_leads`. Its clock advances 0.55 ms with each look, and 1.1 ms with each decode."""
 
     def __init__(
         self, *, opened="", n_leads=1, on_failure=None, target=FakeTarget, interrupt=None, **options
@@ -100,7 +100,7 @@ def test_of_a_sequence_that_was_closed_nothing_is_sent():
 
 
 class FailingTarget(FakeTarget):
-    """Fails in its second decode."""
+    """A target that fails in its second decode."""
 
     def decode(self, spans):
         if self.steps:
@@ -150,7 +150,7 @@ def test_another_drafter_takes_its_place():
 
 
 class ContradictedTarget(FakeTarget):
-    """While it decodes, the lead says something; it stops when it is interrupted."""
+    """Calls `on_decode` in each decode, as if the lead sent a message. It stops when it is interrupted."""
 
     def decode(self, spans):
         rows = super().decode(spans)

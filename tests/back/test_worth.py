@@ -10,7 +10,7 @@ def said(caplog):
 
 
 def work(worth, *, n_tokens, n_right, n_wrong, start=0.0, n=51):
-    """A step each 100 ms, for `SECONDS`."""
+    """A step every 100 ms, for `SECONDS`."""
     for i in range(n):
         worth.learn(n_tokens, n_right, n_wrong, start + i / 10)
 

@@ -1,4 +1,4 @@
-"""A lead that answers from a script, and a screen that keeps what was shown: all that chat's tests need."""
+"""A lead that answers from a script, and a screen that keeps all output, for the tests of chat."""
 
 import io
 import json
@@ -25,7 +25,7 @@ class Terminal(io.StringIO):
 
 
 class ScriptedLines:
-    """What a person types: strings, exceptions for keys."""
+    """A person's input: strings, and exceptions for keys."""
 
     def __init__(self, screen: io.StringIO, lines: Iterable[str | type[BaseException]]):
         self._screen = screen
@@ -44,7 +44,7 @@ class ScriptedLines:
 
 
 class Stream(httpx.SyncByteStream):
-    """The body of an answer: bytes, and exceptions for what happens while it is read."""
+    """The body of an answer: bytes, and exceptions that are raised while it is read."""
 
     def __init__(self, parts: Iterable[bytes | BaseException]):
         self._parts = list(parts)
@@ -63,7 +63,7 @@ class Stream(httpx.SyncByteStream):
 class FakeLead:
     """Answers each request with the next reply of its script and keeps the requests.
 
-    What the server is asked for besides answers is answered from `places`, by path.
+    Requests for other things than answers get the entry of `places` for their path.
     """
 
     def __init__(self, *replies: Reply, places: dict[str, object] | None = None):
@@ -95,7 +95,7 @@ def event(data) -> bytes:
 
 
 def text_event(*tokens: str | tuple[str, str], n_drafted=0) -> bytes:
-    """A chunk of lead's: plain tokens, and (text, source) for drafted ones."""
+    """A chunk of the lead's answer: plain tokens, and (text, source) for drafted tokens."""
     pairs = [(token, None) if isinstance(token, str) else token for token in tokens]
     return event(
         {
@@ -110,7 +110,7 @@ def text_event(*tokens: str | tuple[str, str], n_drafted=0) -> bytes:
 
 
 def end_events(n_tokens=2, n_drafted=0, n_accepted=0, reason="stop", rate=10.0) -> list[bytes]:
-    """The end of one of lead's answers, at `rate` tokens a second."""
+    """The end of the lead's answer, at `rate` tokens a second."""
     timings = {
         "cache_n": 3,
         "prompt_n": 7,
@@ -157,7 +157,7 @@ def is_away(request: httpx.Request) -> httpx.Response:
 
 
 class Session:
-    """A whole session at a terminal without color: lines typed, replies scripted, the screen as text."""
+    """A session at a terminal without color: typed lines, scripted replies, and the screen as text."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class Session:
         self._store = SavedConversations(folder or Path("/nowhere"))
 
     def type(self, *lines: str | type[BaseException], sleep=None, **options) -> str:
-        """The screen from the first prompt on; options: of the client."""
+        """The screen from the first prompt on. `options`: of the client."""
         screen = self.new_screen()
         typed = ScriptedLines(self.screen, lines)
         with self.lead.client(**options) as client:

@@ -17,7 +17,7 @@ from shared.diagnostics.lead_probe import BackReport
     ],
 )
 def test_the_status_describes_the_last_poll(seen, words, during, again):
-    """During an answer a server is not called unreachable."""
+    """A server is not called unreachable while it answers."""
 
     def look():
         if isinstance(seen, Exception):

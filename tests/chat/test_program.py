@@ -22,7 +22,7 @@ def lead(monkeypatch):
 
 
 def pipe(text, err=None, **settings):
-    """(status, stdout) with `text` on stdin."""
+    """The status and the output of chat with `text` on stdin."""
     out = io.StringIO()
     status = run(ChatSettings(**settings), io.StringIO(text), out, err or io.StringIO())
     return status, out.getvalue()

@@ -1,4 +1,4 @@
-"""Settings come from the command line and CHAT_* and are checked before anything happens."""
+"""Settings come from the command line and CHAT_*. They are checked before anything happens."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_positional_arguments_are_the_question_and_json_is_short_for_an_output()
 
 
 NO_TEXT, REPLACED = "Gr\udcf6\udcdfe", "Gr\N{REPLACEMENT CHARACTER}\N{REPLACEMENT CHARACTER}e"
-"""Latin-1 as Python hands it on, and as it comes from stdin."""
+"""Latin-1 as Python reads it from the command line, and from stdin."""
 
 
 def test_arguments_and_variables_that_are_not_utf_8_are_read_like_stdin(monkeypatch):

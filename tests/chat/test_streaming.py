@@ -1,4 +1,4 @@
-"""How long a client waits for a server that is not ready; whole sessions that wait: test_repl.py."""
+"""The time that a client waits for a server that is not ready. test_repl.py has whole sessions that wait."""
 
 from chat.streaming import LONGEST_DELAY_S, N_RETRIES, retry_delay
 from shared.errors import ConfigError

@@ -21,7 +21,7 @@ WAIT_S = 240
 
 
 class Lead(QuietHandler):
-    """What it answers depends on the question; markdown to most."""
+    """A lead whose answer depends on the question. Most answers are Markdown."""
 
     def do_GET(self):
         places = {
@@ -80,7 +80,7 @@ class Tmux:
         self("send-keys", *keys)
 
     def screen(self):
-        """Everything, also what has scrolled away."""
+        """The text of the screen, including rows that have scrolled away."""
         return self("capture-pane", "-p", "-S", "-")
 
     def see(self, text):

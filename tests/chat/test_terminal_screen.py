@@ -1,4 +1,4 @@
-"""Whole sessions on an emulated terminal: what it shows during answers and after them."""
+"""Whole sessions on an emulated terminal, with its screen during answers and after them."""
 
 import io
 from functools import partial
@@ -13,7 +13,7 @@ from tests.chat.fakes import Session, answers, end_events, event, is_away, strea
 
 
 class EmulatedTerminal(io.StringIO):
-    """Takes what a program writes, newlines as a terminal's driver sends them."""
+    """Displays a program's output. Newlines arrive as a terminal's driver sends them."""
 
     def __init__(self, columns=40, rows=12):
         super().__init__()
@@ -32,7 +32,7 @@ class EmulatedTerminal(io.StringIO):
 
     @property
     def rows(self):
-        """All rows, those that have scrolled away too, without blank ones at the end."""
+        """All rows, including rows that have scrolled away, without blank rows at the end."""
         past = ["".join(row[i].data for i in range(self.screen.columns)) for row in self.screen.history.top]
         return "\n".join(row.rstrip() for row in [*past, *self.screen.display]).rstrip("\n").split("\n")
 
@@ -46,7 +46,7 @@ TALE = (
 
 
 class TerminalSession(Session):
-    """A session with the screen that a terminal gets; `clock` decides which drawings are left out."""
+    """A session with a terminal's screen. `clock` decides which drawings are left out."""
 
     def __init__(self, *replies, columns=40, rows=12, clock=lambda: 0.0, environment=None, **options):
         super().__init__(*replies, terminal=lambda: EmulatedTerminal(columns, rows), **options)
@@ -66,12 +66,12 @@ class TerminalSession(Session):
 
 
 def every_token():
-    """A clock that is always late enough to draw."""
+    """A clock on which it is always time to draw."""
     return partial(next, count())
 
 
 def letters(text):
-    """A stream with one token for each."""
+    """A stream with a token for each letter."""
     return streams(*(text_event(letter) for letter in text), *end_events(len(text)))
 
 

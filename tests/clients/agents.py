@@ -1,4 +1,4 @@
-"""Agents of others: where they are, how docs/recipes.md starts them, and what a model tells them to do."""
+"""Agents of other projects: their folders, how docs/recipes.md starts them, a model's turns for a task."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from typing import Any
 HERE = Path(__file__).parent
 RECIPES = HERE.parents[1] / "docs/recipes.md"
 URL, KEY = "https://gpu:5555", "api.key"
-"""As the recipes call them."""
+"""The address and the key file in the recipes."""
 
 BROKEN, MENDED = "    return a - b\n", "    return a + b\n"
 FILES = {
@@ -28,7 +28,7 @@ class AddTest(unittest.TestCase):
         self.assertEqual(add(2, 3), 5)
 """,
 }
-"""What the task is about."""
+"""The files of the task."""
 RUN_TEST = "python3 -m unittest"
 ANSWER = "The sum was a difference; the test passes now."
 
@@ -54,7 +54,7 @@ calc.py
 
 @dataclass(frozen=True)
 class Turn:
-    """What a model says where all of `seen` is in its prompt. `{work}` in arguments is the folder's path."""
+    """A model's turn once all of `seen` is in its prompt. `{work}` in arguments is the folder's path."""
 
     seen: Sequence[str]
     text: str = ""
@@ -71,7 +71,7 @@ def _filled(value: Any, work: str) -> Any:
 
 
 def _turns(about: str, read: Call, edit: Call, run: Call) -> tuple[Turn, ...]:
-    """The usual ones; `about` is only in prompts of the agent itself, not in one for a title."""
+    """The usual turns. `about` is only in the agent's own prompts, not in its prompt for a title."""
     return (
         Turn((), "Mend a sum"),
         Turn((about,), calls=[read]),
@@ -83,7 +83,7 @@ def _turns(about: str, read: Call, edit: Call, run: Call) -> tuple[Turn, ...]:
 
 @dataclass(frozen=True)
 class Agent:
-    """program: its name. heading: of its recipe. turns: of the model. is_proxied: it heeds NO_PROXY."""
+    """program, heading: of the agent and its recipe. turns: the model's. is_proxied: it heeds NO_PROXY."""
 
     program: str
     heading: str
@@ -92,7 +92,7 @@ class Agent:
 
     @property
     def folder(self) -> Path:
-        """Where install_agents.sh puts it."""
+        """The folder into which install_agents.sh installs the agent."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         rows = [line.split() for line in (HERE / "agents.txt").read_text("utf-8").splitlines()]
         (version,) = (row[-1] for row in rows if row[0] == self.program)
@@ -103,7 +103,7 @@ class Agent:
         return (self.folder / ".ready").is_file()
 
     def run(self, place: Path, url: str, key: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        """Do the task as the recipe says, in `place`, which gets a home and a folder `work`."""
+        """Do the task as the recipe says. `place` gets the folders `home` and `work`."""
         home, work = place / "home", place / "work"
         for folder in (home, work):
             folder.mkdir()
@@ -131,7 +131,7 @@ class Agent:
         )
 
     def _environment(self, home: Path) -> dict[str, str]:
-        """Nothing of the developer's own; what would leave this machine finds no way."""
+        """An environment without the developer's variables. Requests to other machines fail."""
         nowhere = "http://127.0.0.1:9" if self.is_proxied else ""
         return {
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
@@ -144,7 +144,7 @@ class Agent:
 
 
 def blocks(heading: str) -> list[tuple[str, str]]:
-    """The blocks of a recipe: (path, text) of files, ("", lines) of what is to be run."""
+    """The blocks of a recipe: (path, text) of each file, ("", lines) of the commands."""
     section = RECIPES.read_text("utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
     found = re.findall(r"(?:^`([^`\n]+)`[^\n]*:\n\n)?^```\w+\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
     assert found, f"{heading} has no blocks"
@@ -152,7 +152,7 @@ def blocks(heading: str) -> list[tuple[str, str]]:
 
 
 def has_passed(work: Path) -> bool:
-    """Whether the file is right, and so is its test."""
+    """Return whether the file is right and its test passes."""
     test = subprocess.run([sys.executable, "-m", "unittest"], cwd=work, capture_output=True, check=False)
     return MENDED in (work / "calc.py").read_text("utf-8") and test.returncode == 0
 

@@ -1,4 +1,4 @@
-"""What the `litellm` package makes of a lead: run as `ask_with_litellm.py URL`; each call prints a line."""
+"""Use the `litellm` package with a lead: `ask_with_litellm.py URL`. Each call prints a line."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""What the packages `ollama` and `langchain-ollama` make of a lead: run as `ask_with_ollama.py URL`."""
+"""Use the packages `ollama` and `langchain-ollama` with a lead: `ask_with_ollama.py URL`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A lead with a scripted engine behind a real socket, for clients that other people wrote."""
+"""A lead with a scripted engine behind a real socket, for clients of other projects."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""What packages for embeddings get from a lead: run as `embed_with_others.py URL`.
+"""Use packages for embeddings with a lead: `embed_with_others.py URL`.
 
-Prints the names of the packages whose vectors of two texts differ from those of `openai`, and the sizes of
-the vectors of all calls.
+Prints the names of the packages whose vectors of two texts differ from `openai`'s, and the sizes of the
+vectors of all calls.
 """
 
 import itertools

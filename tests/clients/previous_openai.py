@@ -1,6 +1,6 @@
-"""What the previous major of the `openai` package makes of a lead: run as `previous_openai.py URL`.
+"""Use the previous major version of the `openai` package with a lead: `previous_openai.py URL`.
 
-Each of its calls prints a line; it runs in a process of its own, because two majors cannot share one.
+Each call prints a line. The program has its own process because two major versions cannot share a process.
 """
 
 import json

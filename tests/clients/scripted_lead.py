@@ -1,8 +1,7 @@
-"""A lead whose target writes prepared texts: run as a file, as `python -m lead`.
+"""A lead whose target writes prepared texts. This file runs like `python -m lead`.
 
-Only the logits are not real: front, tokenizers, the engine's loop and the model's memory are. In place of the
-model's own there are those of the next token of a text, which the prompt chooses, so that drafts are verified
-as with any target.
+The front, the tokenizers, the engine's loop and the model's memory are real. Only the logits are not.
+They select the next token of a text that the prompt chooses. Drafts are verified as with any target.
 """
 
 import json
@@ -17,18 +16,19 @@ from lead.engine_client import engine_process
 from shared.lifeline import end_with, lifeline
 
 SCRIPT = "LLAMA_DUO_TEST_SCRIPT"
-"""The variable with the path of a JSON file: a list of objects with `seen`, texts, and `says`, a text.
+"""The variable with the path of a JSON file: a list of objects with `seen` (texts) and `says` (a text).
 
-The last one whose `seen` are all in the prompt is what the target says. It is read at each prompt.
+The target says the text of the last object whose `seen` are all in the prompt. Each prompt reads the file
+again.
 """
 STEP_SECONDS = "LLAMA_DUO_TEST_STEP_SECONDS"
-"""The variable with how long a step takes at least: so small a model is faster than any draft."""
+"""The variable with the least seconds of a step. Without it so small a model is faster than any draft."""
 _CERTAIN = 50.0
-"""Over the other logits: no noise has another token chosen."""
+"""The distance to all other logits, too large for noise to change the choice."""
 
 
 class Prompter:
-    """Knows what follows, by slot, from the tokens that a model decodes."""
+    """Knows the next token of each slot from the tokens that a model decodes."""
 
     def __init__(self, vocabulary, script, n_slots):
         self._vocabulary, self._script = vocabulary, script
@@ -38,7 +38,7 @@ class Prompter:
         self._stored = {}
 
     def decoded(self, span, logits):
-        """A model has computed the `logits` of a span, which become certain."""
+        """Make the `logits` certain that a model has computed for a span."""
         text = self._texts[span.slot]
         text[span.start :] = span.tokens
         if span.is_prompt and span.n_logits:
@@ -51,7 +51,7 @@ class Prompter:
             row[self._next(span.slot, n_held)] = _CERTAIN
 
     def _next(self, slot, n_held):
-        """The token after the first `n_held`; the end after what is not of the answer."""
+        """The answer's token after the first `n_held`; the turn's end if they do not begin the answer."""
         said = self._texts[slot][self._n_prompts[slot] : n_held]
         answer = self._answers[slot]
         end = self._vocabulary.turn_end
@@ -117,14 +117,14 @@ def scripted(model_class, script):
 
 
 def run_engine():
-    """What `python -m lead.engine` does, with a scripted target."""
+    """Do what `python -m lead.engine` does, with a scripted target."""
     end_with(int(sys.argv.pop(1)))
     target_loading.Model = scripted(target_loading.Model, Path(os.environ[SCRIPT]))
     worker.main()
 
 
 def run_lead():
-    """What `python -m lead` does, with engines that are this file."""
+    """Do what `python -m lead` does, with this file as the engine."""
 
     def command(_module, *arguments):
         return [sys.executable, __file__, "engine", str(lifeline()), *arguments]

@@ -1,4 +1,4 @@
-"""What the package `ollama` makes of a lead that sees: run as `show_with_ollama.py URL PICTURE`."""
+"""Use the package `ollama` with a lead that reads images: `show_with_ollama.py URL PICTURE`."""
 
 import json
 import sys

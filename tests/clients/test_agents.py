@@ -1,4 +1,4 @@
-"""Agents of others do a task, started as docs/recipes.md says, with a lead whose target is scripted."""
+"""Agents of other projects do a task, started as docs/recipes.md says. The lead's target is scripted."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ from tests.tiny_models import TinyModel, write_tiny_model
 pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
 KEY, BACK_KEY = "sesame", "barley"
 TINY_BACK = Path(__file__).parents[2] / "docs/examples/tiny_back.py"
-"""It drafts what followed the last tokens before: no draft model knows so many templates."""
+"""Drafts the tokens that followed the last tokens earlier: no draft model knows so many templates."""
 THOUGHT = "I take one step at a time."
 TEMPLATES = (
     *("Qwen3.5-4B", "Qwen3-Coder", "openai-gpt-oss-120b", "GLM-4.6", "MiniMax-M2"),
@@ -32,7 +32,7 @@ USUAL_PROGRAMS = ("claude", "codex", "opencode")
 
 
 def written(chat, history, text, calls):
-    """What a model with this template writes after `history`: reasoning, text and calls."""
+    """A model's output with this template after `history`: reasoning, text and calls."""
     tools = [tool(name) for name, _ in calls] or [tool("none")]
     messages = [ChatMessage(**each) for each in history]
     prompt = chat.render(TemplateInput(messages, tools, variables=ConversationOptions().variables))
@@ -62,7 +62,7 @@ def script(agent, chat, work):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Random, and small enough to read the 35,000 tokens with which an agent begins."""
+    """A random model, small enough to read the 35,000 tokens with which an agent begins."""
     heads = {"attention.head_count": 1, "attention.head_count_kv": 1, "rope.dimension_count": 32}
     tiny = TinyModel("llama", width=32, n_layers=1, settings={"context_length": 1 << 17, **heads})
     return write_tiny_model(tiny, tmp_path_factory.mktemp("model") / "tiny.gguf")
@@ -70,7 +70,7 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def lead(request, model, tmp_path_factory):
-    """A lead with a template, its URL, what prepares its answers. With a back, all drafts are that one's."""
+    """A lead with a template, its URL, and a function that prepares answers. All drafts are the back's."""
     name, with_back = request.param
     folder = tmp_path_factory.mktemp("lead")
     given = {"chat-template-file": source(name), "api-key-file": KEY, "back-key-file": BACK_KEY}
@@ -101,7 +101,7 @@ def lead(request, model, tmp_path_factory):
 
 
 def cases():
-    """Three programs with three templates; the others, and all with a back, are run only where asked for."""
+    """Three programs with three templates. The other cases, and all cases with a back, run only by name."""
     for name, with_back, program in itertools.product(TEMPLATES, (False, True), AGENTS):
         is_usual = not with_back and name in USUAL_TEMPLATES and program in USUAL_PROGRAMS
         is_missing = not AGENTS[program].is_installed
@@ -115,7 +115,7 @@ def cases():
 
 @pytest.mark.parametrize(("lead", "agent"), list(cases()), indirect=["lead"])
 def test_an_agent_does_its_task(lead, agent, tmp_path):
-    """The file is right, the test passes, exit status 0; no request was refused, and drafts were accepted."""
+    """The file is right, its test passes, and the status is 0. Drafts are accepted; no request is refused."""
     served, url, prepare = lead
     since = served.n_lines()
     prepare(agent, tmp_path / "work")

@@ -18,7 +18,7 @@ class Sum(pydantic.BaseModel):
 
 @pytest.fixture(scope="module")
 def anthropic():
-    """Imported by the one worker that runs these tests: it takes a second."""
+    """The package. Only the worker that runs these tests imports it: this takes a second."""
     return importlib.import_module("anthropic")
 
 

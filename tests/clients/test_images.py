@@ -1,4 +1,4 @@
-"""Clients that other people wrote show pictures to a real lead, each in its own API."""
+"""Clients of other projects show pictures to a real lead, each in its own API."""
 
 import base64
 import importlib
@@ -42,7 +42,7 @@ SCREENSHOT = [
         ],
     },
 ]
-"""As Claude Code answers its tool Read of a picture."""
+"""Messages in which Claude Code's tool Read returns a picture."""
 READ = {
     "name": "Read",
     "description": "Reads a file.",

@@ -1,4 +1,4 @@
-"""The `openai` package, current major, unchanged."""
+"""The current major version of the `openai` package, unchanged."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ SCHEMA = ADD["function"]["parameters"]
 
 @pytest.fixture(scope="module")
 def openai():
-    """Imported by the one worker that runs these tests: it takes a second."""
+    """The package. Only the worker that runs these tests imports it: this takes a second."""
     return importlib.import_module("openai")
 
 

@@ -1,4 +1,4 @@
-"""The previous major of the `openai` package, next to the installed one."""
+"""The previous major version of the `openai` package, next to the installed version."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parent / "previous_openai.py"
 
 @pytest.fixture(scope="session")
 def previous_openai():
-    """A folder with the package: in the virtual environment, so that it is installed once."""
+    """A folder with the package. It is in the virtual environment, so that it is installed once."""
     folder = Path(sys.prefix) / "clients" / PACKAGES[0]
     if not (folder / "openai").is_dir():
         pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder))

@@ -1,4 +1,4 @@
-"""Programs that other people wrote, unchanged from the index, each on its usual run against a real lead."""
+"""Programs of other projects, unchanged from the index, each in its usual use with a real lead."""
 
 import functools
 import json
@@ -53,7 +53,7 @@ def url(smollm2):
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program to its end, with a home of its own; returns what it prints."""
+    """Runs a program to its end, with a home of its own; returns its output."""
     environment = os.environ | {
         "HOME": str(tmp_path),
         "LLM_USER_PATH": str(tmp_path),

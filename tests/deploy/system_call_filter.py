@@ -1,7 +1,7 @@
-"""A unit's filter of system calls on a program, as systemd sets it.
+"""Run a program under a unit's system call filter, as systemd does.
 
 Usage: `python system_call_filter.py UNIT COMMAND…`. Groups of calls are systemd's own, as
-`systemd-analyze syscall-filter` lists them; the filter is made with libseccomp.
+`systemd-analyze syscall-filter` lists them. libseccomp makes the filter.
 """
 
 import ctypes
@@ -16,11 +16,11 @@ _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _SET_NO_NEW_PRIVILEGES = 38
 _UNKNOWN = -1
-"""What libseccomp says of a name that is no system call on this machine."""
+"""libseccomp's result for a name that is not a system call on this machine."""
 
 
 def allowed(unit: Path) -> set[str]:
-    """The system calls that the unit's `SystemCallFilter=` lines leave."""
+    """The system calls that the unit's `SystemCallFilter=` lines allow."""
     calls: set[str] = set()
     for line in unit.read_text().splitlines():
         key, _, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""HAProxy as deploy/fleet sets it up, before two servers that answer whatever they are asked."""
+"""HAProxy as deploy/fleet configures it, before two servers that answer all requests."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ CLOSED = [
 
 
 class Echo(QuietHandler):
-    """Answers with the path that it was asked for."""
+    """Answers with the path of the request."""
 
     protocol_version = "HTTP/1.1"
 
@@ -41,7 +41,7 @@ def certificate(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory, certificate):
-    """The URLs of a door with HTTP and of one with HTTPS."""
+    """The URLs of a door with HTTP and of a door with HTTPS."""
     if (binary := haproxy()) is None:
         pytest.skip("no haproxy")
     folder = tmp_path_factory.mktemp("door")
@@ -59,7 +59,7 @@ def doors(tmp_path_factory, certificate):
 
 
 def ask(url, path, headers=HEADERS):
-    """Status and body, for a path that is sent as it stands here: httpx would write some in another way."""
+    """The status and the body for a path that is sent unchanged. `httpx` would rewrite some paths."""
     connection = http.client.HTTPConnection(httpx.URL(url).netloc.decode(), timeout=60)
     try:
         connection.request("GET", path, headers=headers)
@@ -70,7 +70,7 @@ def ask(url, path, headers=HEADERS):
 
 
 def encoded(path, index):
-    """With the character at `index` as its code."""
+    """The path with the character at `index` percent-encoded."""
     return f"{path[:index]}%{ord(path[index]):02x}{path[index + 1 :]}"
 
 

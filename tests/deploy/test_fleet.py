@@ -1,4 +1,4 @@
-"""The routers' files: keys and ports are as the README promises."""
+"""The routers' files have the keys and ports of the README."""
 
 import re
 
@@ -42,6 +42,6 @@ def test_the_door_gets_every_variable_that_its_configuration_names():
 
 
 def test_tokens_are_not_held_back():
-    """By up to 200 ms each, which a test would mistake for a busy machine: so the settings are read."""
+    """Only the settings are read: in a test, delays of up to 200 ms per token look like a busy machine."""
     defaults = (FOLDER / "haproxy.cfg").read_text().partition("\ndefaults\n")[2].partition("\nfrontend")[0]
     assert "\toption http-no-delay\n" in defaults

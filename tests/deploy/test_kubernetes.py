@@ -49,7 +49,7 @@ def option_variables(settings):
 
 
 def service_variables(service):
-    """What Kubernetes sets for a Service in the pods of its namespace."""
+    """The variables that Kubernetes sets for a Service in the pods of its namespace."""
     prefix = service["metadata"]["name"].upper().replace("-", "_")
     variables = {f"{prefix}_SERVICE_HOST", f"{prefix}_SERVICE_PORT", f"{prefix}_PORT"}
     for port in service["spec"]["ports"]:
@@ -110,7 +110,7 @@ def test_backs_dial_the_service():
 
 @pytest.mark.parametrize("settings", [LeadSettings, BackSettings, ChatSettings])
 def test_no_service_sets_an_option(settings):
-    """A Service named `lead` sets LEAD_PORT to an address: no lead of the namespace would start."""
+    """A Service named `lead` would set LEAD_PORT to an address, and no lead of its namespace would start."""
     for (kind, name), manifest in ALL.items():
         if kind == "Service":
             assert not service_variables(manifest) & option_variables(settings), name
@@ -145,7 +145,7 @@ def test_containers_have_no_more_rights_than_they_need(kind, name):
 
 @pytest.mark.parametrize(("kind", "name"), PODS)
 def test_caches_lie_where_the_program_may_write(kind, name):
-    """Models from a hub, and vocabularies: a back that cannot save the lead's tries for ever."""
+    """Caches of models and vocabularies: a back that cannot save the lead's vocabulary retries forever."""
     volumes = {each["name"]: each for each in pod(kind, name)["volumes"]}
     mounted = {each["mountPath"]: volumes[each["name"]] for each in container(kind, name)["volumeMounts"]}
     assert "emptyDir" in mounted["/home/duo/.cache"]
@@ -159,7 +159,7 @@ def test_every_label_that_a_manifest_asks_for_is_set_in_the_readme():
 
 
 def test_what_is_scaled_has_no_number_of_its_own():
-    """Each `kubectl apply` would set it again."""
+    """Each `kubectl apply` would reset the number."""
     assert "replicas" not in ALL["Deployment", "lead"]["spec"]
 
 
@@ -167,7 +167,7 @@ def test_what_is_scaled_has_no_number_of_its_own():
 
 
 def test_a_lead_for_the_endpoint_picker_answers_every_host(monkeypatch):
-    """One without keys checks host names: a gateway keeps the client's, backs use the Service's."""
+    """A lead without keys checks host names. A gateway keeps the client's, and backs use the Service's."""
     (block,) = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
     env = container("Deployment", "lead")["env"] + yaml.safe_load(block)
     for variable in env:
@@ -190,7 +190,7 @@ def test_the_gateway_routes_what_any_client_may_use_and_nothing_else():
 
 
 def test_the_gauges_are_exported():
-    """Those that scale the leads and those that the endpoint picker reads."""
+    """The gauges that scale the leads, and the gauges that the endpoint picker reads."""
     source = "".join(path.read_text() for path in (FOLDER.parents[1] / "lead/metrics").glob("*.py"))
     names = [
         each["pods"]["metric"]["name"].replace("_", ":", 1)

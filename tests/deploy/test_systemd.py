@@ -22,7 +22,7 @@ SERVICES = ["lead", "back"]
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory):
-    """The system's units as `service install` writes them, and the router's."""
+    """The system's units as `service install` writes them, and the router's unit."""
     with pytest.MonkeyPatch.context() as patch:
         machine = Machine(tmp_path_factory.mktemp("machine"), patch)
         machine.run("lead", "install", "--system", "--socket", "--drain-seconds", "100")
@@ -40,7 +40,7 @@ def user_units(tmp_path_factory):
 
 
 def lines_of(path):
-    """All (key, value) of a unit."""
+    """All (key, value) pairs of a unit."""
     lines = path.read_text().splitlines()
     return [tuple(line.split("=", 1)) for line in lines if "=" in line and not line.startswith("#")]
 
@@ -57,7 +57,7 @@ def test_answers_may_finish_before_the_lead_is_killed(units):
 
 
 def verified(command, path, folder):
-    """What systemd says against a unit."""
+    """The exit status and the complaints of systemd's check of a unit."""
     program = shlex.split(dict(lines_of(path)).get("ExecStart", "true"))[0]
     # The router is not installed here, and that would be a complaint, too.
     (folder / path.name).write_text(path.read_text().replace(program, shutil.which("true")))
@@ -91,7 +91,9 @@ def test_caches_and_data_lie_where_the_service_may_write(units):
 # Rights
 
 MAX_EXPOSED = 2.0
-"""The exposure by `systemd-analyze security`, at most 10. The network is half, GPUs are most of the rest."""
+"""The highest exposure by `systemd-analyze security`, whose scale ends at 10. The network is half of it, and
+GPUs are most of the rest.
+"""
 FILTER = Path(__file__).with_name("system_call_filter.py")
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
 
@@ -106,7 +108,7 @@ def test_systemd_finds_little_that_a_service_could_do_without(systemd_analyze, u
 
 
 def test_gpus_can_be_reached(units):
-    """`ProtectClock=` allows a device, and then all that are not allowed are forbidden."""
+    """`ProtectClock=` allows a device, which forbids all devices that are not allowed explicitly."""
     lines = lines_of(units["lead.service"])
     assert ("ProtectClock", "yes") in lines
     assert {"char-nvidia* rw", "char-drm rw", "char-kfd rw"} <= {v for k, v in lines if k == "DeviceAllow"}
@@ -118,7 +120,7 @@ def test_an_engine_that_runs_out_of_memory_does_not_stop_the_lead(units):
 
 
 def filtered(units, name):
-    """The command of a program under its unit's filter of system calls."""
+    """The command of a program under the system call filter of its unit."""
     return [sys.executable, str(FILTER), str(units[f"{name}.service"]), sys.executable, "-m", name]
 
 

@@ -1,4 +1,4 @@
-"""What `make wheels`, `make release` and the workflows do, as far as it takes no compiler."""
+"""The parts of `make wheels`, `make release` and the workflows that need no compiler."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def test_a_version_is_released_once(checkout):
 
 
 def commands(*arguments):
-    """What make would run."""
+    """The commands that make would run."""
     found = shutil.which("make")
     assert found
     inherited = {"MAKEFLAGS", "MAKELEVEL", "CMAKE_ARGS", "WHEELS", "NATIVE"}

@@ -1,4 +1,4 @@
-"""Reading compose files as Docker Compose does, as far as the project's own need it."""
+"""Reads compose files as Docker Compose does, as far as the project's files need it."""
 
 import re
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-(.*?))?\}")
 
 
 def load(path: Path, **variables: str) -> dict[str, Any]:
-    """A compose file with `variables` put in, after parsing: an empty one gives an empty text."""
+    """A compose file whose variables are replaced after parsing: an empty variable gives an empty text."""
     content: dict[str, Any] = _interpolate(yaml.safe_load(path.read_text()), variables)
     return content
 
 
 def service(path: Path, name: str, **variables: str) -> dict[str, Any]:
-    """A service of a compose file with what it extends."""
+    """A service of a compose file, merged with the service that it extends."""
     own: dict[str, Any] = load(path, **variables)["services"][name]
     if base := own.get("extends"):
         extended = service(path.parent / base["file"], base["service"], **variables)
@@ -32,7 +32,7 @@ def service(path: Path, name: str, **variables: str) -> dict[str, Any]:
 
 
 def seconds(duration: str) -> float:
-    """`"60s"` → 60."""
+    """`"60s"` gives 60."""
     assert duration.endswith("s")
     return float(duration[:-1])
 

@@ -1,4 +1,4 @@
-"""The compose files: what they set exists, and they keep what docker/README.md promises."""
+"""The compose files: their settings exist, and they keep the promises of docker/README.md."""
 
 import os
 import re
@@ -147,7 +147,7 @@ def test_the_cuda_variants_set_arguments_that_the_dockerfile_has(path, name):
 
 @pytest.fixture(scope="module")
 def docker_compose():
-    """The command, in either of its forms."""
+    """The command of Docker Compose, in either of its forms."""
     if docker := shutil.which("docker"):
         plugin = [docker, "compose"]
         if subprocess.run([*plugin, "version"], check=False, capture_output=True).returncode == 0:

@@ -1,4 +1,4 @@
-"""Sentences that docs/design/writing.md rules out are found, and others are not."""
+"""The check finds sentences that docs/design/writing.md rules out, and no others."""
 
 import pytest
 

@@ -53,7 +53,7 @@ def share(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def completed(share):
-    """What `shell` offers for the last word."""
+    """A shell's completions of the last word."""
 
     def completed(shell, *words):
         if shutil.which(shell) is None:
@@ -96,7 +96,7 @@ def test_a_shell_offers_files_where_an_option_names_one(completed, shell, option
 
 @pytest.mark.parametrize(("command", "settings"), COMMANDS, ids=[command for command, _ in COMMANDS])
 def test_the_man_pages_describe_every_option(share, command, settings):
-    """That of a subcommand, together with its program's."""
+    """The page of a subcommand counts together with its program's page."""
     pages = [share / "man/man1" / f"{name}.1" for name in {command.split()[0], command.replace(" ", "-")}]
     text = "".join(page.read_text() for page in pages if page.exists()).replace(r"\-", "-")
     assert spelled(settings) - set(re.findall(r"\\fB(-[^\\]+)\\fR", text)) == {"-h", "--help"}

@@ -1,4 +1,4 @@
-"""Commands in pages are those of the programs: subcommands, options, modules and targets of make exist."""
+"""Commands in pages exist: subcommands, options, modules and targets of make."""
 
 import importlib.util
 import re
@@ -27,7 +27,7 @@ OPTION = re.compile(r"--?[a-zA-Z][\w-]*")
 
 
 def words(line):
-    """The words of a line of a shell, without comments."""
+    """The words of a shell's line, without comments."""
     try:
         return shlex.split(line, comments=True)
     except ValueError:  # a lone apostrophe
@@ -35,7 +35,7 @@ def words(line):
 
 
 def commands(text):
-    """Every simple command in code, as words, without variables in front."""
+    """Every simple command in code, as words, without leading variables."""
     for block, inline in CODE.findall(text):
         for line in re.sub(r"\\\n", " ", block or inline).splitlines():
             command = []
@@ -54,7 +54,7 @@ def own_options(name):
 
 
 def options(capsys, command):
-    """The options that the command has; None if it is not one of ours."""
+    """The options of a command; None if the project has no such command."""
     program = command[0].rpartition("/")[2]
     named = [name for name in ((program, *command[1:2]), (program,)) if name in SETTINGS]
     if named:

@@ -1,4 +1,4 @@
-"""Pictures of figures are valid SVG, in two themes, with every row and nothing outside."""
+"""Pictures of figures are valid SVG in two themes. They show every row, and nothing outside the picture."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -44,13 +44,13 @@ def test_a_missing_value_is_an_empty_cell():
 
 STEEP = "32B Q4_K on an M2 Ultra, 39 ms"
 BACKS = {1: 4, 2: 12, 3: 3, 4: 10}
-"""The columns of backs, and the milliseconds of a draft token."""
+"""For each column of backs, the milliseconds of a draft token."""
 
 
 def gains(low, high, least=0.0, most=1.0):
     """The least and the highest speed-up by backs for steps of `low` to `high` ms.
 
-    least, most: bounds of the time of a draft token, over the time of a step.
+    least, most: bounds of a draft token's time divided by a step's time.
     """
     found = [
         values[column]

@@ -1,4 +1,4 @@
-"""What the documentation says of the code is what the code says of itself."""
+"""The documentation agrees with the code's descriptions of itself."""
 
 import re
 

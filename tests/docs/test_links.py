@@ -24,7 +24,7 @@ def links(page):
 
 
 def anchors(path):
-    """The headings as GitHub makes fragments of them."""
+    """The fragments that GitHub makes of the headings."""
     text = FENCE.sub("", path.read_text("utf-8"))
     headings = re.findall(r"^#+ +(.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
@@ -72,7 +72,7 @@ def test_every_folder_of_a_program_is_in_the_map():
 
 
 def test_what_a_newcomer_reads_takes_less_than_12_kb():
-    """Without the table of folders: a new folder adds its line."""
+    """The table of folders does not count: each new folder adds a line."""
     map_page = fill(MAP, dict.fromkeys(BLOCKS, str))
     n_bytes = len((map_page + (ROOT / "CONTRIBUTING.md").read_text("utf-8")).encode())
     assert n_bytes <= 12 << 10, "shorten CONTRIBUTING.md or docs/map.md"
@@ -86,7 +86,7 @@ DEFINITION = re.compile(r"^\s*(?:(?:async )?(?:class|def) (\w+)|(?:self\.)?(\w+)
 
 @pytest.fixture(scope="module")
 def defined():
-    """The names of all files, classes and functions, and what is assigned to."""
+    """The names of all files, classes, functions and assigned variables."""
     names = {file.rpartition("/")[2] for file in FILES}
     for file in FILES:
         if file.endswith(".py"):

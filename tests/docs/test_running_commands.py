@@ -1,7 +1,7 @@
-"""Commands in pages run: with tiny models in place of those named, and a free port of this machine.
+"""Commands in pages run, with tiny models in place of the named models, and a free port of this machine.
 
-A command that cannot run on two cores without a network has its reason in `NOT_RUN`. test_commands.py checks
-that its options exist.
+`NOT_RUN` gives the reasons for commands that cannot run on two cores without a network. test_commands.py
+checks that their options exist.
 """
 
 import ast
@@ -34,7 +34,7 @@ PROGRAM = re.compile(
     r"(lead|back|chat|make|python|curl|pip|pytest|llama-server|git|cat|openssl|ssh|apt|brew|wsl|xcode-select)"
     r"|(man|source|for|set|certutil|security|cp|update-ca-(certificates|trust)|taskset|ulimit|chmod)"
 )
-"""With which code inside a sentence is a command; in a block of bash each line is one."""
+"""The first words of commands in sentences. In a block of bash each line is a command."""
 
 NOT_RUN = {
     r"lead (bench|plan)|make |pytest |python -m (bench|models)|llama-server ": "takes minutes",
@@ -50,7 +50,7 @@ NOT_RUN = {
     r"python -m (docs\.|lead$)|git |lead (front|\|) ": "is about this checkout, or a drawing",
     r".* (--join|--ca-file|--max-drafts-per-second|644|convert|generate|service)$": "lacks its arguments",
 }
-"""Beginnings of commands, and why they are not run."""
+"""Beginnings of commands that are not run, and the reasons."""
 
 HERE = {
     r"\s# .*| …$| \[options\]": "",
@@ -66,11 +66,11 @@ HERE = {
     r"^lead +(?=-)": "lead --port 0 ",
     r"^curl": "curl --silent --show-error --fail-with-body",
 }
-"""What stands in a command, and in place of it here."""
+"""Patterns in commands, and their replacements here."""
 SERVES = re.compile(r"(?:lead|back) (?!\w)(?!.*--(?:check|help|list-devices))")
 READY = r"INFO: ready|with \d+ model|drafting for "
 FINDINGS = re.compile(r"problems? found|nothing was removed")
-"""What a program says that has done its work, and ends with status 1."""
+"""The output of a program that has done its work and ends with status 1."""
 
 
 def commands(page):
@@ -83,7 +83,7 @@ def commands(page):
 
 
 def reason(command):
-    """Why the command is not run; None if it is."""
+    """The reason why a command is not run; None if it is run."""
     bare = IN_FRONT.sub("", re.sub(r"\s+# .*", "", command))
     return next((why for pattern, why in NOT_RUN.items() if re.match(pattern, bare)), None)
 
@@ -138,7 +138,7 @@ def folder(tiny_model, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def here(folder):
-    """In the folder, with a running lead, to whose address the environment of each program points."""
+    """The folder, with a running lead whose address is in the environment of each program."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     environment = {
@@ -160,7 +160,7 @@ def here(folder):
 
 
 def run_to_end(line):
-    """What the command prints, which has to end well."""
+    """The output of a command, which has to succeed."""
     shell = ["bash", "-c", line]
     done = subprocess.run(shell, input="Hello!", capture_output=True, text=True, timeout=240, check=False)
     said = done.stdout + done.stderr
@@ -194,7 +194,7 @@ def test_a_block_that_begins_with_a_command_is_one_of_bash(page):
     ("language", "parse"), {"python": ast.parse, "json": json.loads, "toml": tomllib.loads}.items()
 )
 def test_code_in_other_languages_is_well_formed(language, parse):
-    """tests/clients runs the programs that it is for."""
+    """tests/clients runs the programs that read this code."""
     pages = "".join((ROOT / page).read_text("utf-8") for page in OF_PAGES)
     blocks = re.findall(rf"^```{language}\n(.*?)^```", pages, re.MULTILINE | re.DOTALL)
     assert [parse(block) for block in blocks]

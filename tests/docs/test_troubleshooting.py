@@ -8,11 +8,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 OTHERS = {"Failed to fetch"}
-"""What browsers say."""
+"""Messages of browsers."""
 
 
 def messages():
-    """What stands in code in the first cell of the tables' rows and has several words."""
+    """The code of several words in the first cell of each table row."""
     for line in PAGE.read_text("utf-8").splitlines():
         if line.startswith("| ") and not line.startswith("| ---"):
             first = re.split(r"(?<!\\)\|", line)[1]
@@ -23,7 +23,7 @@ def messages():
 
 @pytest.fixture(scope="module")
 def source():
-    """All texts of the programs, with what the formatter has broken apart put together again."""
+    """The source of all programs, with the strings joined that the formatter has split."""
     code = "\n".join(
         path.read_text("utf-8")
         for package in ("lead", "back", "chat", "shared", "lab")

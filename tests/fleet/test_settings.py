@@ -1,4 +1,4 @@
-"""What `serve run fleet.app:app` is told."""
+"""The settings of `serve run fleet.app:app`."""
 
 from fleet.settings import FleetSettings
 from lead.settings.limits import RequestLimits

@@ -1,6 +1,6 @@
 """Tests on one or two GPUs, which may be software: `make gpu-test`.
 
-Without flash attention: with it, the software device of Debian 12 (lavapipe of Mesa 22.3) crashes.
+Flash attention is off: with it, the software device of Debian 12 (lavapipe of Mesa 22.3) crashes.
 """
 
 import pytest
@@ -10,7 +10,7 @@ from shared.llama import devices
 
 @pytest.fixture(scope="session", autouse=True)
 def n_gpus():
-    """How many this build of llama.cpp sees."""
+    """The number of GPUs that this build of llama.cpp sees."""
     n = len(devices.all_devices())
     if n == 0:
         pytest.exit("this build of llama.cpp sees no GPU: make gpu-test", returncode=1)

@@ -1,4 +1,4 @@
-"""On one or two GPUs, maybe of software: a batch of several parts, which two CUDA devices compute in turn."""
+"""A batch of several parts on one or two GPUs, which may be software. Two CUDA devices compute it in turn."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from shared.settings.model_options import ModelOptions
 pytestmark = pytest.mark.gpu
 
 BOUND = 0.05
-"""Of logits whose standard deviation is 2.4."""
+"""The largest difference of logits, whose standard deviation is 2.4."""
 TEXT = [(7 * i) % 4000 for i in range(300)]
 PART = 64
 

@@ -1,4 +1,4 @@
-"""Exact mode where --n-gpu-layers auto finds no room on a GPU, and room at a later start."""
+"""Exact mode if --n-gpu-layers auto finds no room on a GPU, and finds room at a later start."""
 
 import contextlib
 
@@ -24,7 +24,7 @@ def _first_start(monkeypatch, tmp_path):
 
 @pytest.fixture
 def no_room(monkeypatch):
-    """While it lasts, others have all memory of the devices."""
+    """While the context lasts, other programs occupy all memory of the devices."""
 
     def describe(found):
         return [Device(str(device), "", free=0, total=1 << 31) for device in found]

@@ -1,4 +1,4 @@
-"""On one or two GPUs, which may be software: weights and caches are where the placement says."""
+"""Weights and caches are where the placement says, on one or two GPUs, which may be software."""
 
 import re
 from collections import Counter
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 TEXT = [300, 12, 77, 1000, 5, 9, 2, 8]
 BOUND = 0.05
-"""Of logits, whose weights are f32, without flash attention."""
+"""The largest difference of logits, with f32 weights and without flash attention."""
 _BUFFER = re.compile(r"(\S+) +(model|KV|RS|compute) buffer size = +([\d.]+) MiB")
 _ASSIGNED = re.compile(r"load_tensors: layer +(\d+) assigned to device (\S+),")
 KINDS = {CACHE: "KV", COMPUTING: "compute"}
@@ -34,7 +34,7 @@ def gpus():
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A dense model and a mixture of some ten MB, by name."""
+    """A dense model and a mixture of experts, of a few MB each, by name."""
     folder = tmp_path_factory.mktemp("models")
 
     def write(name, architecture):
@@ -44,7 +44,7 @@ def models(tmp_path_factory):
 
 
 def loaded(path, **options):
-    """(the model, MiB by device and kind as logged, the device of each layer as logged)."""
+    """(model, logged MiB by device and kind, logged device of each layer)."""
     asked = ModelOptions(**{"threads": 2, "ctx_size": 1024, "parallel": 2, "flash_attn": "off"} | options)
     with library.captured_log() as lines:
         model = Model(plan_memory(path, asked))
@@ -59,7 +59,7 @@ def loaded(path, **options):
 
 
 def named(value, gpus):
-    """An option's value with the names that the devices have here, as in Vulkan0."""
+    """An option's value with the device names of this machine, such as Vulkan0."""
     if not (isinstance(value, tuple) and all(isinstance(each, str) for each in value)):
         return value
     return tuple(re.sub(r"GPU(\d)", lambda found: gpus[int(found[1])], each) for each in value)
@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_refused_without_a_trace(models):
 
 
 def test_a_cache_with_larger_tensors_than_the_device_can_hold_stays_on_the_cpu(gpus, models):
-    """llama.cpp would abort."""
+    """llama.cpp would abort with such a tensor on the device."""
     library.start()
     device = devices.all_devices()[0]
     if device.max_tensor == device.total:

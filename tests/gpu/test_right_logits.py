@@ -1,6 +1,7 @@
-"""Whatever traffic has left in a cache on a GPU, logits are the CPU's for the same tokens in an empty cache.
+"""After any traffic, logits on a GPU equal the CPU's logits for the same tokens in an empty cache.
 
-Traffic reuses, copies, cuts back, stores in host memory and loads, in each kind of memory.
+The traffic reuses, copies and trims caches, stores them in host memory and loads them, in each kind of
+memory.
 """
 
 import pytest
@@ -10,14 +11,17 @@ from tests.traffic import Traffic, TrafficRun
 pytestmark = pytest.mark.gpu
 
 BOUND = 0.05
-"""Of logits whose standard deviation is 2.4."""
+"""The largest difference of logits, whose standard deviation is 2.4."""
 ALL = {"n_gpu_layers": 99}
 N_COMPARISONS = 30
 N_AFTER_LOADING = 10
 
 
 def n_wrong(model, placement, bound=BOUND, *, loads=False, **more):
-    """Of at least `N_COMPARISONS` rows; `loads`: the last of them after a text has come from host memory."""
+    """The number of wrong rows among at least `N_COMPARISONS`.
+
+    `loads`: the last rows come after a text was loaded from host memory.
+    """
     run = TrafficRun(Traffic(model, flash_attn="off", placement=placement, **more))
     try:
         while loads and run.target.n_loaded == 0:
@@ -33,7 +37,7 @@ def test_with_all_layers(tiny_model, architecture):
 
 
 def test_with_all_layers_of_a_hybrid_with_experts(tiny_model):
-    """The same texts, read into an empty cache of the device, differ from the CPU by .044: it rounds more."""
+    """The device rounds more: with an empty cache it differs from the CPU by .044 for the same texts."""
     assert n_wrong(tiny_model("jamba"), ALL, bound=2 * BOUND) == 0
 
 
@@ -66,5 +70,5 @@ def test_with_a_cache_in_half_precision(tiny_model):
 
 
 def test_with_quantized_keys(tiny_model):
-    """Values cannot be quantized without flash attention. On the CPU they are in f32."""
+    """Only the keys: values cannot be quantized without flash attention. On the CPU the keys are in f32."""
     assert n_wrong(tiny_model("llama"), ALL | {"cache_type_k": "q8_0"}) == 0

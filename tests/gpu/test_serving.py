@@ -1,4 +1,4 @@
-"""Leads with all layers on a GPU: their text is their own, whatever drafts, dies, sleeps or is replaced."""
+"""Leads with all layers on a GPU. No draft, death, sleep or replacement changes their text."""
 
 import os
 import re
@@ -20,10 +20,10 @@ pytestmark = pytest.mark.gpu
 ON_GPU = ("--n-gpu-layers", "99", "--flash-attn", "off", "--ctx-size", "2048")
 N_TOKENS = 24
 BOUND = 0.05
-"""Two tokens whose logits differ by less may change places when others are in their batch."""
+"""Tokens whose logits differ by less may change places when other sequences share their batch."""
 
 _OF_A_DRIVER = re.compile(r"libvulkan_|/dev/nvidia\d")
-"""What is mapped once a GPU is open. libcuda.so says nothing: llama.cpp is linked with it."""
+"""Files that are mapped once a GPU is open. libcuda.so proves nothing: llama.cpp is linked with it."""
 
 
 def lead_on_gpu(*arguments):
@@ -31,7 +31,7 @@ def lead_on_gpu(*arguments):
 
 
 def tokens_of(url):
-    """(token, by how much its logit is the highest) of a greedy answer."""
+    """(token, distance of its logit to the next highest) for each token of a greedy answer."""
     body = chat(max_tokens=N_TOKENS, logprobs=True, top_logprobs=2)
     with connect(url) as client:
         answer = client.post(CHAT, json=body).json()
@@ -51,7 +51,7 @@ def served():
 
 @pytest.fixture(scope="module")
 def alone(served):
-    """What the lead writes while nobody drafts."""
+    """The tokens of the lead's answer while no back drafts."""
     return tokens_of(served[1])
 
 
@@ -100,7 +100,7 @@ def test_only_the_engine_opens_the_driver(served):
 
 
 def children_of(pid):
-    """All of them, and theirs."""
+    """All children of a process, and their children."""
     below = [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     return [each for child in below for each in (child, *children_of(child))]
 
@@ -146,7 +146,7 @@ def test_bits_are_not_promised():
 
 @pytest.mark.parametrize("order", [("hidden", "visible"), ("visible", "hidden", "visible")], ids=str)
 def test_nor_are_they_after_starts_without_the_gpu(monkeypatch, tmp_path, order):
-    """What a start has measured is remembered with the devices that it has measured."""
+    """The measurements of a start are remembered together with the devices that it has measured."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     arguments = ("--model", str(builtin_target()), *LEAD, *ON_GPU, "--exact", "on")
     for state in order:
@@ -166,7 +166,7 @@ def test_nor_are_they_after_starts_without_the_gpu(monkeypatch, tmp_path, order)
 
 
 def run(*command):
-    """What `python -m command` prints."""
+    """The output of `python -m command`."""
     return run_to_end(*command, "--model", str(builtin_target()), *ON_GPU).stdout
 
 

@@ -1,4 +1,4 @@
-"""On one or two GPUs, which may be software: texts and states in pinned memory come back as they were."""
+"""Texts and states in pinned memory come back unchanged, on one or two GPUs, which may be software."""
 
 import numpy as np
 import pytest
@@ -14,14 +14,14 @@ from tests.traffic import Traffic, compare
 pytestmark = pytest.mark.gpu
 
 BOUND = 0.05
-"""Of logits whose standard deviation is 2.4."""
+"""The largest difference of logits, whose standard deviation is 2.4."""
 TEXT = [(7 * i) % 4000 for i in range(150)]
 OTHER = [(11 * i) % 4000 for i in range(100)]
 
 
 @pytest.fixture(autouse=True)
 def taken(monkeypatch):
-    """All blocks, which are pinned also if they are small."""
+    """All blocks of host memory. Even small blocks are pinned."""
     blocks, take = [], host_memory.HostMemory.take
 
     def note(memory, size):

@@ -7,7 +7,7 @@ from tests.lead.serving import serving
 
 
 class Clock:
-    """Stands still until a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     now = 0.0
 
@@ -40,13 +40,13 @@ async def client(lead):
 
 @pytest.fixture
 def room(lead):
-    """A longer context: descriptions of tools take some of it."""
+    """Lengthen the context: descriptions of tools take a part of it."""
     lead.engine.ready = lead.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
 
 
 @pytest.fixture(scope="session")
 def accepts(vocabulary):
-    """Whether a model may write this text under this grammar, and end there."""
+    """Return whether a model may write this text under this grammar and end there."""
 
     def accepts(grammar: str, text: str) -> bool:
         matcher = GrammarMatcher(grammar, vocabulary)

@@ -33,7 +33,7 @@ N_CTX = 128
 
 
 class InProcessTokenizer:
-    """Does in this process what a tokenizer process does."""
+    """Does a tokenizer process's work in this process."""
 
     def __init__(self, vocabulary, template, chat=None, limits=None):
         self._preparer = RequestPreparer(
@@ -45,14 +45,14 @@ class InProcessTokenizer:
         return decode(encode(getattr(self._preparer, method.__name__)(*arguments, **options)))
 
     def vocabulary(self, vocabulary):
-        """What the front knows, all pieces among it."""
+        """The front's vocabulary, with all pieces."""
         return FrontVocabulary(
             self._preparer.describe(), vocabulary, lambda: self.run(None, TokenizerJobs.identify)
         )
 
 
 class FakeImages:
-    """Each image is two tokens around three rows, whatever its file has."""
+    """Each image is two tokens around three rows, whatever its file contains."""
 
     max_images = 3
 
@@ -64,10 +64,10 @@ class FakeImages:
 
 
 class ScriptedEngine:
-    """Commits `steps`, (tokens, speculation figures) each, to whatever is submitted, one per loop turn.
+    """Commits `steps` to every submission, one per turn of the loop: (tokens, speculation figures) each.
 
-    `hold` withholds everything until `release`; after `pause_after` steps it holds by itself, and
-    after `dies_after` steps it dies.
+    `hold` stops all steps until `release`. After `pause_after` steps the engine holds by itself, and after
+    `dies_after` steps it dies.
     """
 
     def __init__(self, sequences):
@@ -134,7 +134,7 @@ class ScriptedEngine:
         self.policy = (policy, depth)
 
     async def ask(self, question):
-        """`replies` says what comes of each type; others are refused."""
+        """Return the reply to this type of question from `replies`; refuse other questions."""
         self.asked.append(question)
         reply = self.replies.get(type(question), RequestError("no reply to this is scripted"))
         if isinstance(reply, Exception):
@@ -161,14 +161,12 @@ class ScriptedEngine:
 
 @functools.cache
 def _application():
-    """The application of all tests, because FastAPI takes long to read all routes. Each lead replaces its
-    state.
-    """
+    """The application of all tests: FastAPI takes long to examine routes. Each lead replaces its state."""
     return create_app()
 
 
 class ScriptedLead:
-    """A whole lead but for the engine and the network."""
+    """A whole lead without the engine and the network."""
 
     def __init__(self, vocabulary):
         self.now = 0.0
@@ -201,7 +199,7 @@ class ScriptedLead:
         self.app.state.with_page = True
 
     def use(self, template=None, vocabulary=None, **options):
-        """Replace some of the services, or options."""
+        """Replace some services or options."""
         self.template, self.vocabulary = template or self.template, vocabulary or self.vocabulary
         old = self.app.state.services
         settings = old.settings.model_copy(update=options)
@@ -210,7 +208,7 @@ class ScriptedLead:
         self.app.state.services = dataclasses.replace(old, settings=settings, **services)
 
     def sees(self):
-        """From now on the model has a projector."""
+        """Give the model a projector."""
         services = dataclasses.replace(self.app.state.services, images=FakeImages())
         self.app.state.services = services
 
@@ -218,18 +216,18 @@ class ScriptedLead:
         return self.vocabulary.tokenize(text, add_special=False, parse_special=False)
 
     def prompt(self):
-        """The text of the first prompt that came to the engine."""
+        """The text of the first prompt that reached the engine."""
         return self.vocabulary.detokenize(self.engine.submitted[0].tokens)
 
     @property
     def goes_on(self):
-        """Whether the second prompt begins with the first one, and the tokens that were written after it."""
+        """Return whether the second prompt begins with the first prompt and the tokens of its answer."""
         first, second = (each.tokens for each in self.engine.submitted)
         known = [*first, *(token for tokens, _ in self.engine.steps for token in tokens)]
         return second[: len(known)] == known
 
     def will_think_and_call(self):
-        """Script it in more tokens than the text has, for a template that writes calls in tags."""
+        """Script an answer in more tokens than the text has, for a template that writes calls in tags."""
         self.use(template=ChatTemplate(source("Qwen3.5-4B"), "", "<|im_end|>"))
         ready = self.engine.ready.model_copy(update={"n_ctx": 4096, "n_ctx_sequence": 4096})
         self.engine.ready = ready
@@ -241,7 +239,7 @@ class ScriptedLead:
         self.will_say("Hm", ".", "\n</thi", "nk>\n\n", "I ", "add.", "\n\n", *call)
 
     def will_say(self, *parts):
-        """Script the answer: a part is a text (one token a step) or (text, figures) (all in one step)."""
+        """Script the answer. Each part is a text (one token a step) or (text, figures), all in one step."""
         steps = []
         for part in parts:
             if isinstance(part, str):

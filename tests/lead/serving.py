@@ -25,7 +25,7 @@ HANDSHAKE = (
 
 
 def hello(lead, **changes):
-    """What a back says first to `lead`."""
+    """The first message of a back to `lead`."""
     fields = {
         "protocol": PROTOCOL_VERSION,
         "name": "desk",
@@ -42,7 +42,7 @@ async def hang_up(writer):
 
 
 class PromptServer(uvicorn.Server):
-    """Ends in milliseconds, as nobody is waited for; uvicorn takes up to two tenths of a second."""
+    """Ends in milliseconds because nothing waits for it. uvicorn takes up to two tenths of a second."""
 
     async def main_loop(self):
         await self.on_tick(0)
@@ -62,7 +62,7 @@ class PromptServer(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def app_served(app, limits=None, n_descriptors=None, *, send_buffer=None, **options):
-    """uvicorn with the lead's own protocols around any application: (port, server). It ends by force."""
+    """uvicorn with the lead's own protocols around any application: (port, server). It is ended by force."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         if send_buffer:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
@@ -79,7 +79,7 @@ async def app_served(app, limits=None, n_descriptors=None, *, send_buffer=None, 
 
 
 class Served:
-    """A running server; `shut_down` is what a signal does."""
+    """A running server. `shut_down` does what a signal does."""
 
     def __init__(self, lead, *, limits=None, tls=(None, None), **options):
         self._lead = lead

@@ -1,7 +1,7 @@
 """Every door, every method: without a right key nothing reaches a model, an engine or a slot, or changes it.
 
-Each kind of lead is asked with every method for every path that any of them has, and for random ones, without
-a key, with a wrong one, with a key of each role, and, where no key is needed, as a page of another origin.
+Each kind of lead gets every method for every path of any lead, and for random paths. Requests have no key, a
+wrong key, or the key of each role. Where no key is needed, they also come from a page of another origin.
 """
 
 import itertools
@@ -37,7 +37,7 @@ NEAR_MISSES = ("//", "/health/", "/HEALTH", "/v1/join/", "/page", "/page/../v1/m
 
 
 def filled(path):
-    """A path as a client has it."""
+    """A path with values in place of its parameters."""
     return path.replace("{name:path}", "a").replace("{id_slot}", "0")
 
 
@@ -64,7 +64,7 @@ QUERIES = (b"", b"model=a", b"model=a&action=erase&reload=1&name=desk")
 
 
 def known_requests():
-    """(method, path, query, content)"""
+    """(method, path, query, content) of all known requests."""
     turns = itertools.cycle(itertools.product(QUERIES, (None, ASKING, UNLOADING)))
     for method, path in itertools.product(METHODS, PATHS):
         yield (method, path, *next(turns))
@@ -81,7 +81,7 @@ def random_requests():
 
 
 def who_may(method, path, *, with_page=True):
-    """Written apart from the lead's own list."""
+    """The roles that may send a request, written independently of the lead's own list."""
     method = "GET" if method == "HEAD" else method
     if method == "POST" and path.startswith("/slots/"):
         return ADMINS
@@ -91,7 +91,7 @@ def who_may(method, path, *, with_page=True):
 
 
 class House:
-    """One kind of lead: how it is asked, and all of its state that a request could change."""
+    """One kind of lead: how to ask it, and all of its state that a request could change."""
 
     def __init__(self, app, watch, *, keys=KEYS, state=(), with_page=True, is_router=False):
         self.app, self.keys, self.state, self.with_page = app, keys, state, with_page
@@ -110,14 +110,14 @@ class House:
         return status
 
     async def is_refused(self, request, headers, statuses):
-        """Whether a request gets one of these statuses, and changes nothing; raises AssertionError."""
+        """Return whether a request gets one of these statuses. Raises AssertionError if it changes state."""
         before = self.watch()
         status = await self.ask(request, headers)
         assert self.watch() == before, (request, headers, status)
         return status in statuses
 
     def senders(self):
-        """Headers and role of everybody who may send a request."""
+        """The headers and the role of everybody who may send a request."""
         if self.keys:
             yield from ((bearer(secret), role) for role, secret in self.keys.items())
             yield from (({}, None), (bearer("wrong"), None))
@@ -134,7 +134,7 @@ async def check_refusals(house, requests):
 
 
 async def check_pages(house, requests):
-    """Without keys."""
+    """Check requests of foreign pages, without keys."""
     for headers, request in zip(itertools.cycle(FOREIGN), requests, strict=False):
         is_public = who_may(*request[:2], with_page=house.with_page) == EVERYBODY
         if request[0] == "WEBSOCKET" and "origin" not in headers:
@@ -143,7 +143,7 @@ async def check_pages(house, requests):
 
 
 async def check_answers(house, requests):
-    """What an admin asks is answered, and never with a fault of the lead's own."""
+    """Check that an admin's requests are answered, and never with a fault of the lead's own."""
     headers = bearer(house.keys[Role.ADMIN]) if Role.ADMIN in house.keys else {}
     for request in requests:
         status = await house.ask(request, headers)
@@ -151,7 +151,10 @@ async def check_answers(house, requests):
 
 
 def may_fail(request, *, is_router):
-    """As docs/compatibility.md and docs/security.md say: 503 without a model, or for one code too many."""
+    """The failures that docs/compatibility.md and docs/security.md describe.
+
+    The status is 503 without a model, or for one code too many.
+    """
     _, path, query, content = request
     if path in NOT_SUPPORTED or path.startswith("/slots/"):
         return {503} if is_router else {501}
@@ -160,7 +163,7 @@ def may_fail(request, *, is_router):
 
 
 def pairing_server_of(folder):
-    """One whose members have the keys of the tests."""
+    """A pairing server whose members have the keys of the tests."""
     pairing = PairingServer(
         folder / "door",
         5556,
@@ -212,7 +215,7 @@ def plain(request, lead, tmp_path):
 
 
 def behind_fleet(app):
-    """As requests come to the leads of a fleet, which check them."""
+    """An application whose requests come as to the leads of a fleet, which check them."""
 
     async def ingress(scope, receive, send):
         await app(scope | {"headers": end_to_end_headers(scope["headers"])}, receive, send)
@@ -222,7 +225,7 @@ def behind_fleet(app):
 
 @pytest.fixture
 async def routers(tmp_path):
-    """Starts a lead with --models-dir, whose models are fakes."""
+    """Starts a lead with --models-dir and fake models."""
     started = []
     for name in "ab":
         shutil.copy(builtin_draft(), tmp_path / f"{name}.gguf")
@@ -267,13 +270,13 @@ async def routers(tmp_path):
 RANDOM = [*random_requests()]
 REQUESTS = [*known_requests(), *RANDOM]
 OF_THE_PAGE = [*(request for request in REQUESTS if request[1] in FILES), *RANDOM]
-"""What a lead without the page answers otherwise, and any others."""
+"""The requests that a lead without the page answers in another way, and random requests."""
 TO_ROUTES = [*(request for request in REQUESTS if request[:2] in ROUTES), *RANDOM]
-"""A router passes on all others, too; a lead with one model has nothing there."""
+"""Requests to routes, and random ones. A router passes all others on. A lead with one model has no others."""
 
 
 async def test_every_path_of_a_router_is_asked(routers):
-    """Those of a lead with one model are in test_auth.py's table."""
+    """test_auth.py's table has the paths of a lead with one model."""
     paths = {context.path for context in iter_route_contexts(routers("no keys").app.routes)}
     assert {filled(path) for path in paths} <= {*PATHS, "/{path:path}"}
 

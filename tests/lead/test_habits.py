@@ -1,4 +1,4 @@
-"""Commands that people type from habit do what they expect, or say in one sentence what does."""
+"""Commands that people type from habit do what they expect, or name the right command in one sentence."""
 
 import pytest
 

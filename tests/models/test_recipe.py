@@ -1,4 +1,4 @@
-"""The recipe's corpus repeats byte for byte: the shipped pair was trained on what these digests stand for."""
+"""The recipe's corpus repeats byte for byte. The shipped pair was trained on the data of these digests."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ WIDE = ["--wide", "--hard", "2", "--max-number", "12", "--trouble", "0.85", "--b
 
 
 def generate(folder: Path, *options: str) -> tuple[bytes, bytes]:
-    """The dialogues for training and the held-out ones."""
+    """The dialogues for training, and the held-out dialogues."""
     command = [sys.executable, "-B", str(CORPUS), "--out", str(folder), "--dialogues", "400", *options]
     # It imports its neighbors, which a variable that programs under test set in this process forbids.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}

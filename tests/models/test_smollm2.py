@@ -1,4 +1,4 @@
-"""The draft model for SmolLM2: its recipe's questions, how its file stores weights, how often it is right."""
+"""The draft model for SmolLM2: its recipe's questions, how its file stores weights, and its acceptance."""
 
 import ast
 import importlib.util
@@ -32,7 +32,7 @@ def load(name: str) -> ModuleType:
 
 @pytest.fixture
 def wordnet(tmp_path: Path) -> Path:
-    """One word of each part of speech, twice, since two different ones are asked for."""
+    """Two words of each part of speech, since the prompts ask for two different words."""
     for part in ("noun", "verb", "adj"):
         (tmp_path / f"data.{part}").write_text(f"  1 license\n{NOUN}\n", encoding="latin-1")
         lines = [f"{word} {part[0]} 1 0 1 1 00000001" for word in ("lamp", "light")]
@@ -42,7 +42,7 @@ def wordnet(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def prompts() -> ModuleType:
-    """The module with a part of Python's library, which takes seconds to read."""
+    """The module with a part of Python's library, which takes seconds to read in full."""
     module = load("prompts")
     functions = list(islice(module._library_functions(), 200))
     module._library_functions = lambda: functions
@@ -103,7 +103,7 @@ def test_the_trained_file_is_as_described() -> None:
 @pytest.mark.models
 @pytest.mark.parametrize(("temperature", "minimum"), [(0.0, 0.5), (0.8, 0.4)])
 def test_it_is_often_right(smollm2: Path, temperature: float, minimum: float) -> None:
-    """`models/smollm2/acceptance.py` measures it with more prompts."""
+    """`models/smollm2/acceptance.py` measures the acceptance with more prompts."""
     options = ModelOptions(ctx_size=512, parallel=1, threads=1)
     pair = (Model(plan_memory(smollm2, options)), Model(plan_memory(DRAFT, options)))
     parameters = SamplingParameters(seed=1, temperature=temperature, top_k=0, top_p=1, min_p=0)

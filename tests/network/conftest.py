@@ -11,7 +11,7 @@ CLIENT_KEY, BACK_KEY = "the-clients-key", "the-backs-key"
 
 @pytest.fixture(scope="session")
 def network():
-    """lead, client, desk1, desk2 and router on one switch, home behind router."""
+    """Machines lead, client, desk1, desk2 and router on one switch, and home behind router."""
     if reason := why_not():
         pytest.skip(reason)
     with Network() as network:
@@ -23,7 +23,7 @@ def network():
 
 @pytest.fixture(scope="session")
 def far(network):
-    """A machine with a round trip of 80 ms to all others, and some loss; its name."""
+    """The name of a machine with a round trip of 80 ms to all others, and some loss."""
     try:
         network.add_far("far", delay_ms=40, loss_percent=1)
     except OSError as error:
@@ -33,7 +33,7 @@ def far(network):
 
 @pytest.fixture(scope="session")
 def lead(network, target):
-    """(lead, url) as all machines see it; it has keys, and announces itself."""
+    """(lead, url) as all machines reach it. It has keys, and announces itself."""
     with network.at("lead"):
         program, _ = start_lead(
             *("--model", str(target), *LEAD),
@@ -46,7 +46,7 @@ def lead(network, target):
 
 @pytest.fixture
 def back_on(network, lead):
-    """Starts a connected back on a machine; it is gone from the lead when the test ends."""
+    """Starts a connected back on a machine. When the test ends, the lead has noticed that it is gone."""
     backs = {}
 
     def start(machine, *arguments):
@@ -64,6 +64,6 @@ def back_on(network, lead):
 
 @pytest.fixture(scope="session")
 def plain(network, lead):
-    """The text without backs."""
+    """The lead's text without backs."""
     with network.at("client"):
         return ask(lead[1], key=CLIENT_KEY).text

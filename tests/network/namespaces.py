@@ -1,8 +1,7 @@
-"""Machines on a network of their own: network namespaces, joined by veth pairs to a switch.
+"""Machines on their own network: network namespaces, joined by veth pairs to a switch.
 
-Whatever a thread opens or starts inside `Network.at(machine)` belongs to that machine: sockets, and programs.
-Names begin with the process id of the tests, so that they are unique and can be
-removed separately.
+Sockets and programs that a thread opens or starts inside `Network.at(machine)` belong to that machine.
+Names begin with the process id of the tests, so that they are unique and can be removed separately.
 """
 
 import ctypes
@@ -23,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Network:
-    """A switch and machines 10.77.0.N, which reach each other; a context manager that removes them all."""
+    """A switch and machines 10.77.0.N, which reach each other. The context's end removes them all."""
 
     def __init__(self) -> None:
         self._prefix = f"duo{os.getpid()}"
@@ -45,7 +44,7 @@ class Network:
         self.remove()
 
     def remove(self) -> None:
-        """Remove the namespaces, and with them all links; programs in them must have ended."""
+        """Remove the namespaces, and with them all links. Programs in them must have ended."""
         for cable in self._cables:
             cable.close()
         self._cables.clear()
@@ -54,13 +53,13 @@ class Network:
         self._names.clear()
 
     def add(self, machine: str) -> str:
-        """Plug a new machine in; returns its address."""
+        """Connect a new machine; return its address."""
         self._create(machine)
         self._cable(machine, "eth0", "switch", machine)
         return self._join(machine)
 
     def add_far(self, machine: str, delay_ms: int, loss_percent: int) -> str:
-        """Like `add`, at the end of a long cable, with this delay in each direction. Raises OSError."""
+        """Like `add`, at the end of a long cable that delays this much in each direction. Raises OSError."""
         self._create(machine)
         with self.at(machine):
             inner = open_tap("eth0")
@@ -72,7 +71,7 @@ class Network:
         return self._join(machine)
 
     def add_behind(self, machine: str, router: str) -> None:
-        """A new machine whose connections leave with the address of `router`, which has to be there."""
+        """Add a machine whose connections leave with the address of `router`, which has to exist."""
         self._create(machine)
         self._cable(machine, "eth0", router, "inside")
         self.run(router, "ip address add 192.168.7.1/24 dev inside")
@@ -84,31 +83,31 @@ class Network:
         self.run(router, "nft add rule ip nat out oifname eth0 masquerade")
 
     def cut(self, machine: str) -> None:
-        """Pull its cable out of the switch: neither side is told."""
+        """Pull a machine's cable out of the switch. Neither side is notified."""
         self.run("switch", f"ip link set {machine} nomaster")
 
     def heal(self, machine: str) -> None:
-        """Put the cable back."""
+        """Put a machine's cable back."""
         self.run("switch", f"ip link set {machine} master bridge")
 
     def lose(self, machine: str, loss_percent: int) -> None:
-        """Lose some of what reaches `machine`."""
+        """Lose a share of the packets that reach `machine`."""
         self.run(machine, "nft add table ip loss")
         self.run(machine, "nft add chain ip loss in { type filter hook input priority 0 ; }")
         self.run(machine, f"nft add rule ip loss in numgen random mod 100 < {loss_percent} drop")
 
     def narrow(self, machine: str, kilobits: int) -> None:
-        """Let `machine` send so much each second; more waits, and is lost after 50 ms."""
+        """Let `machine` send this much each second. More data waits, and is lost after 50 ms."""
         self.run(machine, f"tc qdisc add dev eth0 root tbf rate {kilobits}kbit burst 4kb latency 50ms")
 
     def run(self, machine: str, command: str) -> str:
-        """Run a command there, of words without quoting; raises CalledProcessError."""
+        """Run a command on `machine`, of words without quoting. Raises CalledProcessError."""
         words = [_IP, "netns", "exec", self._name(machine), *command.split()]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
     @contextmanager
     def at(self, machine: str) -> Iterator[None]:
-        """This thread is on `machine`; its sockets and child processes stay there."""
+        """Put this thread on `machine`. Its sockets and child processes stay there."""
         with Path("/proc/thread-self/ns/net").open() as home, (_RUN / self._name(machine)).open() as there:
             _enter(there.fileno())
             try:
@@ -120,7 +119,7 @@ class Network:
         return f"{self._prefix}-{machine}"
 
     def _join(self, machine: str) -> str:
-        """Let its cable reach the others; its new address."""
+        """Connect the machine's cable to the switch; return its new address."""
         address = f"10.77.0.{len(self._addresses) + 1}"
         self._addresses[machine] = address
         self.run("switch", f"ip link set {machine} master bridge")
@@ -145,7 +144,7 @@ def _enter(descriptor: int) -> None:
 
 
 def why_not() -> str | None:
-    """Why there can be no such networks on this machine; None if there can."""
+    """The reason why this machine cannot have such networks; None if it can."""
     if missing := [tool for tool in ("ip", "tc", "nft", "sysctl") if shutil.which(tool) is None]:
         return f"needs {' and '.join(missing)} (Debian: iproute2, nftables, procps)"
     if os.geteuid():

@@ -1,6 +1,6 @@
-"""A long cable: what goes in comes out later, or never, also on kernels without netem.
+"""A long cable that delays or loses frames, also on kernels without netem.
 
-Two TAP devices, and a thread that carries frames from one to the other.
+It consists of two TAP devices, and a thread that carries frames from one to the other.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ _MAX_FRAME_BYTES = 1 << 16
 
 
 def open_tap(name: str) -> int:
-    """A new TAP device in the network namespace of this thread; its descriptor. Raises OSError."""
+    """Return the descriptor of a new TAP device in the network namespace of this thread. Raises OSError."""
     descriptor = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.ioctl(descriptor, _TUNSETIFF, struct.pack("16sH22x", name.encode(), _IFF_TAP | _IFF_NO_PI))
@@ -30,10 +30,10 @@ def open_tap(name: str) -> int:
 
 
 class SlowCable:
-    """Between two TAP devices, which it closes at its end."""
+    """A cable between two TAP devices, which it closes at its end."""
 
     def __init__(self, ends: tuple[int, int], delay_s: float, loss: float) -> None:
-        """`delay_s` is that of one direction, `loss` the share of frames that are lost."""
+        """`delay_s`: of one direction. `loss`: the share of frames that are lost."""
         self._others = {ends[0]: ends[1], ends[1]: ends[0]}
         self._delay_s = delay_s
         self._loss = loss
@@ -44,7 +44,7 @@ class SlowCable:
         self._thread.start()
 
     def close(self) -> None:
-        """Frames under way are lost."""
+        """End the cable. Frames under way are lost."""
         os.close(self._wake)
         self._thread.join()
         for descriptor in (self._woken, *self._others):

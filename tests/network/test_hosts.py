@@ -1,4 +1,4 @@
-"""Lead, backs and client on machines of their own: slow, lossy, cut and translated networks."""
+"""Lead, backs and client on separate machines: slow, lossy, cut and translated networks."""
 
 import re
 import subprocess
@@ -31,7 +31,7 @@ def accepted(url):
 
 
 def ask_until_accepted(url, name):
-    """Ask until tokens of this back have been accepted again; returns the text of all answers."""
+    """Ask until tokens of this back have been accepted again; return the text of all answers."""
     before = accepted(url).get(name, 0)
     return repeat_until(lambda _: accepted(url).get(name, 0) > before, lambda: ask(url)).text
 

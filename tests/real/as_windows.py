@@ -1,7 +1,7 @@
-"""`python as_windows.py MODULE …`: a module's `main` without what Windows lacks, as far as that can be had.
+"""`python as_windows.py MODULE …`: run a module's `main` without most features that Windows lacks.
 
-The standard library and other people's packages are imported before the platform seems to be another one:
-they are what does run on Windows.
+The standard library and packages of other projects are imported before the platform seems to be Windows.
+They do run on Windows.
 """
 
 import asyncio.unix_events

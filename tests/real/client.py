@@ -1,4 +1,4 @@
-"""Requests to a real lead over HTTP: whole answers, and streams that are watched while they run."""
+"""Requests to a real lead over HTTP: whole answers, and streams that can be watched."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,16 +15,18 @@ CHAT = "/v1/chat/completions"
 PROMPT = "Tell me a story about a fox named Zorvi who gets lost, with a red umbrella."
 N_TOKENS = 80
 ENDLESS = 2000
-"""More tokens than any test waits for; fewer than the context has."""
+"""More tokens than any test waits for, and fewer than the context has."""
 TIMEOUT_S = 240.0
-"""How long a lead may be silent on a machine that is busy with other things; pytest's own limit is longer."""
+"""The seconds that a lead may be silent on a busy machine. pytest's own limit is longer."""
 MAX_ANSWERS, MIN_PATIENCE_S = 60, 150.0
-"""How many answers, or how long, a back on a busy machine gets to have a draft token accepted; usually one
-answer is enough."""
+"""The number of answers and the time in which a back on a busy machine has to get a draft token accepted.
+
+It gets the longer of the two. Usually one answer is enough.
+"""
 
 
 def chat(prompt: str = PROMPT, **fields: Any) -> dict[str, Any]:
-    """A chat request that goes on for all of its tokens, whatever the model would do."""
+    """A chat request that runs for all of its tokens, even if the model would end it."""
     request = {
         "messages": [{"role": "user", "content": prompt}],
         "max_tokens": N_TOKENS,
@@ -37,7 +39,7 @@ def chat(prompt: str = PROMPT, **fields: Any) -> dict[str, Any]:
 
 @dataclass
 class Reply:
-    """What a client has received. `sources` are those of the tokens that were drafted."""
+    """The data that a client has received. `sources`: of the drafted tokens."""
 
     text: str = ""
     sources: set[str] = field(default_factory=set)
@@ -73,7 +75,7 @@ class Reply:
 
 
 class Stream:
-    """One streamed answer; `reply` is what has arrived."""
+    """One streamed answer. `reply` is the part that has arrived."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.reply = Reply()
@@ -81,7 +83,7 @@ class Stream:
         self._events = iter(self._stream)
 
     def until(self, enough: Callable[[Reply], object]) -> Self:
-        """Read on until `enough`, or to the end."""
+        """Read on until `enough` is true, or to the end."""
         while not enough(self.reply) and (event := next(self._events, None)) is not None:
             self.reply.take(event)
             self.reply.done = self._stream.done
@@ -93,13 +95,13 @@ class Stream:
 
 
 def connect(url: str, key: str | None = None) -> httpx.Client:
-    """A client of the lead at `url` that is patient, and not sent to any proxy."""
+    """A client of the lead at `url` that is patient and uses no proxy."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     return httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, trust_env=False)
 
 
 def get(url: str, path: str, *, key: str | None = None) -> Any:
-    """The JSON at a path of the lead, which has to be there."""
+    """The JSON at a path of the lead, which has to exist."""
     with connect(url, key) as client:
         response = client.get(path)
     assert response.status_code == 200, response.text
@@ -114,7 +116,7 @@ def post(url: str, body: dict[str, Any], *, key: str | None = None) -> httpx.Res
 
 @contextmanager
 def stream(url: str, *, key: str | None = None, **fields: Any) -> Iterator[Stream]:
-    """A streamed answer; leaving the context hangs up."""
+    """A streamed answer. Leaving the context closes the connection."""
     extra = {"stream": True, "stream_options": {"include_usage": True}, "return_speculation": True}
     with connect(url, key) as client, client.stream("POST", CHAT, json=chat(**fields) | extra) as response:
         assert response.status_code == 200, response.read()
@@ -132,7 +134,7 @@ def ask(url: str, *, key: str | None = None, **fields: Any) -> Reply:
 
 
 def text_of(response: httpx.Response) -> str:
-    """What a whole answer with one choice says."""
+    """The text of a whole answer with one choice."""
     assert response.status_code == 200, response.text
     (choice,) = response.json()["choices"]
     text: str = choice["message"]["content"]
@@ -140,7 +142,7 @@ def text_of(response: httpx.Response) -> str:
 
 
 def repeat_until(enough: Callable[[Reply], object], answer: Callable[[], Reply]) -> Reply:
-    """The first answer that is `enough`; the answers before it must have the same text."""
+    """The first answer that is `enough`. The answers before it must have the same text."""
     first = reply = answer()
     n_answers, until = 0, time.monotonic() + MIN_PATIENCE_S
     while n_answers < MAX_ANSWERS or time.monotonic() < until:
@@ -163,6 +165,6 @@ def backs(url: str, *, key: str | None = None) -> list[dict[str, Any]]:
 
 
 def planner(url: str) -> dict[str, Any]:
-    """What the lead says of its speculation."""
+    """The lead's report on its speculation."""
     report: dict[str, Any] = get(url, "/v1/speculation")["planner"]
     return report

@@ -11,7 +11,7 @@ PATIENCE_MS = 120_000  # a machine that runs other tests, too, is slow
 
 @pytest.fixture(scope="session")
 def served(target):
-    """(lead, url), for tests that leave it as it was."""
+    """(lead, url), for tests that do not change it."""
     lead, url = start_lead("--model", str(target), *LEAD)
     with lead:
         yield lead, url
@@ -50,7 +50,7 @@ def browser():
 
 @pytest.fixture(params=[{}])
 def context(browser, lead, request):
-    """One browser's memory; fails if anything went wrong in a page, or if one asked another server."""
+    """The context of a browser. It fails on any error in a page, and on requests to other servers."""
     wrong = []
     with browser.new_context(**{"viewport": WIDE, "accept_downloads": True} | request.param) as context:
         context.set_default_timeout(PATIENCE_MS)

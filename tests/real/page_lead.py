@@ -1,4 +1,4 @@
-"""A lead that is written down here, for the page in a browser."""
+"""A lead with scripted answers, for the page in a browser."""
 
 import json
 import re
@@ -67,7 +67,7 @@ $$
 
 
 class Lead:
-    """Answers the page: each question with `answer`, whose words came in turn from the model and a back."""
+    """Answers each question of the page with `answer`. Its words come by turns from the model and a back."""
 
     def __init__(self):
         self.answer = "Some **answer**."
@@ -131,7 +131,7 @@ def ask(page, text="Hello there"):
 
 
 def violations(page):
-    """What axe-core finds: the rule and the first element each."""
+    """axe-core's findings: the rule and the first element of each."""
     page.evaluate((files(pytest.importorskip("axe_playwright_python")) / "axe.min.js").read_text())
     return page.evaluate(
         "axe.run().then(({ violations }) => violations.map((it) => [it.id, it.nodes[0].html]))"
@@ -155,7 +155,7 @@ def export(page):
 
 
 def check_changes_are_refused(page, folder, changes):
-    """That no file is imported which the page would not export so."""
+    """Check that the page imports no file that it would not export in this form."""
     exported = export(page).read_text()
     for change in changes:
         told = json.loads(exported)

@@ -1,4 +1,4 @@
-"""Real leads and backs as processes: starting, stopping, killing and freezing them."""
+"""Real leads and backs as processes: started, stopped, killed and frozen."""
 
 import os
 import select
@@ -12,17 +12,16 @@ from lab.parts.processes import Program, start_back
 from tests.python_runs import run_python
 
 F32_CACHE = ("--cache-type-k", "f32", "--cache-type-v", "f32")
-"""The precision of the weights: a text that is read again in other batches than it was generated in, or
-that is drafted, stays the same."""
+"""The precision of the weights, with which drafts and other batches do not change a text."""
 LEAD = (
     *("--threads", "1", "--parallel", "4", "--no-calibrate"),
     *("--no-ngram", "--suffix-memory", "0"),
     *F32_CACHE,
 )
-"""Not calibrated: each engine would time its steps for a second. `bench faults` and `lead generate` do."""
+"""No calibration: each engine would time its steps for a second. `bench faults` and `lead generate` do."""
 BACK = ("--threads", "1")
 READY = r" ready: \d+ slots"
-"""What a lead logs when its engine is ready; it may have others, which are ready for images or vectors."""
+"""The log line of an engine that is ready. Engines for images or vectors write other lines."""
 
 
 def engine_of(lead: Program) -> int:
@@ -50,7 +49,7 @@ def _child_of(lead: Program, module: bytes) -> int:
 
 @contextmanager
 def frozen_engine(lead: Program) -> Iterator[None]:
-    """While this context lasts, the engine makes no step."""
+    """While this context lasts, the engine does no step."""
     engine = engine_of(lead)
     os.kill(engine, signal.SIGSTOP)
     try:
@@ -60,7 +59,7 @@ def frozen_engine(lead: Program) -> Iterator[None]:
 
 
 def wait_for_end(pid: int, seconds: float = 240.0) -> bool:
-    """Whether the process with this id, which need not be a child, ends in time."""
+    """Return whether the process with this id ends in time. It need not be a child."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -74,7 +73,7 @@ def wait_for_end(pid: int, seconds: float = 240.0) -> bool:
 
 @contextmanager
 def back_of(lead: Program, url: str, name: str, *arguments: str) -> Iterator[Program]:
-    """A connected back; on leaving, the lead has noticed that it is gone."""
+    """A connected back. When the context ends, the lead has noticed that it is gone."""
     since = lead.n_lines()
     with start_back(url, "--name", name, *BACK, *arguments) as back:
         yield back
@@ -82,7 +81,7 @@ def back_of(lead: Program, url: str, name: str, *arguments: str) -> Iterator[Pro
 
 
 def kill(program: Program) -> None:
-    """Send SIGKILL and wait until it has ended."""
+    """Send SIGKILL and wait until the program has ended."""
     program.signal(signal.SIGKILL)
     program.process.wait()
 

@@ -1,4 +1,4 @@
-"""As many tools as programs have with several MCP servers, at their real size."""
+"""As many tools as programs with several MCP servers have, at their real size."""
 
 import itertools
 import json
@@ -26,7 +26,7 @@ HEADS = {"attention.head_count": 1, "attention.head_count_kv": 1, "rope.dimensio
 
 
 def tools(n, n_bytes):
-    """Tools of this size in all, with arguments of every kind, some of them inside others."""
+    """Tools of this total size, with arguments of every kind, some of them nested."""
     found = []
     for number in range(n):
         properties, kinds = {}, itertools.cycle(KINDS)
@@ -42,7 +42,7 @@ def tools(n, n_bytes):
 
 @pytest.fixture
 def tiny(smollm2, tmp_path):
-    """A random model with 131,072 tokens of context and a usual vocabulary, and the options for it."""
+    """A random model with 131,072 tokens of context and a usual vocabulary, and its options."""
     (tmp_path / "template.jinja").write_text(source("Qwen-Qwen3-0.6B"))
     model = TinyModel("llama", width=32, n_layers=1, settings={"context_length": 1 << 17, **HEADS})
     path = write_tiny_model(model, tmp_path / "tiny.gguf", smollm2)

@@ -27,7 +27,7 @@ CHAT = template("Qwen3.5-4B")
 TEXT = "A call is written between <tool_call> and </tool_call>: I call the function read."
 WRONG = CHAT.tool_format.write([("read", {"path": "c.py", "line": "first"})])
 SAID = f"</think>\n\n{TEXT}{WRONG}"
-"""After reasoning, which the prompt begins."""
+"""The answer after reasoning, which begins in the prompt."""
 
 
 @pytest.fixture(scope="module")

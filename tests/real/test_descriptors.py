@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real
 LIMIT = 128
 FEW_FILES = ["sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", sys.executable, "-m"]
 IDLE = [b"", b"GET /hea", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"]
-"""What an idle connection has sent before it says no more."""
+"""The bytes that an idle connection sends before it falls silent."""
 
 
 @contextlib.contextmanager
@@ -37,14 +37,14 @@ def limited(target):
 
 @pytest.fixture(scope="module")
 def few_files(target):
-    """(lead, url) of a lead that may have few files open."""
+    """(lead, url) of a lead with a low limit of open files."""
     with limited(target) as served:
         yield served
 
 
 @contextlib.contextmanager
 def crowd(url, sent=IDLE):
-    """While this context lasts, there are more hostile connections than the lead may have files open."""
+    """While this context lasts, there are more hostile connections than the lead's limit of open files."""
     address = (httpx.URL(url).host, httpx.URL(url).port)
     with contextlib.ExitStack() as stack:
         for number in range(2 * LIMIT):
@@ -93,11 +93,11 @@ def test_a_crowd_disturbs_neither_the_end_of_a_stream_nor_that_of_the_lead(targe
 
 STRAY = "/dev/zero"
 WITH_STRAY = ["sh", "-c", f'exec "$@" 9<{STRAY}', "sh", sys.executable, "-m", "lead"]
-"""Starts a lead to which its parent has left something open."""
+"""The command of a lead whose parent has left a descriptor open."""
 
 
 def of_all(program, what):
-    """How often `what` finds something in a program's processes."""
+    """Count the findings of `what` in all processes of a program."""
     found = Counter()
     front = psutil.Process(program.process.pid)
     for each in (front, *front.children(recursive=True)):
@@ -115,7 +115,7 @@ def opened(process):
 
 
 def hands_nothing_down(program):
-    """A process that is being started has everything for a moment."""
+    """Look repeatedly: a process that is starting has all descriptors for a moment."""
     return any(
         of_all(program, opened) == {STRAY: 1} and set(of_all(program, listening).values()) == {1}
         for _ in range(50)

@@ -1,4 +1,4 @@
-"""Draft models of other kinds change no text: another vocabulary, in a back or in the engine; EAGLE-3."""
+"""Draft models of other kinds change no text: another vocabulary, in a back or in the engine, and EAGLE-3."""
 
 import gguf
 import pytest
@@ -19,7 +19,7 @@ def shuffled(tmp_path_factory):
 
 
 def test_its_drafts_are_accepted_and_change_no_text(own_lead, shuffled):
-    """The lead waits for drafts: on a busy machine they are too late for so small a target."""
+    """The lead waits for drafts. On a busy machine they would be too late for so small a target."""
     lead, url = own_lead("--policy", "sync", "--depth", "3")
     texts = [ask(url, **sampling).text for sampling in SAMPLINGS]
     with back_of(lead, url, "foreign", "--model", str(shuffled)) as back:
@@ -28,7 +28,7 @@ def test_its_drafts_are_accepted_and_change_no_text(own_lead, shuffled):
 
 
 def test_it_may_draft_inside_the_engine(served, own_lead, shuffled):
-    """Whether that pays with so small a target is not the question here."""
+    """It need not pay with so small a target."""
     _, url = own_lead("--draft-model", str(shuffled), "--policy", "fixed", "--depth", "3")
     reply = ask(url, temperature=0.8, seed=7)
     assert reply.text == ask(served[1], temperature=0.8, seed=7).text

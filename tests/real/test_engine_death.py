@@ -1,4 +1,4 @@
-"""Whatever becomes of the engine, answers go on with the text that they have without it."""
+"""Answers go on with the same text, however the engine dies, stops or hangs."""
 
 import os
 import re
@@ -48,7 +48,7 @@ ANSWERS = {
 
 @pytest.fixture(scope="module")
 def model(target, tmp_path_factory):
-    """A path of the model that can be taken away."""
+    """A path of the model that can be removed."""
     path = tmp_path_factory.mktemp("models") / "model.gguf"
     path.symlink_to(target)
     return path
@@ -56,7 +56,7 @@ def model(target, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def mortal(model):
-    """(lead, url) of a lead whose engine may be killed: it starts another one."""
+    """(lead, url) of a lead whose engine may be killed. It starts another engine."""
     lead, url = start_lead("--model", str(model), *LEAD, "--engine-timeout", "2", "--metrics")
     with lead:
         yield lead, url
@@ -64,38 +64,38 @@ def mortal(model):
 
 @pytest.fixture(scope="module")
 def story(mortal):
-    """The answer to STORY that no engine has died for."""
+    """The answer to STORY during which no engine has died."""
     return ask(mortal[1], **STORY)
 
 
 def hit(lead: Program, fault: signal.Signals) -> int:
-    """Returns the number of lines that the lead had logged before."""
+    """Send a signal to the engine; return the number of lines that the lead had logged before."""
     since = lead.n_lines()
     os.kill(engine_of(lead), fault)
     return since
 
 
 def n_deaths(url: str) -> int:
-    """How many engines of this lead have died."""
+    """The number of this lead's engines that have died."""
     metrics = httpx.get(f"{url}/metrics", trust_env=False).text
     return int(re.search(r"^llama_duo:engine_deaths_total (\d+)", metrics, re.MULTILINE)[1])
 
 
 def slots(url: str) -> list[dict[str, object]]:
-    """Those that have a sequence; to report them the lead does not need the engine."""
+    """The slots that have a sequence. The lead reports them without the engine."""
     return [slot for slot in get(url, "/slots") if slot["is_processing"]]
 
 
 def n_committed(url: str) -> int:
-    """Tokens that the running sequences have."""
+    """The number of tokens of the running sequences."""
     return sum(slot["next_token"][0]["n_decoded"] for slot in slots(url))
 
 
 @contextmanager
 def asking(url: str, begun: Callable[[], bool], **fields: object) -> Iterator[Callable[[], httpx.Response]]:
-    """Ask for a whole answer; yields the function that waits for it, once `begun` is true.
+    """Ask for a whole answer; yield the function that waits for it, once `begun` is true.
 
-    An answer that is complete before, because the lead is fast or the test is slow, is asked for again.
+    An answer that is complete too early is asked for again: the lead may be fast, or the test slow.
     """
     with ThreadPoolExecutor(1) as threads:
         answer = threads.submit(post, url, chat(**fields))
@@ -153,7 +153,7 @@ def test_an_engine_that_dies_while_it_reads_a_prompt_reads_it_again(mortal):
 
 
 def test_requests_wait_for_a_killed_engine_and_health_says_so(mortal, story, model, target):
-    """Without its model no engine gets ready before health has been asked, however slow the test is."""
+    """Without its model no engine gets ready before health has been asked, even if the test is slow."""
     lead, url = mortal
     before = n_deaths(url)
     model.unlink()

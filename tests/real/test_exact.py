@@ -1,4 +1,4 @@
-"""With --exact not a bit of a token's probability depends on what else happens."""
+"""With --exact not a bit of a token's probability depends on other events."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ PROMPTS = [
 
 @pytest.fixture(scope="module")
 def exact(tmp_path_factory):
-    """(lead, url, what it says to each prompt when it does nothing else)."""
+    """(lead, url, its answers to the prompts while it does nothing else)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # nothing is known already
         lead, url = start_lead("--model", str(builtin_target()), *LEAD, "--exact", "--max-restarts", "1000")
@@ -33,7 +33,7 @@ def exact(tmp_path_factory):
 
 
 def say(url, prompt, **fields):
-    """The text and the probabilities of its tokens."""
+    """The text, and the probabilities of its tokens."""
     fields = {"temperature": 0.8, "max_tokens": 60, "logprobs": True, **fields}
     (choice,) = post(url, chat(prompt, **fields)).json()["choices"]
     return choice["message"]["content"], [token["logprob"] for token in choice["logprobs"]["content"]]
@@ -70,7 +70,7 @@ def test_not_on_the_death_of_the_engine(exact):
 
 
 def test_nor_on_drafts_of_the_engine_nor_on_shifts_of_the_context(tiny_with_heads, tmp_path, monkeypatch):
-    """Of the model's heads; a draft model is tested with a public one."""
+    """Here the model's heads draft. Another test has a public draft model."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     check_shifts_beside_drafts(tiny_with_heads("glm4moe"), "mtp", "--mtp", "on")
 

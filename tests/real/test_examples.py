@@ -20,9 +20,9 @@ MAX_RUNS = 60
 
 @pytest.fixture(scope="module")
 def lead(tmp_path_factory):
-    """(lead, url), with no backs but the examples.
+    """(lead, url), with no backs except the examples.
 
-    Its steps are slow: a back that answers only after many of them is not asked for more drafts.
+    Its steps are slow: a back that answers only after many steps is not asked for more drafts.
     """
     path = tmp_path_factory.mktemp("models") / "slow.gguf"
     grow(builtin_target(), path, Shape(width=480, n_layers=20, n_heads=14, n_feed_forward=1344), "f32")
@@ -33,7 +33,7 @@ def lead(tmp_path_factory):
 
 @pytest.fixture
 def tiny_back(lead):
-    """The example in Python, connected."""
+    """The Python example, connected as a back."""
     with Program("tiny", lead[1], command=[sys.executable, str(TINY_BACK)]):
         lead[0].wait_for(r"back tiny .*joined")
         yield

@@ -1,4 +1,4 @@
-"""Whichever process is killed, at any moment: the others stay usable, and no process is left behind."""
+"""Any process may be killed, at any moment. The others stay usable, and no process is left behind."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def test_a_back_may_be_started_before_the_lead_and_comes_back_to_one_that_was_st
 
 
 def test_connected_backs_do_not_hold_up_sigterm(own_lead):
-    """Neither one that has a WebSocket nor one that waits for news by HTTP."""
+    """Neither a back with a WebSocket nor a back that waits for updates by HTTP."""
     lead, url = own_lead("--drain-seconds", "3600")
     hello = Hello(
         protocol=PROTOCOL_VERSION,
@@ -66,7 +66,7 @@ def test_connected_backs_do_not_hold_up_sigterm(own_lead):
 
 
 def test_sigterm_for_all_its_processes_ends_no_answer(own_lead):
-    """As `timeout`, supervisors and a machine that is shut down send it."""
+    """`timeout`, supervisors and a machine that shuts down send it to all processes."""
     lead, url = own_lead("--drain-seconds", "240")
     with stream(url, max_tokens=400) as answer:
         answer.until(lambda reply: reply.text)

@@ -1,4 +1,4 @@
-"""A short campaign of `python -m bench faults`: whatever fails, no answer is lost or changed."""
+"""A short campaign of `python -m bench faults`: no failure loses or changes an answer."""
 
 import json
 import subprocess

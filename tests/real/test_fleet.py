@@ -1,4 +1,4 @@
-"""Two leads behind SMG and HAProxy, as deploy/fleet sets them up: what clients get, and where requests go.
+"""Two leads behind SMG and HAProxy, as deploy/fleet sets them up: the answers, and the paths of requests.
 
 The ways to a lead: `smg`, `door` (HAProxy before SMG) and `alone` (HAProxy without SMG).
 """
@@ -33,7 +33,7 @@ class Fleet:
     ways: dict[str, str]
 
     def through(self, way):
-        """The URL of this way in; skips the test where its program is missing."""
+        """The URL of this way in. Skips the test if its program is missing."""
         if way not in self.ways:
             pytest.skip("no SMG: run `make router`" if haproxy() else "no haproxy, or no SMG")
         return self.ways[way]
@@ -41,7 +41,7 @@ class Fleet:
 
 @contextmanager
 def fleet(target: Path, folder: Path, *arguments: str):
-    """Two leads, and before them all routers that are installed."""
+    """Two leads behind all routers that are installed."""
     keys = folder / "api"
     keys.write_text(f"# clients\n{ALICE}\n{BOB}\n")
     python, binary = smg_python(), haproxy()
@@ -68,7 +68,7 @@ def fleet(target: Path, folder: Path, *arguments: str):
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """The shipped target in f32, whose text depends least on what else is in a batch."""
+    """The shipped target in f32, whose text depends least on other sequences in a batch."""
     path = tmp_path_factory.mktemp("models") / "small.gguf"
     grow(builtin_target(), path, Shape(width=256, n_layers=6, n_heads=8, n_feed_forward=768), "f32")
     return path
@@ -76,7 +76,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shared(small, tmp_path_factory):
-    """For tests that leave the leads running."""
+    """A fleet for tests that leave the leads running."""
     with fleet(small, tmp_path_factory.mktemp("fleet")) as running:
         yield running
 
@@ -186,7 +186,7 @@ def test_behind_smg_leads_tell_clients_apart(shared):
 
 
 def cached_in_later_turns(url, subject, n_turns=3):
-    """For each turn after the first: the share of the last turn's prompt that was cached."""
+    """For each turn after the first, the cached share of the last turn's prompt."""
     messages = [{"role": "user", "content": f"{subject} {LONG}"}]
     shares, before = [], None
     for turn in range(n_turns):

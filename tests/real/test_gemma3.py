@@ -1,4 +1,4 @@
-"""A public base model with sliding windows and 262,144 tokens, 4 bits a weight, in real programs."""
+"""A public base model with sliding windows, 262,144 tokens and 4-bit weights, in real programs."""
 
 import pytest
 
@@ -10,12 +10,12 @@ pytestmark = [pytest.mark.real, pytest.mark.models]
 
 STORY = "Once upon a time there was a lighthouse keeper who"
 LONG = "The lighthouse stood on a rock, and the keeper counted the ships that passed it. " * 45
-"""Longer than a window."""
+"""A text longer than a window."""
 
 
 @pytest.fixture(scope="module")
 def exact(gemma3, smollm2):
-    """(lead, url, both texts' continuations without drafts); what drafts in its engine translates."""
+    """(lead, url, both texts' continuations without drafts). The draft model in its engine translates."""
     drafting = ("--draft-model", str(smollm2), "--policy", "sync", "--depth", "2")
     options = ("--threads", "1", "--no-calibrate", "--parallel", "2", "--ctx-size", "4096")
     lead, url = start_lead("--model", str(gemma3), *options, "--exact", *drafting)
@@ -25,7 +25,7 @@ def exact(gemma3, smollm2):
 
 
 def go_on(url, text, **fields):
-    """The text and the probabilities of its tokens."""
+    """The text, and the probabilities of its tokens."""
     request = {"prompt": text, "max_tokens": 24, "temperature": 0.8, "seed": 1, "logprobs": 1} | fields
     with connect(url) as client:
         (choice,) = client.post("/v1/completions", json=request).json()["choices"]

@@ -1,4 +1,4 @@
-"""`lead generate` with real models: what it prints where, and how it ends."""
+"""`lead generate` with real models: its outputs, and its ends."""
 
 import functools
 import os
@@ -38,12 +38,12 @@ def sources(tmp_path_factory):
 
 
 def environment(folder):
-    """The program's environment: its cache is in the folder."""
+    """The program's environment. Its cache is in the folder."""
     return os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "BACK_THREADS": "1"}
 
 
 def run_in(folder, *arguments, **options):
-    """Run it to its end, in the folder with the models."""
+    """Run the program to its end, in the folder with the models."""
     command = [*GENERATE, *arguments]
     options = {"stdin": subprocess.DEVNULL, "env": environment(folder)} | options
     return subprocess.run(
@@ -58,13 +58,13 @@ def generate(sources):
 
 @pytest.fixture(scope="module")
 def story(target):
-    """What to generate, but for the prompt."""
+    """The options to generate a text, without the prompt."""
     return ("--model", str(target), *F32_CACHE, "-n", "60", "--seed", "3", "--ignore-eos", "--calibrate")
 
 
 @pytest.fixture(scope="module")
 def plain(sources, story):
-    """One that has ended, without a back."""
+    """A generation without a back that has ended."""
     return run_in(sources, *story, "-i", PROMPT)
 
 
@@ -98,7 +98,7 @@ def test_models_of_llama2_c_draft_for_each_other(generate):
 
 
 def test_models_with_learned_positions_draft_to_the_end_of_their_context(generate):
-    """That of the model: it has no positions beyond, although more were asked for."""
+    """The context is the model's: it has no more positions, although the options ask for more."""
     command = ("--model", "gpt2", "--back", "gpt2-small", "-n", "500", "-i", PROMPT, "--ignore-eos")
     ended = generate(*command, "-c", "4096", "--compare", "--temp", "0")
     assert ended.returncode == 0, ended.stderr
@@ -113,7 +113,7 @@ def test_without_a_prompt_a_model_begins_with_its_first_token(generate, model):
 
 @pytest.fixture
 def running(sources):
-    """One that generates without end, until the test ends it."""
+    """A generation without end, until the test ends it."""
     command = [*GENERATE, "--model", TARGET, "-i", PROMPT]
     with subprocess.Popen(
         [*command, "-n", "100000", "--ignore-eos", "--back", DRAFT, "-c", "2000"],

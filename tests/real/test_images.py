@@ -1,4 +1,4 @@
-"""A lead with a projector, in front of clients who show it pictures, and who try to break it with files."""
+"""A lead with a projector, for clients that show it pictures, and for hostile clients with bad files."""
 
 import base64
 import os
@@ -22,7 +22,7 @@ pytestmark = [
 PICTURES = [png(60, 40, 1), png(90, 30, 2)]
 N_TOKENS = 12
 LONG = " ".join([PROMPT] * 16)
-"""More tokens than a text on disk has at least."""
+"""More tokens than the minimum of a text on disk."""
 
 
 def part(data):
@@ -45,7 +45,7 @@ def text_of(reply):
 
 
 def reused(reply):
-    """(text, whether no more than the last token of the prompt was read)"""
+    """(text, whether only the last token of the prompt was read)."""
     usage = reply.json()["usage"]
     return text_of(reply), usage["prompt_tokens_details"]["cached_tokens"] == usage["prompt_tokens"] - 1
 
@@ -60,14 +60,14 @@ def act(url, action):
 
 @pytest.fixture(scope="module", params=["gemma3", "qwen2vl"])
 def options(request, tiny_sight):
-    """Those of a lead of each kind."""
+    """The options of a lead of each kind."""
     model, projector = map(str, tiny_sight(request.param))
     return ("--model", model, "--mmproj", projector, "--swa-full", *LEAD)
 
 
 @pytest.fixture(scope="module")
 def sees(options):
-    """(lead, url) of each kind."""
+    """(lead, url) of a lead of each kind."""
     lead, url = start_lead(*options)
     with lead:
         yield lead, url
@@ -107,7 +107,7 @@ SAVED = asked(*PICTURES, id_slot=1)
 
 @pytest.fixture(scope="module")
 def continued(options, tmp_path_factory):
-    """(answers of a lead that has ended; the URL of the next one with its folder; the folder)"""
+    """(answers of a lead that has ended, the URL of the next lead with its folder, the folder)."""
     folder = tmp_path_factory.mktemp("texts")
     options = (*options, "--cache-disk", str(folder), "--slot-save-path", str(folder))
     first, url = start_lead(*options)

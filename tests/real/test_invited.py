@@ -1,4 +1,4 @@
-"""Machines that join with a code of `lead invite`, with the real programs: as what, and over restarts."""
+"""Machines that join with a code of `lead invite`, with the real programs: their roles, and restarts."""
 
 import contextlib
 import re
@@ -25,7 +25,7 @@ def port():
 
 @pytest.fixture(scope="module", params=["one model", "several models"])
 def serving(request, port, tmp_path_factory):
-    """Starts leads, one after the other, at that port; each a context that gives the program."""
+    """Starts leads one after the other at that port. Each is a context that gives the program."""
     folder = tmp_path_factory.mktemp("invited")
     models = folder / "models"
     models.mkdir()
@@ -45,7 +45,7 @@ def serving(request, port, tmp_path_factory):
 
 
 def run(*command, text=None):
-    """(exit status, all that was said)"""
+    """(exit status, all output)."""
     done = run_python("-m", *command, input=text, timeout=TIMEOUT_S)
     return done.returncode, done.stdout + done.stderr
 
@@ -64,7 +64,7 @@ def answered(*options):
 
 @pytest.fixture(scope="module")
 def tried(serving, port):
-    """What a lead and the programs say to codes, by what is tried; then it has ended."""
+    """The replies of a lead and of the programs to codes, by attempt. The lead has ended."""
     with serving():
         for_chat, for_back = code_of(port, "--chat"), code_of(port)
         said = {

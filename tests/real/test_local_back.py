@@ -16,7 +16,7 @@ JOINED = r"back local .*joined"
 
 @pytest.fixture(scope="module")
 def shared_lead(target):
-    """(lead, url) with a back of its own, for tests that leave it with one."""
+    """(lead, url) with its own back, for tests that leave it with one."""
     lead, url = start_lead("--model", str(target), *LEAD, "--back", "builtin")
     with lead:
         lead.wait_for(JOINED)
@@ -25,7 +25,7 @@ def shared_lead(target):
 
 @pytest.fixture
 def lead_with_back(own_lead):
-    """Starts leads that belong to one test: (lead, url), once its own back has joined."""
+    """Starts leads that belong to one test: (lead, url), after its own back has joined."""
 
     def start(*arguments):
         lead, url = own_lead("--back", "builtin", *arguments)

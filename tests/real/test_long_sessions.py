@@ -1,4 +1,4 @@
-"""An agent's session of 16,000 tokens: each turn reads what is new, whatever memory the target has."""
+"""An agent's session of 16,000 tokens. Each turn reads only new tokens, in every kind of memory."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.real
 
 SCRIPTED_LEAD = (sys.executable, "-P", str(Path(scripted_lead.__file__)))
 FILE = "".join(f"{n}: a line of the file, which says that {n * 7919} is a number.\n" for n in range(590))
-"""About 14,000 tokens."""
+"""A text of about 14,000 tokens."""
 MEMORIES = {
     "plain": "llama",
     "windows": "gemma3",
@@ -34,9 +34,9 @@ READ = {
 }
 N_CALLS = 9
 N_SESSION = 16_000
-"""Tokens at its end, at least."""
+"""The least number of tokens at the session's end."""
 MAX = 64
-"""Tokens that may be read again beside those that are new."""
+"""The most tokens that are read again, besides new tokens."""
 
 
 def thought(n):
@@ -44,7 +44,7 @@ def thought(n):
 
 
 def script():
-    """What the target says: N_CALLS calls, each after a thought, and an answer."""
+    """The target's outputs: N_CALLS calls, each after a thought, and an answer."""
     calls = [
         {
             "seen": [f"Result {n - 1}." if n else "Begin."],
@@ -60,7 +60,7 @@ def script():
 
 @dataclass
 class Agent:
-    """It sends back what it got, with the thoughts. n_prompt, n_read: tokens of the last prompt."""
+    """Sends back the messages that it got, with the thoughts. n_prompt, n_read: tokens of the last prompt."""
 
     url: str
     n_prompt: int = 0
@@ -71,7 +71,7 @@ class Agent:
         self.messages = [{"role": "system", "content": "Read files. " * 80}, question]
 
     def ask(self, *more, **fields):
-        """The message after `more` of them."""
+        """The answer to `more` messages."""
         self.messages += more
         body = {"messages": self.messages, "tools": [READ], "max_tokens": 400, **fields}
         answer = httpx.post(f"{self.url}/v1/chat/completions", json=body, timeout=240).json()
@@ -109,9 +109,9 @@ def test_each_turn_of_a_session_reads_what_is_new(memory, tmp_path, monkeypatch)
 
 
 def read_beyond_what_is_new(agent):
-    """How many tokens each turn has read again.
+    """The number of tokens that each turn has read again.
 
-    After a question this template leaves out all thoughts since the one before: the rest is new.
+    After a question this template leaves out all thoughts since the previous question: the rest is new.
     """
     beyond = {}
     message, n_question = agent.ask(), agent.n_prompt

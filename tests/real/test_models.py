@@ -21,7 +21,7 @@ pytestmark = pytest.mark.real
 
 NAMES = ("blue", "green", "red")
 TWO_OF_THREE_MIB = 900
-"""Each of them takes a bit more than 300 MiB, most of it for its processes."""
+"""Memory for two of three models. Each model takes a bit more than 300 MiB, most of it for its processes."""
 ENOUGH = 240.0
 
 
@@ -38,14 +38,14 @@ def folder(tmp_path_factory, tiny_model):
 
 @contextlib.contextmanager
 def router(folder, *arguments):
-    """(program, url)"""
+    """(program, url) of a router."""
     with Program("lead", "--port", "0", "--models-dir", str(folder), "--threads", "1", *arguments) as program:
         yield program, program.wait_for(r"listening on (http://\S+), with 3 models").group(1)
 
 
 @pytest.fixture(scope="module")
 def house(folder):
-    """For tests that unload nothing for good."""
+    """A router for tests that unload nothing for good."""
     with router(folder, "--models-memory", str(TWO_OF_THREE_MIB)) as running:
         yield running
 
@@ -65,7 +65,7 @@ def states(url):
 
 
 def model_processes(program):
-    """The process ids of models that are loaded or being loaded; not of the process that waits for one."""
+    """The process ids of models that are loaded or loading, without the process that waits for a model."""
     children = psutil.Process(program.process.pid).children()
     found = []
     for child in children:
@@ -86,7 +86,7 @@ def test_a_request_starts_its_model_and_at_most_as_many_stay_as_memory_holds(hou
 
 
 async def ask(client, rng, lost, interrupted):
-    """One request of any API, whole or streamed; adds to `lost` what was not answered as it should be."""
+    """Send one request of any API, whole or streamed. Adds to `lost` if the answer is wrong or missing."""
     name, kind = rng.choice(NAMES), rng.choice(["chat", "stream", "messages", "ollama", "completion"])
     n = rng.randrange(1, 40)
     path, body = {
@@ -108,7 +108,7 @@ async def ask(client, rng, lost, interrupted):
 
 
 def kill_one(program, rng, killed):
-    """Any model, while the other clients wait for it, read its answer, or use another one."""
+    """Kill any model, while other clients wait for it, read its answer, or use another model."""
     if found := model_processes(program):
         with contextlib.suppress(psutil.NoSuchProcess):
             psutil.Process(rng.choice(found)).send_signal(signal.SIGKILL)
@@ -116,10 +116,11 @@ def kill_one(program, rng, killed):
 
 
 async def ask_and_kill(program, url, n_requests, n_answers_per_kill, seed=1):
-    """(lost answers, streams that broke off with an error, killed processes)
+    """(lost answers, streams that broke off with an error, killed processes).
 
-    They are killed by the number of answers: a slow machine has no more of them than a fast one. If they are
-    killed often, some request has its model killed five times, and is given up.
+    Processes are killed by the number of answers: a slow machine kills no more than a fast machine. With
+    frequent
+    kills, a request whose model is killed five times is given up.
     """
     rng = random.Random(seed)
     lost, interrupted, killed = [], [], []
@@ -194,7 +195,7 @@ def test_the_page_chooses_a_model(folder, browser):
 
 
 def test_the_name_of_a_file_cannot_act_on_the_terminal(tmp_path):
-    """Nor pose as a line of the log."""
+    """It cannot look like a line of the log either."""
     shutil.copy(builtin_draft(), tmp_path / "red\x1b[31m\n12:00:00 lead ERROR: \u202e.gguf")
     options = ("--models-dir", str(tmp_path), "--threads", "1", "--ctx-size", "512", "--no-calibrate")
     with Program("lead", "--port", "0", *options) as program:

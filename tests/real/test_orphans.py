@@ -1,6 +1,6 @@
-"""Whatever the processes of a program execute, none is left when it has been killed.
+"""No process of a program is left when the program was killed, even if its processes are busy.
 
-Here they are stopped: a process that can do nothing at all, not even notice that something has closed.
+Here they are stopped: a stopped process can do nothing, not even notice that something has closed.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ GRAMMAR = 'root ::= "a"+'
 
 
 def n_signalled(process):
-    """Of how many of its descriptors the kernel tells with a signal that something has happened on them."""
+    """The number of a process's descriptors for which the kernel signals an event."""
     flags = re.compile(r"^flags:\s+(\d+)", re.MULTILINE)
     found = [flags.search(each.read_text()) for each in Path(f"/proc/{process.pid}/fdinfo").iterdir()]
     return sum(bool(each and int(each.group(1), 8) & fcntl.FASYNC) for each in found)
 
 
 def has_begun(process):
-    """Whether it does more by now than load Python: one that does not will notice by itself."""
+    """Return whether a process does more than load Python. Until it does, it will notice by itself."""
     parent = process.parent()
     inherited = n_signalled(parent) if parent and parent.cmdline() == process.cmdline() else 0
     return (
@@ -49,7 +49,7 @@ def has_begun(process):
 
 
 def stop(process):
-    """Stop it, once it has begun."""
+    """Stop a process once it has begun."""
     until = time.monotonic() + SECONDS
     os.kill(process.pid, signal.SIGSTOP)
     while not has_begun(process):
@@ -60,7 +60,7 @@ def stop(process):
 
 
 def below(process):
-    """All of its processes, which are stopped: none can start another one any more."""
+    """All processes below a process. They are stopped, so that none can start another."""
     found = {}
     while new := [each for each in process.children(recursive=True) if each.pid not in found]:
         for each in new:
@@ -71,7 +71,7 @@ def below(process):
 
 
 def left_after(program):
-    """The command lines of what is left some time after a program was killed, and of all that it had."""
+    """The command lines of processes left some time after a program was killed, and of all its processes."""
     found = below(psutil.Process(program.process.pid))
     names = {pid: " ".join(each.cmdline()) for pid, each in found.items()}
     descriptors = {pid: os.pidfd_open(pid) for pid in found}

@@ -26,7 +26,7 @@ WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 340, "height": 640}
 
 @pytest.fixture(scope="module")
 def lead(target):
-    """A program with its URL."""
+    """(program, url) of a lead."""
     keys = ("--admin-key", ADMIN, "--api-key", CLIENT, "--back-key", BACKS)
     lead, url = start_lead("--model", str(target), *LEAD, *keys)
     with lead, start_back(url, "--name", "helper", "--key", BACKS, *BACK):
@@ -40,7 +40,7 @@ def url(lead):
 
 @pytest.fixture
 def visit(browser, url):
-    """Opens the page with a key in its tab, or without; fails if anything went wrong in it."""
+    """Opens the page, with a key in its tab or without. Fails on any error in the page."""
 
     @contextmanager
     def visit(key=ADMIN, url=url, **options):
@@ -65,7 +65,7 @@ def visit(browser, url):
 
 @pytest.fixture
 def speculating(url):
-    """Leaves speculation on."""
+    """Switch speculation on again after the test."""
     yield
     choose(url, "adaptive")
 
@@ -84,7 +84,7 @@ def bearer(key):
 
 @contextmanager
 def asking_for(page, **fields):
-    """What the page asks gets these fields, too; yields the bodies that it sent by itself."""
+    """Add these fields to the page's requests; yield the bodies that the page sent."""
     sent = []
 
     def change(route):
@@ -107,7 +107,7 @@ def answers(page):
 
 
 def figures(page, n):
-    """What stands under the n-th answer (from 0) when it is complete."""
+    """The figures under the n-th answer (from 0) when it is complete."""
     return answers(page).nth(n).locator(".figures")
 
 
@@ -376,7 +376,7 @@ def test_a_program_is_given_address_and_key(visit):
 
 
 def test_a_phone_comes_in_by_the_address_of_its_qr_code(visit, browser):
-    """Which is taken out of the address, works once, and is remembered."""
+    """The code is taken out of the address, works once, and is remembered."""
     with visit() as page:
         page.get_by_role("button", name="Invite…").click()
         page.get_by_role("button", name="Open and invite").click()

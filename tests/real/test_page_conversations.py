@@ -157,7 +157,7 @@ def test_five_hundred_conversations_and_a_long_one_stay(page, tmp_path):
 
 
 def many():
-    """An exported file: one conversation of thirty answers with a thousand words each, the others short."""
+    """An exported file. One conversation has thirty answers of a thousand words, and the others are short."""
     words = [f"word{i}" for i in range(N_LONG)]
     texts = {0: [" ".join(words[i : i + 1000]) for i in range(0, N_LONG, 1000)]}
     conversations = []

@@ -1,4 +1,4 @@
-"""How the page shows what a model writes, in chromium, with a lead that is written down."""
+"""The page's display of a model's text, in chromium, with a scripted lead."""
 
 import re
 
@@ -140,7 +140,7 @@ GROWS = """async (text) => {
 
 
 def test_an_answer_begins_and_ends_where_it_stays(page):
-    """Neither a heading nor the sign that more comes moves what has been shown."""
+    """Neither a heading nor the sign that more comes moves text that has been shown."""
     (top, height), (top_at_end, _) = page.evaluate(GROWS, "# Title\n\nText.")
     assert (top, height) == (top_at_end, 0)
 
@@ -179,7 +179,7 @@ def test_code_has_the_colors_of_its_language(page, lead):
 
 
 def test_each_drafted_word_has_its_own_color(page):
-    """Whatever marks stand around it: one source for each kind of sign."""
+    """Marks may stand around a word. Each kind of sign has its own source."""
     wrong = page.evaluate(
         """async (text) => {
           const { GrowingText } = await import("/page/growing_text.js");

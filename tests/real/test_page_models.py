@@ -1,4 +1,4 @@
-"""The page at a lead with several models, in chromium; the lead is written down."""
+"""The page of a scripted lead with several models, in chromium."""
 
 import pytest
 

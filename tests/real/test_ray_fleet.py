@@ -1,6 +1,6 @@
 """A fleet on Ray Serve, on this machine: two leads, two backs.
 
-`make ray` installs Ray: `.venv/ray/bin/python -m pytest -m ray`. Without it these tests fail.
+`make ray` installs Ray. Run these tests with `.venv/ray/bin/python -m pytest -m ray`. Without Ray they fail.
 """
 
 import http.client
@@ -43,7 +43,7 @@ PATIENT = {
     "RAY_SERVE_PROXY_HEALTH_CHECK_TIMEOUT_S": "240",
     "RAY_raylet_start_wait_time_s": "240",
 }
-"""A machine that is busy with other things is slow, not broken."""
+"""Settings for a machine that is busy with other things: it is slow, not broken."""
 JSON = {"Content-Type": "application/json"}
 WEBSOCKET = {
     "Upgrade": "websocket",
@@ -52,7 +52,7 @@ WEBSOCKET = {
     "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
 }
 NO_METHODS = {"PATCH", "PROPFIND", "WEBSOCKET"}
-"""Of requests that a fleet does not pass on."""
+"""Methods of requests that a fleet does not pass on."""
 LONG = "Zorvi the fox once met a quiet owl who lived near the river. " * 40
 
 
@@ -102,7 +102,7 @@ def ask(url, **fields):
 
 
 def children(program):
-    """The fleet's processes of a program: leads by their ports, backs by their names."""
+    """The fleet's child processes of a program: leads by their ports, backs by their names."""
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or []
@@ -121,7 +121,7 @@ def lead_children():
 
 @contextmanager
 def clients_that_ask(url, n_clients, n_tokens):
-    """Counts what happens to their answers, each of which is read whole, until the context ends."""
+    """Counts the outcomes of the clients' answers until the context ends. Each answer is read whole."""
     outcomes, stopping = Counter(), threading.Event()
 
     def run():
@@ -156,13 +156,13 @@ def n_running(url):
 
 
 def engine_of(lead):
-    """The engine's process of a lead's."""
+    """The engine's process of a lead process."""
     (engine,) = (each for each in lead.children() if "lead.engine" in each.cmdline())
     return engine
 
 
 def error_of(response):
-    """Status and error."""
+    """The status and the error of a response."""
     return response.status_code, response.json()["error"]
 
 
@@ -199,7 +199,7 @@ def test_conversations_stay_where_their_prefix_is(fleet):
 
 
 def test_a_body_that_no_lead_would_take_is_refused_before_it_is_parsed(fleet):
-    """What FleetSettings allows, of something that takes much more memory than its text: 64 MiB took 2 GB."""
+    """The largest bodies of FleetSettings, whose values take much more memory than text: 64 MiB took 2 GB."""
     with connect(fleet) as http:
         body = b'{"prompt":[' + b"[]," * (22 << 20) + b"[]]}"
         status, error = error_of(http.post("/v1/completions", content=body, headers=JSON))
@@ -321,7 +321,7 @@ def test_a_rolling_update_under_load_loses_nothing(fleet, settings):
 
 
 def answered(url, request, headers):
-    """The status that a request gets, sent as it is: httpx would mend its path."""
+    """The status of the answer to a request that is sent unchanged. `httpx` would change its path."""
     method, path, query, content = request
     if method == "WEBSOCKET":
         method, headers, content = "GET", headers | WEBSOCKET, None

@@ -19,7 +19,7 @@ ARGUMENTS = (*LEAD, "--engine-timeout", "8", "--max-restarts", "20")
 
 
 class Workers:
-    """Two of them, at ports that stay the same."""
+    """Two workers, at ports that stay the same."""
 
     def __init__(self):
         self.addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
@@ -40,7 +40,7 @@ class Workers:
 
 @pytest.fixture(scope="module")
 def workers():
-    """Running ones; a test that ends one starts it again."""
+    """Running workers. A test that ends a worker starts it again."""
     two = Workers()
     two.start(0)
     two.start(1)
@@ -55,7 +55,7 @@ def start_split(target, workers, *arguments):
 
 @pytest.fixture
 def split(target, workers):
-    """(lead, url) of a lead whose target is on the workers, which then serve no other."""
+    """(lead, url) of a lead whose target is on the workers. They serve no other lead meanwhile."""
     lead, url = start_split(target, workers, "--log-level", "debug")
     with lead:
         yield lead, url

@@ -11,18 +11,18 @@ from tests.real.processes import back_of, frozen_engine, kill
 pytestmark = pytest.mark.real
 
 GREEDY, SAMPLED = {"temperature": 0}, {"temperature": 0.8, "seed": 7}
-"""What becomes of backs has nothing to do with sampling: one of both is enough there."""
+"""Backs do not depend on the sampling: tests of them use only one of the two."""
 
 
 @pytest.fixture(scope="module")
 def greedy_text(served):
-    """What the lead says when it is alone."""
+    """The lead's text without backs."""
     return alone(served[1], GREEDY)
 
 
 @pytest.fixture(scope="module")
 def sampled_text(served):
-    """What the lead says when it is alone."""
+    """The lead's text without backs."""
     return alone(served[1], SAMPLED)
 
 

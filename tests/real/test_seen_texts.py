@@ -1,4 +1,4 @@
-"""A real lead drafts from what the same key has sent before, and from nothing of others."""
+"""A real lead drafts from texts that the same key has sent before, and from no texts of others."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A real lead serves several clients at once, and reuses what it has read."""
+"""A real lead serves several clients at once, and reuses text that it has read."""
 
 from concurrent.futures import ThreadPoolExecutor
 

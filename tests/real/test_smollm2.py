@@ -1,4 +1,4 @@
-"""A public model that people chat with, 4 bits a weight, in real programs."""
+"""A public chat model with 4-bit weights, in real programs."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ CITY = {
 
 @pytest.fixture(scope="module")
 def usual(smollm2):
-    """(lead, url) with the options that most people leave as they are, and fewer slots."""
+    """(lead, url) with usual options, and fewer slots."""
     lead, url = start_lead("--model", str(smollm2), *LEAD, "--parallel", "2", "--ctx-size", "4096")
     with lead:
         yield lead, url
@@ -79,7 +79,7 @@ def test_tools_are_called(usual):
 
 @pytest.fixture(scope="module")
 def exact(smollm2):
-    """(lead, url, what it says to each prompt when nothing drafts)."""
+    """(lead, url, its answers to the prompts while nothing drafts)."""
     lead, url = start_lead(
         "--model", str(smollm2), *LEAD, "--exact", "--policy", "sync", "--depth", "3", "--ctx-size", "8192"
     )

@@ -1,4 +1,4 @@
-"""Programs that are started in a folder with somebody's files execute none; nor do their processes."""
+"""Programs that are started in a folder with somebody's files execute none, nor do their processes."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ MODULES = [
     *("logging", "multiprocessing", "numpy", "pickle", "psutil", "pydantic", "queue"),
     *("rich", "socket", "tempfile", "uvloop", "websockets"),
 ]
-"""Of the standard library and of others; none that Python imports before a program begins."""
+"""Modules of the standard library and of others that Python does not import before a program begins."""
 NOTE = """import os
 with open({log!r}, "a") as log:
     log.write("{name}\\n")
@@ -33,7 +33,7 @@ ANYWHERE = ":"
 
 
 class Folder:
-    """With modules and programs that note when they are executed."""
+    """A folder with modules and programs that record when they are executed."""
 
     def __init__(self, path):
         self.path = path
@@ -49,13 +49,13 @@ class Folder:
         return self._log.read_text().split() if self._log.exists() else []
 
     def command(self, name, pythonpath=ANYWHERE):
-        """What starts a program here."""
+        """The command that starts a program in this folder."""
         given = ["-u", "PYTHONPATH"] if pythonpath is None else [f"PYTHONPATH={pythonpath}"]
         script = Path(sys.executable).with_name(name)
         return ["env", "-C", str(self.path), *given, f"PATH=:{os.environ['PATH']}", str(script)]
 
     def run(self, name, *arguments, pythonpath=ANYWHERE):
-        """To its end, which has to be a good one; returns what it prints."""
+        """Run a program to its end, which must be a success; return its output."""
         command = [*self.command(name, pythonpath), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
         assert done.returncode == 0, done.stderr

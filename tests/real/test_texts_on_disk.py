@@ -1,4 +1,4 @@
-"""Conversations outlive the lead (`--cache-disk`): they go on where they were, for their owners alone."""
+"""Conversations outlive the lead (`--cache-disk`). They go on where they were, only for their owners."""
 
 import contextlib
 import os
@@ -15,23 +15,23 @@ from tests.real.processes import LEAD, engine_of, kill
 pytestmark = pytest.mark.real
 
 LONG = " ".join([PROMPT] * 16)
-"""More tokens than a text on disk has at least."""
+"""More tokens than the minimum of a text on disk."""
 SHORT = {"prompt": LONG, "max_tokens": 10}
 OTHER = {"prompt": f"Another one. {LONG}", "max_tokens": 10}
 SECRET = {"prompt": f"Secret! {LONG}", "max_tokens": 1, "private": True}
 N_BEGINNING = 50
-"""More tokens than the beginning that these have in common."""
+"""More tokens than the beginning that these texts share."""
 MAX_SECONDS = 240.0
 
 
 @pytest.fixture
 def lead(own_lead, tmp_path):
-    """Starts leads of two clients, which share a folder."""
+    """Starts leads that share a folder, for two clients."""
     return lambda *more: own_lead("--cache-disk", str(tmp_path), "--api-key", "one,two", *more)
 
 
 def manifests(folder, n):
-    """Those of the folder, once there are `n`."""
+    """The manifests in the folder, once there are `n`."""
     until = time.monotonic() + MAX_SECONDS
     while len(found := list(folder.rglob("*.text"))) < n:
         assert time.monotonic() < until, f"{len(found)} texts on disk"
@@ -40,7 +40,7 @@ def manifests(folder, n):
 
 
 def n_lost(program):
-    """How many lines of the log say that a text is lost."""
+    """The number of lines in the log that report a lost text."""
     return sum("a text on disk" in line for line in program.log.splitlines())
 
 

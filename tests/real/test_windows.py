@@ -1,4 +1,4 @@
-"""back and chat need nothing that Windows lacks. Not run on Windows: `as_windows.py` takes it away."""
+"""back and chat need no feature that Windows lacks. `as_windows.py` removes such features on Linux."""
 
 import signal
 import subprocess

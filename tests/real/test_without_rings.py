@@ -1,4 +1,4 @@
-"""Each ring that can be taken out is: its folders are deleted, and its lines in the lists of rings."""
+"""Programs work without each removable ring: without its folders and its lines in the lists of rings."""
 
 import itertools
 import re
@@ -17,11 +17,11 @@ pytestmark = pytest.mark.real
 
 TREES = 7
 MISSING_IN = dict(zip(WITHOUT, itertools.combinations(range(TREES), 3), strict=False))
-"""The trees without a ring: for any two rings there is a tree that has the one and not the other."""
+"""The trees without each ring. For any two rings a tree has the first and lacks the second."""
 
 
 def take_out(rings, tree):
-    """Copy the sources to `tree`, with what they have been compiled to, but for these rings'."""
+    """Copy the sources and their compiled files to `tree`, without these rings."""
     packages = [package for ring in rings for package in RINGS[ring]]
     for package in ("lead", "back", "shared"):
         shutil.copytree(ROOT / package, tree / package)

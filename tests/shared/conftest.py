@@ -27,7 +27,7 @@ def back_model(back_settings):
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory):
-    """The shipped draft model without its vocabulary, for growths of which nothing is asked."""
+    """The shipped draft model without its vocabulary, for enlarged models that get no requests."""
     path = tmp_path_factory.mktemp("source") / "source.gguf"
     without_vocabulary(builtin_draft(), path)
     return path

@@ -11,7 +11,7 @@ from shared.errors import ConfigError
 
 @pytest.fixture(autouse=True)
 def _without_limit(monkeypatch):
-    """These tests may run in a container."""
+    """Hide the limits of a container in which these tests may run."""
     monkeypatch.setattr(cpus, "own_groups", lambda *_: iter(()))
 
 
@@ -67,7 +67,7 @@ def test_there_is_at_least_one_physical_core_and_no_more_than_logical_ones():
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """Makes a Linux machine with these usable cores; returns the folder of its topology."""
+    """Makes a Linux machine with these usable cores; returns the folder of its CPU topology."""
 
     def make(n_cores, usable=None, performance=None):
         monkeypatch.setattr(platform, "system", lambda: "Linux")
@@ -125,7 +125,7 @@ def test_arm_cores_of_less_than_half_the_capacity_do_not_count(machine, capaciti
 
 
 class Darwin:
-    """The C library of a Mac, as far as it is asked."""
+    """The C library of a Mac, with the functions that are called."""
 
     def __init__(self, known):
         self._known = known

@@ -7,7 +7,7 @@ from tests.python_runs import run_python
 
 
 def raised_in_a_process(*limits):
-    """What `raise_limit` returns in a process with these limits, and what `getrlimit` says afterwards."""
+    """The result of `raise_limit` in a process with these limits, and the limits of `getrlimit` after it."""
     code = (
         f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, {limits}); "
         "from shared.descriptors import raise_limit; "

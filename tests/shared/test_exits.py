@@ -1,4 +1,4 @@
-"""In processes of their own: standard output is their own, and so is their end."""
+"""Ctrl-C and standard output of programs, each in a process of its own."""
 
 import signal
 import subprocess

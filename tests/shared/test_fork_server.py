@@ -14,7 +14,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory")
 
 
 def status_of(work):
-    """The status in which a forked process that does `work` ends."""
+    """The exit status of a forked process that does `work`."""
     return reap(fork(work))
 
 

@@ -1,4 +1,4 @@
-"""What a process may still take, from the files of its control groups."""
+"""The memory that a process may still take, from the files of its control groups."""
 
 from types import SimpleNamespace
 

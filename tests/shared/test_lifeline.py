@@ -45,7 +45,7 @@ def loop():
 COMPUTE = "fork(loop)\nloop()"
 IN_NATIVE_CODE = "say()\nsum(range(10**15))"
 STOPPED = "say()\nos.kill(os.getpid(), signal.SIGSTOP)"
-"""As a debugger or a terminal does it."""
+"""Stops the process as a debugger or a terminal does."""
 ORPHAN = """
 def fork_and_end():
     fork(loop)
@@ -58,7 +58,7 @@ loop()
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts a parent whose two children do what they are told; the parent, and whoever has said its id."""
+    """Starts a parent with two children that run `body`; returns it and the process ids."""
     pids = []
 
     def start(body, n, *program):

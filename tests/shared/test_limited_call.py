@@ -1,4 +1,4 @@
-"""What a stranger's file decides about is tried in a process that may be killed."""
+"""Work that depends on a stranger's file runs in a process that may be killed."""
 
 import os
 import signal

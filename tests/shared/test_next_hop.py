@@ -1,4 +1,4 @@
-"""What a client has sent is passed on, and a process that has not answered is known to be gone."""
+"""A client's request is passed on. A process that has not answered is known to be gone."""
 
 import httpx
 import pytest
@@ -23,7 +23,7 @@ def test_a_path_is_sent_as_it_came():
 
 
 def test_headers_about_the_connection_and_those_of_the_hop_are_not_passed_on():
-    """Host is, as a lead refuses other names; white space at the ends is not, as it cannot be sent."""
+    """Host is passed on: a lead refuses other names. White space at the ends cannot be sent."""
     given = [
         (b"Host", b"page.example"),
         (b"TE", b"a"),

@@ -1,4 +1,4 @@
-"""How processes of ours are started: from one place."""
+"""All processes of this project are started from one place."""
 
 import ast
 import signal

@@ -1,4 +1,4 @@
-"""What a part is for that is not installed is refused."""
+"""A part that is not installed is refused when it is used."""
 
 import pytest
 

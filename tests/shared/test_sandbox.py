@@ -1,4 +1,4 @@
-"""Real processes: what they may know and take, and what is noticed of their ends."""
+"""Real processes: what they may read and take, and how their ends are noticed."""
 
 import contextlib
 import os
@@ -43,7 +43,7 @@ class Client:
         return self.ask("describe")[0]
 
     def status(self):
-        """The status that the worker ended in; None if the fork server says nothing more."""
+        """The exit status of the worker; None if the fork server reports nothing more."""
         data = self.supervision.recv(1 + STATUS.size)[1:] or self.supervision.recv(STATUS.size)
         return STATUS.unpack(data)[0] if data else None
 
@@ -56,7 +56,7 @@ def sandbox():
 
 @pytest.fixture
 def own():
-    """A sandbox of one test's own."""
+    """A sandbox for one test."""
     with toy() as sandbox:
         yield sandbox
 

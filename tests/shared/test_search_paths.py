@@ -1,4 +1,4 @@
-"""The working directory is no place to import from."""
+"""Nothing is imported from the working directory."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ def test_other_variables_stay():
 
 
 def after_leaving(folder, *, then, **environment):
-    """What `then` prints, in a process that was started in `folder` and left it."""
+    """The output of `then`, in a process that was started in `folder` and left it."""
     (folder / "program.py").write_text(f"{SHOW}\n{then}\n")
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     done = run_python("-m", "program", cwd=folder, env=inherited | environment, check=True)

@@ -1,6 +1,6 @@
-"""A slot's books: what is valid, what is physically there, and the trim that brings both together.
+"""A slot's records: the valid tokens, the tokens in the cache, and the trim that makes both equal.
 
-What a manifest says of a text.
+Also the facts in a manifest about a text.
 """
 
 import pytest
@@ -123,7 +123,7 @@ def test_longer_checkpoints_are_handed_over():
 
 
 class SlotCacheMachine(RuleBasedStateMachine):
-    """Beside a native cache that is cut back only when it is told to."""
+    """Records beside a native cache that is cut back only on command."""
 
     def __init__(self):
         super().__init__()

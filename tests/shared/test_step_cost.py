@@ -108,7 +108,7 @@ def test_what_slows_the_whole_machine_down_is_carried_over_to_sizes_not_visited(
 
 
 def settled(*sizes):
-    """A cost that knows T(n), and has seen steps of these sizes as a GPU takes them."""
+    """A cost that knows T(n), and has seen steps of these sizes on a GPU."""
     cost = StepCost(settles=True)
     for n in range(1, 5):
         cost.learn(n, T1 * n)
@@ -211,7 +211,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 
 
 def in_turns(factor, n_steps, *mixes):
-    """In every second phase the machine is so many times as slow. Each phase has its own mix of sizes."""
+    """In every second phase the machine is slower by `factor`. Each phase has its own mix of sizes."""
 
     def step(i, rng):
         phase = i // n_steps % 2
@@ -221,7 +221,7 @@ def in_turns(factor, n_steps, *mixes):
 
 
 def growing(growth, n_steps, early, late):
-    """T(n) grows by a share along each text; the second half of texts has another mix of sizes."""
+    """T(n) grows by a share along each text. The second half of each text has another mix of sizes."""
 
     def step(i, rng):
         at = i % n_steps / n_steps
@@ -285,7 +285,7 @@ def test_a_size_first_seen_while_the_machine_changes_is_corrected_once_others_en
 
 @pytest.mark.parametrize("interrupted", [(3, 5, 6, 8), (1,), (16,), (1, 2, 3), (12, 16), tuple(SIZES)])
 def test_a_start_beside_other_programs_leaves_no_size_too_long_to_be_used(interrupted):
-    """The first request ends the turns soon, so what has interrupted one step is in its median."""
+    """The first request soon ends the measurement, so the time of an interrupted step is in its median."""
     cost = StepCost()
     cost.learn_sweeps((n, true_seconds(n) * (13 if n in interrupted else 1)) for n in SIZES)
     for _ in range(500):
@@ -296,7 +296,7 @@ def test_a_start_beside_other_programs_leaves_no_size_too_long_to_be_used(interr
 
 
 STRIX_HALO = {1: 1.0, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 1.1}
-"""T(n) / T(1) of q8_0 weights."""
+"""T(n) / T(1) of q8_0 weights on a Strix Halo."""
 
 
 def calibrated(table):

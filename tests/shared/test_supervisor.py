@@ -1,4 +1,4 @@
-"""A child is started, waited for, killed and given up as it deserves, whatever becomes of it, and when."""
+"""A child is started, waited for, killed and given up as it deserves, whatever happens to it and when."""
 
 import os
 import random
@@ -31,7 +31,7 @@ N_COMMANDS = int(os.environ.get("RANDOM_COMMANDS", "400"))
 
 
 class Life:
-    """Drives a supervisor, and has a process when that says so."""
+    """Drives a supervisor, and has a process when the supervisor says so."""
 
     def __init__(self, **options):
         self.now = 1000.0
@@ -42,7 +42,7 @@ class Life:
         return self.supervisor.state
 
     def next(self, seconds=0.0, **options):
-        """What is to be done after so many seconds."""
+        """The action after this many seconds."""
         self.now += seconds
         return self.supervisor.next(self.now, **options)
 
@@ -54,7 +54,7 @@ class Life:
             self.supervisor.ready(self.now)
 
     def live(self, seconds=1.0, *, ready=True, worked=False, idle=False):
-        """The next process lives and dies; returns the delay until the next start."""
+        """Let the next process live and die; return the delay until the next start."""
         self.start(ready=ready)
         self.now += seconds
         if worked:
@@ -136,7 +136,7 @@ def test_one_that_nobody_uses_is_ended_and_started_again_when_somebody_does(life
 
 
 class Commands:
-    """Whatever becomes of a child, in any order and at any time; what is decided then is checked."""
+    """Random events of a child, in any order and at any time. Each decision is checked."""
 
     def __init__(self, rng):
         self.rng = rng
@@ -151,7 +151,7 @@ class Commands:
         self.is_over = self.is_deaf = False
 
     def give(self):
-        """Some reports, and what is to be done after them."""
+        """Make some reports, and check the action after them."""
         self.life.now += self.rng.choice([0.0, 0.01, 0.5, 1.0, 20.0])
         for _ in range(self.rng.randrange(3)):
             before = self.life.state

@@ -1,4 +1,4 @@
-"""Which texts are kept in host memory, what becomes of them, and what moves in which step."""
+"""The texts that are kept in host memory, what becomes of them, and what moves in which step."""
 
 import itertools
 import random
@@ -15,7 +15,7 @@ TEXT, OTHER = list(range(100, 140)), list(range(200, 240))
 
 @pytest.fixture
 def prompts():
-    """Room for 100 tokens."""
+    """A store with room for 100 tokens."""
     return TextStore(1, PLAIN, PromptCacheSize(100, 1))
 
 
@@ -26,7 +26,7 @@ def holding(tokens, index=0):
 
 
 def store(prompts, cache, n_keep=0, n_max=UNLIMITED):
-    """What stores up to `n_max` tokens of a slot in a step, and how many are then left."""
+    """The edits that store up to `n_max` tokens of a slot in a step, and the number of tokens left."""
     prompts.n_step = n_max
     prompts.begin_step()
     n_left = prompts.store(cache, n_keep, n_min=1)
@@ -52,7 +52,7 @@ def state(key, n_tokens):
 
 
 def keys(text):
-    """The keys of its checkpoints."""
+    """The keys of a text's checkpoints, by length."""
     return {n: kept.key for n, kept in text.checkpoints.items()}
 
 
@@ -130,11 +130,11 @@ def test_the_number_of_texts_is_bounded(monkeypatch):
 
 
 class TestParts:
-    """Memory of which ranges can be stored: texts move in parts."""
+    """Memory of which ranges can be stored, so that texts move in parts."""
 
     @pytest.fixture
     def prompts(self):
-        """Room for 100 tokens, in parts of 15."""
+        """A store with room for 100 tokens, in parts of 15."""
         return TextStore(1, PLAIN, PromptCacheSize(100, 1, n_part=15))
 
     def stored(self, prompts, tokens):
@@ -194,13 +194,13 @@ class TestParts:
 
 
 class TestCheckpoints:
-    """Memory that cannot be cut back to any length: a text has the checkpoints of its slot."""
+    """Memory that cannot be cut back to every length: a text has the checkpoints of its slot."""
 
     RECURRENT = MemoryTraits(n_rollback=3, equal_lengths=True)
 
     @pytest.fixture
     def prompts(self):
-        """A state takes as much as 10 tokens."""
+        """A store in which a state takes as much as 10 tokens."""
         return TextStore(1, self.RECURRENT, PromptCacheSize(200, 1, 10))
 
     def holding(self, checkpoints):
@@ -268,7 +268,7 @@ class TestCheckpoints:
 
 
 class TestOnDisk:
-    """Texts of which some are on disk, and some only there: who writes and reads them is somebody else."""
+    """Some texts are on disk, and some only there. Another class writes and reads them."""
 
     SAVED = SavedText(
         name="a",
@@ -280,7 +280,7 @@ class TestOnDisk:
 
     @pytest.fixture
     def prompts(self):
-        """Room for 100 tokens."""
+        """A store with room for 100 tokens."""
         return TextStore(1, PLAIN, PromptCacheSize(100, 1, n_least_saved=30))
 
     def holding(self, tokens, owner="me"):
@@ -423,7 +423,7 @@ class TestOnDisk:
 
     @pytest.mark.parametrize("seed", range(20))
     def test_what_is_on_disk_of_a_text_begins_with_it_or_it_with_that(self, seed):
-        """Whatever is stored, written and read: else a text would be written with parts of another."""
+        """Any texts may be stored, written and read: no text is written with parts of another."""
         rng, names = random.Random(seed), map(str, itertools.count())
         prompts = TextStore(1, PLAIN, PromptCacheSize(60, 1, n_part=7, n_least_saved=5))
         tokens = []
@@ -485,7 +485,7 @@ MOVED = [1] * 40
 
 
 def stored(n_slots=2, n_part=15):
-    """The text is stored, all slots are empty."""
+    """A store with the text. All slots are empty."""
     made = TextStore(n_slots, PLAIN, PromptCacheSize(500, 1, n_part=n_part))
     made.caches[0].add(MOVED)
     made.begin_step(alone=True)

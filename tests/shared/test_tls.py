@@ -1,4 +1,4 @@
-"""Certificates made on the spot: `trustme` is an authority for tests."""
+"""Certificates made during the test. `trustme` is an authority for tests."""
 
 import ssl
 
@@ -25,7 +25,7 @@ def files(authority, tmp_path_factory):
 
 
 def shake_hands(context, files, name):
-    """Let a client with `context` greet a server with that certificate under `name`; raises SSLError."""
+    """Let a client with `context` greet a server with these files under `name`. Raises SSLError."""
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(files[0], files[1])
     certificates.shake_hands(context, server, name)
@@ -52,7 +52,7 @@ def test_another_certificate_than_the_pinned_one_is_not(files, authority, tmp_pa
 
 
 def test_who_signed_the_pinned_certificate_is_not_trusted(tmp_path):
-    """It stands behind the server's own in a chain, and has signed others, too."""
+    """The signer's certificate follows the server's own in a chain. It has signed other certificates, too."""
     between = trustme.CA().create_child_ca()
     own, other = tmp_path / "own", tmp_path / "other"
     for folder in (own, other):

@@ -1,4 +1,4 @@
-"""Work for a sandbox that does what its client says."""
+"""Work for a sandbox. Its client says what it does."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""What `back service` adds to tests/shared/os_service: the lead that was joined."""
+"""The part of `back service` that tests/shared/os_service does not cover: the lead that was joined."""
 
 from pathlib import Path
 

@@ -29,7 +29,7 @@ def fingerprint():
 
 
 class Lead:
-    """Answers with a vocabulary and counts how often."""
+    """A lead that answers with a vocabulary and counts how often."""
 
     def __init__(self, data, digest, status=200):
         self.data, self.digest, self.status = data, digest, status

@@ -110,7 +110,7 @@ class Broken(httpx.AsyncByteStream):
 
 @pytest.fixture
 def ask():
-    """Ask a request of a server that gives these responses in turn: (outcome, seconds slept)."""
+    """A function that asks a server with these responses, one after the other: (outcome, seconds slept)."""
 
     async def asked(request, *responses):
         waiting, slept, ticks = iter(responses), [], iter(range(1000))

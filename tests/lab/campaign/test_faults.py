@@ -1,4 +1,4 @@
-"""Faults are what they claim to be, end again, and come as the seed says."""
+"""Faults do what they claim, end again, and come as the seed says."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ READY = "03:00:00 lead INFO: ready: 4 slots"
 
 @pytest.fixture
 def process():
-    """A process that waits to be ended."""
+    """A process that waits for its end."""
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
         yield psutil.Process(process.pid)
@@ -56,7 +56,7 @@ def during(site, kind, choice=0.0):
 
 
 def next_change(process):
-    """The status of a child when it has stopped or goes on: a signal takes a moment."""
+    """The status of a child once it has stopped or continued: a signal takes a moment."""
     return os.waitpid(process.pid, os.WUNTRACED | os.WCONTINUED)[1]
 
 

@@ -1,4 +1,4 @@
-"""Hostile clients, backs and leads are what they claim to be, and a fault is noticed."""
+"""Hostile clients, backs and leads do what they claim, and a fault of the other side is noticed."""
 
 import json
 import random
@@ -65,7 +65,7 @@ def messages():
 
 
 def parsed(frame, parse=parse_back_message):
-    """None for what is refused in a sentence."""
+    """The parsed frame; None if it is refused with a ProtocolError."""
     try:
         return parse(frame)
     except ProtocolError:

@@ -1,4 +1,4 @@
-"""What of a soak is a failure: changed answers, deaths, growth after 20 minutes, a T(n) that is nonsense."""
+"""The failures that a soak may find: changed answers, deaths, growth after 20 minutes, an absurd T(n)."""
 
 import pytest
 

@@ -31,13 +31,13 @@ LEAD = {"version": "1.0", "protocol": PROTOCOL_VERSION, "speculates": True, "cor
 
 
 def report(lead=LEAD, backs=(DESK,), planner=PLANNER, **changes):
-    """A healthy lead but for `changes` of the planner."""
+    """The report of a healthy lead, except for `changes` of the planner."""
     planner = planner and planner | changes
     return LeadReport.model_validate({"lead": lead, "backs": list(backs), "planner": planner})
 
 
 def weighty(findings):
-    """(severity, sentence) of all that is not good."""
+    """(severity, sentence) of all findings that are not good."""
     return [(each.severity, each.sentence) for each in findings if each.severity is not Severity.GOOD]
 
 

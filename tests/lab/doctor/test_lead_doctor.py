@@ -1,4 +1,4 @@
-"""`lead doctor`: what the lead's own settings say about it."""
+"""`lead doctor`: findings about the lead's own settings."""
 
 import asyncio
 

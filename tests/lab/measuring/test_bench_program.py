@@ -1,4 +1,4 @@
-"""`lead bench` with real programs, and with a server that is none of ours."""
+"""`lead bench` with real programs, and with a server of another project."""
 
 import json
 import threading
@@ -101,7 +101,7 @@ def lead_settings(model):
 
 @pytest.fixture
 def other_server():
-    """Its URL, and (body, Authorization) of what it was asked. It knows OpenAI's fields only."""
+    """The URL of a server that knows only OpenAI's fields, and (body, Authorization) of its requests."""
     asked = []
 
     class Handler(QuietHandler):

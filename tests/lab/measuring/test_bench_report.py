@@ -30,7 +30,7 @@ def report(last_text="same", failures=(), busy=0.0):
 
 
 def line(text, *beginning):
-    """The cells of the row that begins so."""
+    """The cells of the row that begins with these texts."""
     rows = [
         [cell.strip() for cell in each.strip("│").split("│")] for each in text.splitlines() if "│" in each
     ]

@@ -1,4 +1,4 @@
-"""What can be said to `lead bench`."""
+"""The options of `lead bench`."""
 
 from pathlib import Path
 

@@ -11,7 +11,7 @@ from shared.errors import EngineError
 
 
 def contest(*stages, n_repeats=2):
-    """The runs of stages, each the names of its ways, and (name, stages that are open, question) of each."""
+    """Run stages, each a list of ways; return the runs, and (name, open stages, question) of each."""
     opened, asked = [], []
 
     def stage(names):

@@ -1,4 +1,4 @@
-"""A streamed answer is read and timed, whatever server sends it."""
+"""A streamed answer is read and timed, from any server."""
 
 import json
 from dataclasses import replace
@@ -27,7 +27,7 @@ def text(content, name="content"):
 
 
 def answered(*events):
-    """The answer of events, (event, when)."""
+    """The answer that pairs of (event, time) give."""
     answer = ReceivedAnswer(asked_at=1.0)
     for event, at in events:
         answer.take({"choices": []} | event, at)
@@ -65,7 +65,7 @@ def test_reasoning_and_calls_of_tools_are_text():
 
 
 def asked(respond, sampling=PLAIN):
-    """What is measured, and the body of the request."""
+    """The measurement of an answer, and the body of its request."""
     bodies = []
 
     def handle(request):

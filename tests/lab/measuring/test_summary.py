@@ -1,4 +1,4 @@
-"""What the figures of a comparison mean."""
+"""The figures of a comparison."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What `make demo` says of an answer."""
+"""The report of `make demo` on an answer."""
 
 import pytest
 

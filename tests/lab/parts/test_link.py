@@ -8,7 +8,7 @@ from lab.parts.link import Link
 
 @contextlib.asynccontextmanager
 async def echo():
-    """A server that sends back what it gets; yields its port."""
+    """A server that sends its input back; yields its port."""
 
     async def answer(reader, writer):
         with contextlib.suppress(OSError):
@@ -82,7 +82,7 @@ async def test_what_goes_into_a_black_hole_arrives_when_it_is_gone(link, connect
 
 
 class Source:
-    """Chunks that are there at once, then the end."""
+    """Chunks that arrive at once, then the end."""
 
     def __init__(self, chunks):
         self._chunks = iter(chunks)
@@ -102,7 +102,7 @@ class Sink(list):
 
 
 async def test_chunks_that_leave_together_do_not_wait_for_each_other(link):
-    """A hundred chunks arrive after one delay, not after a hundred: those would take twice the time."""
+    """A hundred chunks arrive after one delay. A hundred delays would take twice the allowed time."""
     link.delay = lambda: 0.2
     sink = Sink()
     async with asyncio.timeout(10):

@@ -12,7 +12,7 @@ from shared.llama.span import Span
 def test_right_drafts_are_accepted_whatever_the_sampling(sampling):
     """The first of the 23 steps reads the prompt; the others choose one token more than was drafted.
 
-    Now and then the policy takes one less, to see what that costs.
+    Now and then the policy verifies one token less, to measure the cost.
     """
     n_rows = measure(1000, sampling, "all right", n_steps=3)["n_rows"]
     assert n_rows == pytest.approx((1 + 22 * (overhead.DEPTH + 1)) / 23, rel=0.03)

@@ -1,4 +1,4 @@
-"""Programs are started, waited for, and run in the foreground of a terminal."""
+"""Programs are started, awaited, and run in the foreground of a terminal."""
 
 import os
 import pty
@@ -16,7 +16,7 @@ from lab.parts.processes import run_in_foreground
 status = run_in_foreground([sys.executable, "-c", {child!r}])
 print("status", status, "ours", os.tcgetpgrp(0) == os.getpgrp(), flush=True)
 """
-"""In a terminal in memory: its keys reach the group in its foreground, and no other."""
+"""A terminal in memory: its keys reach the group in its foreground, and no other group."""
 
 
 def test_lines_before_the_mark_do_not_count():
@@ -29,7 +29,7 @@ def test_lines_before_the_mark_do_not_count():
 
 @pytest.fixture
 def terminal():
-    """Starts the parent, with `child` in the foreground, in a terminal; its end of the keyboard."""
+    """A function that starts the parent in a terminal with `child` in the foreground; gives the keyboard."""
     pid, keyboard = 0, -1
 
     def start(child):
@@ -46,7 +46,7 @@ def terminal():
 
 
 def read_until(keyboard, word):
-    """What the terminal shows up to `word` and the end of its line."""
+    """The terminal's output up to the end of the line with `word`."""
     shown = b""
     while word not in shown or not shown.endswith(b"\n"):
         shown += os.read(keyboard, 1 << 10)

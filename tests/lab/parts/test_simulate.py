@@ -1,4 +1,4 @@
-"""The command: its tables and its last line."""
+"""The tables and the last line of the command."""
 
 import dataclasses
 import json

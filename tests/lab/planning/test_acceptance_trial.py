@@ -10,7 +10,7 @@ PROMPTS = [[0, 2], [1, 5, 7], [4]]
 
 
 def tried(blur, *, prompts=PROMPTS, n_each=30, max_seconds=1e9, tick=0.001):
-    """The trial of a drafter whose model is `blur` away from the target, on a clock that ticks when asked."""
+    """The trial of a drafter whose model is `blur` away from the target. The clock ticks with each look."""
     target, ticks = FakeTarget(), itertools.count()
     trial = AcceptanceTrial(
         target,

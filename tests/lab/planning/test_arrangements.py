@@ -33,13 +33,13 @@ STEEP = {n: 0.05 * n for n in (1, 2, 4, 8, 16)}
 
 
 def engine(steps=FLAT, cost=0.02, n_right=80, drafters=(DRAFT_MODEL,)):
-    """A drafter's token takes `cost` steps of one token."""
+    """The times of an engine whose drafter takes `cost` steps of one token for a draft token."""
     times = DrafterTimes(cost * steps[1], 0.0, 0.1, AcceptanceRate(n_right, 100))
     return EngineTimes(steps, 0.0001, dict.fromkeys(drafters, times))
 
 
 def split(steps=FLAT, slower=2.0, cost=0.02, factors=(1.0, 1.0)):
-    """Half of the cores each."""
+    """Times if target and drafter have half of the cores each."""
     return SplitTimes((0,), (1,), {n: slower * s for n, s in steps.items()}, cost * steps[1], *factors)
 
 
@@ -110,7 +110,7 @@ def test_a_given_acceptance_counts_and_not_the_measured_one():
 
 
 def test_a_bigger_and_better_draft_model_may_win_elsewhere_although_it_loses_in_the_engine():
-    """Its tokens take long, which costs steps in the engine, but none of another machine's."""
+    """Its tokens take long. This delays steps in the engine, but not if another machine drafts."""
     small = PairTimes(engine(cost=0.05, n_right=70), draft_model="small")
     big = PairTimes(engine(cost=0.25, n_right=85), draft_model="big")
     found = [
@@ -136,7 +136,7 @@ def test_of_nearly_equal_ones_that_with_the_fewest_parts_is_the_best():
 
 
 def elsewhere(rates):
-    """Forecasts without drafts, and of so many machines with these tokens per second."""
+    """Forecasts without drafts, and for numbers of other machines with these tokens per second."""
     remote = (SpeedForecast(Arrangement("remote", elsewhere=Machines(n)), v, v, v) for n, v in rates.items())
     return [SpeedForecast(Arrangement("none"), 20.0, 20.0, 20.0), *remote]
 

@@ -1,4 +1,4 @@
-"""What is expected of hardware that is not here."""
+"""Predictions for hardware that is not here."""
 
 import json
 from dataclasses import replace
@@ -28,7 +28,7 @@ def one_text(monkeypatch):
 
 
 class Computing:
-    """Stands for the simulation: every cell gives `rate`; keeps the cells."""
+    """Replaces the simulation: every cell gives `rate`. Keeps the cells."""
 
     def __init__(self, rate=10.0):
         self.cells = []
@@ -51,7 +51,7 @@ def plan(hardware=M2_ULTRA, machines=Machines(), acceptance=None):  # noqa: B008
     ("hardware", "alone", "with_back"), [(H200_8B, 313, 296), (H200_20GB, 108.5, 103)], ids=["4 GB", "20 GB"]
 )
 def test_an_h200_is_simulated_as_it_was_measured(hardware, alone, with_back):
-    """The back was on the machine's CPU; how often it was right is not known."""
+    """The back was on the machine's CPU. The share of its right drafts is not known."""
     cell = Cell(hardware.steps, n_tokens=512, host=hardware.host)
     back = replace(CPU_HALF_B.cell(hardware, 0.3, 512), host=hardware.host)
     assert rate_of(cell) == pytest.approx(alone, rel=0.1)

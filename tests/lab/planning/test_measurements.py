@@ -1,4 +1,4 @@
-"""How certain a measured acceptance is; what several measurements of one target say together."""
+"""The certainty of a measured acceptance, and the result of several measurements of one target."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def test_on_a_gpu_each_draft_model_leaves_other_layers_to_the_target():
 
 
 def test_a_compiler_that_has_ended_is_no_load(monkeypatch):
-    """A load average of 3 a minute after it, and no program that computes."""
+    """A minute later the load average is still 3, but no program computes."""
     monkeypatch.setattr("os.getloadavg", lambda: (3.0, 3.0, 3.0))
     monkeypatch.setattr("psutil.cpu_count", lambda: 2)
     monkeypatch.setattr("psutil.cpu_percent", lambda seconds: {0.5: 2.0}[seconds])

@@ -1,4 +1,4 @@
-"""Functions are called in a process on cores of its own."""
+"""Functions are called in a process that has its own cores."""
 
 import os
 import subprocess

@@ -19,11 +19,11 @@ from shared.settings.model_options import ModelOptions
 from tests.tiny_eagle import write_tiny_eagle
 
 SMALL = ("--threads", "1", "--ctx-size", "1024")
-"""One thread: on a busy machine two wait for each other at every operation."""
+"""One thread: on a busy machine two threads wait for each other at every operation."""
 
 
 class ThisProcess:
-    """Stands for the executor of a `pinned_process`: calls at once, here."""
+    """Replaces the executor of a `pinned_process`: runs calls at once, in this process."""
 
     def submit(self, call, *arguments):
         done = Future()
@@ -33,7 +33,7 @@ class ThisProcess:
 
 @pytest.fixture
 def run(monkeypatch, capsys):
-    """Runs `lead plan` with arguments; returns what it prints."""
+    """Runs `lead plan` with arguments; returns its output."""
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 64)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
     monkeypatch.setattr(plan_program, "_MIN_TOGETHER_S", 0.1)
@@ -71,7 +71,7 @@ def test_two_models_are_measured_and_each_arrangement_predicted(run, tiny_model)
 
 @pytest.mark.usefixtures("here")
 def test_several_draft_models_are_compared_at_each_place(run, tmp_path):
-    """The shipped pair, and a draft of twice its layers, which are dearer and draft the same."""
+    """The shipped pair, and a draft model with twice the layers: its tokens take longer, and are the same."""
     grown = tmp_path / "twice.gguf"
     grow(builtin_draft(), grown, Shape(width=128, n_layers=4, n_heads=4, n_feed_forward=256), "q8_0")
     models = ("--model", builtin_target(), "--draft-model", builtin_draft(), "--draft-model", grown)

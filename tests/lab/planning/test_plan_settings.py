@@ -1,4 +1,4 @@
-"""What can be said to `lead plan`."""
+"""The options of `lead plan`."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whole simulations: cases whose result is known."""
+"""Whole simulations of cases whose result is known."""
 
 import dataclasses
 

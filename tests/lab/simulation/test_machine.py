@@ -1,4 +1,4 @@
-"""How long things take on simulated machines."""
+"""The durations of work on simulated machines."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def clock():
 
 
 def ends(clock, jobs, contention=None):
-    """When each job is done: pairs of who and (begin, seconds alone)."""
+    """The times when jobs are done. Each job is a name and (begin, seconds alone)."""
     machine = SharedMachine(clock, contention or Contention(2.0, 4.0))
     found = {}
 

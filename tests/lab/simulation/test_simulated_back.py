@@ -17,7 +17,7 @@ SURE = DraftSkill(0.999)
 
 
 class Scripted(Text):
-    """`wrong`: positions where the first guess is wrong and the runner-up right."""
+    """A text. `wrong`: positions at which the first guess is wrong and the runner-up is right."""
 
     def __init__(self, wrong=(), n_tokens=200):
         super().__init__(n_tokens, 0)
@@ -31,7 +31,7 @@ class Scripted(Text):
 
 
 class BackHarness:
-    """A back, and its posts with their times in decodes."""
+    """A back, and its posts. Their times are counted in decodes."""
 
     def __init__(self, text, **spec):
         self.clock = VirtualClock()

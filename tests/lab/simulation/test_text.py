@@ -1,4 +1,4 @@
-"""Simulated text and what draft models guess of it."""
+"""Simulated text, and the guesses of draft models."""
 
 import pytest
 

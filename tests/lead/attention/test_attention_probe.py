@@ -20,7 +20,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def found(monkeypatch):
-    """What is measured, and how often it was."""
+    """A function that sets the measured times, and returns the calls of the measurement."""
     calls = []
 
     def give(without, with_flash):

@@ -1,4 +1,4 @@
-"""What tests of the backs share."""
+"""Fixtures for tests of the backs."""
 
 import pytest
 

@@ -18,7 +18,7 @@ def hello(**changes):
 
 
 class RegistryHarness:
-    """Backs with their sequences, what reaches the engine, and a clock that a test moves."""
+    """Backs with their sequences, the posts that reach the engine, and a clock that a test moves."""
 
     def __init__(self, **limits):
         self.now = 0.0
@@ -46,7 +46,7 @@ class RegistryHarness:
         return sequence
 
     def followed(self, tokens=(1, 2, 3), **changes):
-        """A sequence, and a back that has heard of it."""
+        """A sequence, and a back that follows it."""
         sequence, back = self.sequence(tokens), self.join(**changes)
         self.backs.updates(back)
         return sequence, back
@@ -58,5 +58,5 @@ class RegistryHarness:
 
 
 def connected(name, n_sequences=8):
-    """A back for an assignment that is tested alone."""
+    """A back for tests of an assignment alone."""
     return RegistryHarness().join(name=name, n_sequences=n_sequences)

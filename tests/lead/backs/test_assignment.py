@@ -10,7 +10,7 @@ SLOW, FAST = 0.05, 0.0015  # seconds of a step
 
 
 class Text:
-    """One sequence that grows by a token in each step; each back has a chance to draft it right."""
+    """Sequences that grow by a token in each step. Each back has its own chance to draft it right."""
 
     def __init__(self, step_seconds=SLOW, n_sequences=1):
         self.now = 0.0
@@ -35,7 +35,7 @@ class Text:
         self.assignment.leave(self.assignment.backs[name], self.now)
 
     def run(self, n_steps):
-        """Returns how often each back was asked, per step."""
+        """Return the number of updates per step for each back."""
         asked = dict.fromkeys(self.skill, 0)
         for _ in range(n_steps):
             for sequence in self.names:
@@ -127,7 +127,7 @@ def test_a_token_that_came_too_late_counts_for_less():
 
 
 class Conversation:
-    """A text that grows by the right tokens of a drafting back and one more, and a back that repeats it."""
+    """A text that grows by a drafting back's right tokens and one more, and backs that repeat the text."""
 
     def __init__(self, n_repeating):
         self.assignment, self.now = Assignment(0.0), 0.0

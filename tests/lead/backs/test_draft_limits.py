@@ -69,13 +69,13 @@ def test_what_is_above_a_rate_limit_is_dropped(limits, size, n, n_posted, second
 
 
 def send(harness, back, draft, n_bytes=100):
-    """Does what the routes do."""
+    """Send a draft as the routes do."""
     if harness.backs.may_send(back, n_bytes):
         harness.backs.take_draft(back, draft)
 
 
 def send_for(harness, back, seconds, per_second, n_bytes=100):
-    """`back` sends `per_second` drafts for `seconds`, at even intervals."""
+    """Let `back` send `per_second` drafts for `seconds`, at even intervals."""
     (sequence,) = harness.sequences
     draft = Draft(sequence=sequence.id, base=3, tokens=[8])
     harness.backs.updates(back)

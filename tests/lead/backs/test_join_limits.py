@@ -18,7 +18,7 @@ def limits():
 
 
 def n_admitted(limits, peer, n, now=0.0):
-    """How many of `n` attempts at the same moment are admitted."""
+    """The number of attempts that are admitted, of `n` at the same moment."""
     n_refused = 0
     for _ in range(n):
         try:

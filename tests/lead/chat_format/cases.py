@@ -35,7 +35,7 @@ def template(name):
 
 @functools.cache
 def formats():
-    """Those of the corpus, by a template that has it."""
+    """The tool formats of the corpus, each by the name of a template that has it."""
     found = {}
     for name in load("templates.toml"):
         found.setdefault(template(name).tool_format.write([("add", {"a": 1})]), name)
@@ -62,7 +62,7 @@ def typed_tool(name, schema=SCHEMA):
 
 
 def with_tools(**fields):
-    """A request with tools whose names begin alike, and one whose name has to be escaped."""
+    """A request with tools whose names begin alike, and a tool whose name has to be escaped."""
     names = ("add", "addition", 'odd "\\ name')
     return asked(tools=[typed_tool(name) for name in names], **fields)
 
@@ -81,7 +81,7 @@ def parser_config(chat, prompt, names, *, calls=True):
 
 @dataclass(frozen=True)
 class Case:
-    """One entry of outputs.toml."""
+    """An entry of outputs.toml."""
 
     template: str
     output: str

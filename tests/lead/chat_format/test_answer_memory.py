@@ -1,4 +1,4 @@
-"""Which turn of a conversation is remembered, and for how long."""
+"""The turns of conversations that are remembered, and for how long."""
 
 import dataclasses
 from array import array

@@ -10,7 +10,7 @@ NOT_SHOWN = {"Apertus-8B-Instruct", "ibm-granite-granite-3.3-2B-Instruct", "open
 
 
 def writer(answer=lambda _, content: content, begin="", off="", before="<assistant>"):
-    """A template: `answer` writes reasoning and content; `begin` ends prompts, or `off` without reasoning."""
+    """A template. `answer` writes reasoning and content. `begin` ends prompts, or `off` without reasoning."""
 
     def render(messages, _tools=(), *, opened=False, enable_thinking=True, **_):
         turns = (

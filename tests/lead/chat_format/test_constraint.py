@@ -35,7 +35,7 @@ def grammar(vocabulary):
 
 @pytest.fixture(scope="module")
 def accepts(accepts, grammar):
-    """Whether a model may write this text under the grammar of a constraint, and end there."""
+    """Return whether a model may write this text under the grammar of a constraint and end there."""
     return lambda text, *args, **kwargs: accepts(grammar(*args, **kwargs), text)
 
 

@@ -27,7 +27,7 @@ def outcome(message, case):
 
 
 def failures(wrong_pieces, cases=NAMED):
-    """What `wrong_pieces` finds in each case, where it finds something."""
+    """The findings of `wrong_pieces`, by the names of the cases that have some."""
     return {name: found for name, case in cases.items() if (found := list(wrong_pieces(case)))}
 
 

@@ -14,7 +14,7 @@ BODIES = {
     if isinstance(context.original_route, APIRoute) and context.original_route.body_field
 }
 OF_BACKS = {"Post"}
-"""At most 64 KB, and bounded by the protocol."""
+"""Messages of backs have at most 64 KB, and the protocol bounds them."""
 
 
 @pytest.fixture

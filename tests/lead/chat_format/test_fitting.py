@@ -94,7 +94,7 @@ def own_answer(chat, prompt):
 
 
 def sent_back(answer):
-    """What a client makes of an answer."""
+    """The messages that a client makes of an answer."""
     calls = [call(each.id, each.name, each.arguments) for each in answer.calls]
     thought = {"reasoning_content": answer.reasoning} if answer.reasoning else {}
     message = say("assistant", answer.content, tool_calls=calls or None, **thought)
@@ -115,7 +115,7 @@ def test_an_answer_of_the_lead_can_be_sent_back_wherever_it_was_cut(name):
 
 
 def writes(*roles):
-    """A template that writes messages of these roles, and refuses two of one role in a row."""
+    """A template that writes messages of these roles, and refuses two messages of the same role in a row."""
 
     def render(messages):
         if any(one["role"] == other["role"] for one, other in itertools.pairwise(messages)):

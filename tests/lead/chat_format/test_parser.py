@@ -197,7 +197,7 @@ UNITS = (*' a{}["\\,', "a.", "{}", '{"name":', '{"arguments":"', '["', "a=", '"a
 
 
 def scanned(monkeypatch, own, text, size):
-    """How many characters are looked at for markers and members while `text` is read."""
+    """The number of characters in which markers and members are looked for while `text` is read."""
     n = 0
 
     def counting(function):

@@ -1,4 +1,4 @@
-"""Each sampling parameter reaches the engine from a request of each API: none is accepted and ignored."""
+"""Each sampling parameter reaches the engine from a request of each API. None is accepted and ignored."""
 
 import pytest
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ VALUES = (True, 1, 2, 0.5)
 
 
 def another(name):
-    """A value, as in JSON, that is not the default."""
+    """A JSON value that is not the default."""
     field = SamplingParameters.model_fields[name]
     if name == "grammar":
         return 'root ::= "a"'

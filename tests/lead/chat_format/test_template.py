@@ -208,7 +208,7 @@ HOSTILE = {
 
 
 def refusal(source):
-    """Why a template of a stranger is not used; empty if it is."""
+    """The reason why a stranger's template is not used; empty if it is used."""
     try:
         ChatTemplate.from_untrusted(source, "", "", None, 0.3)
     except ConfigError as error:

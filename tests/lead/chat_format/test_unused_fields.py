@@ -20,7 +20,7 @@ OF_CLIENTS = [
     ("anthropic.types.beta.message_create_params:MessageCreateParamsBase", MessagesRequest),
     ("anthropic.types.beta.message_count_tokens_params:MessageCountTokensParams", MessagesRequest),
 ]
-"""Imported where they are needed: that takes longer than all other tests here."""
+"""The packages are imported in the tests that need them: this takes longer than all other tests here."""
 
 
 class Wishes(RequestFields):

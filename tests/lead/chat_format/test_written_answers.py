@@ -31,9 +31,9 @@ ENDS = (
     *("<|user|>", "<|observation|>", "<end_of_sentence>", "[e~[", "<SPECIAL_12>", "<sep>", "<|eos|>"),
     *("</assistant>", "<|role_end|>", "<|call|>", "<\uff5chy_eos:opensource\uff5c>", "<|message_sep|>"),
 )
-"""What ends an answer, in the vocabularies of these templates' models."""
+"""The texts that end an answer in the vocabularies of these templates' models."""
 PHI = ("<|end|>",)
-"""Harmony's messages end with it, too, and not its answers."""
+"""Harmony ends messages with it, but not answers."""
 OTHERWISE = {
     "Apertus-8B-Instruct": "no token ends an answer with calls",
     "CohereForAI-c4ai-command-r-plus-tool_use": "how to call is repeated before each answer",
@@ -44,21 +44,21 @@ OTHERWISE = {
     "muse-glimmer": "the lead does not parse its answers",
     "tencent-Hy3": "the answer begins with an empty thought, which is gone in later turns",
 }
-"""Templates for which an answer stays as they write it, with the reason."""
+"""Templates whose own rendering of an answer stays in later prompts, with the reason."""
 ONE_BY_ONE = {
     "google-gemma-2-2b-it": "calls are text of messages",
     "meta-llama-Llama-3.1-8B-Instruct": "a message has one call",
     "meta-llama-Llama-3.3-70B-Instruct": "a message has one call",
     "upstage-Solar-Open-100B": "between two calls is what ends an answer",
 }
-"""Templates for which several calls stay as they write them, with the reason."""
+"""Templates whose own rendering of several calls stays in later prompts, with the reason."""
 BESIDE = {
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "an empty thought is written between them",
     "google-gemma-4-31B-it": "content comes after the result",
     "openai-gpt-oss-120b": "content beside calls becomes a thought",
     "upstage-Solar-Open-100B": "both are messages, with marks that models leave out",
 }
-"""Templates for which content beside calls stays as they write it, with the reason."""
+"""Templates whose own rendering of content beside calls stays in later prompts, with the reason."""
 
 
 def conversation(chat, messages, tools):
@@ -71,7 +71,7 @@ def rendered(chat, messages, tools):
 
 
 def as_written(chat, prompt, thought, content, calls):
-    """An answer as models write it, with more space than most templates leave."""
+    """An answer as models write it, with more white space than most templates leave."""
     markers, text = chat.reasoning, ""
     is_harmony = markers is not None and bool(markers.turn)
     if thought and is_harmony:
@@ -108,7 +108,7 @@ def sent_back(chat, prompt, text, tools):
 
 
 def begun(prompt, text):
-    """The first turn, with the space at the prompt's end; its "tokens" are characters."""
+    """The first turn, with the white space at the prompt's end. Its "tokens" are characters."""
     n_space = len(prompt) - len(prompt.rstrip())
     space = array("i", map(ord, prompt[len(prompt) - n_space :]))
     turn = Turn.begin(prompt, (), space, n_space)
@@ -116,7 +116,7 @@ def begun(prompt, text):
 
 
 def answers(chat, later, last, tools):
-    """The answers as the model wrote them that are found in a later prompt."""
+    """The answers in a later prompt that are found as the model wrote them."""
 
     def means_same(parts):
         how = config(chat, later[: parts[0][0]], tools)
@@ -130,7 +130,7 @@ def answers(chat, later, last, tools):
 
 
 def second_turn(name, thought="", content="", calls=(), change=None):
-    """The answers found in the prompt of the second turn, and whether one should be."""
+    """The answers found in the prompt of the second turn, and whether an answer should be found."""
     chat, tools = template(name), TOOLS if calls else []
     prompt = rendered(chat, [HELLO], tools)
     text = as_written(chat, prompt, thought, content, calls)
@@ -161,7 +161,7 @@ def second_turn(name, thought="", content="", calls=(), change=None):
     ids=["text", "thought", "call", "text and call", "thought and call", "calls"],
 )
 def test_what_a_model_wrote_is_found_in_the_next_prompt_of_each_template(answer):
-    """Unless it leaves out the thought, writes the first prompt otherwise, or writes just the same."""
+    """Not if a template leaves out the thought, changes the first prompt, or writes exactly the same text."""
     missing = []
     for name in load("templates.toml").keys() - OTHERWISE.keys():
         chat = template(name)
@@ -206,7 +206,7 @@ def test_an_answer_that_the_client_changed_is_read_as_the_client_sent_it(name, c
 
 
 def three_turns(change=lambda _: None):
-    """The answers found in the third prompt, of messages that `change` has changed."""
+    """The answers found in the third prompt. `change` changes its messages."""
     chat, messages, last = template("GLM-4.6"), [HELLO], None
     found = ()
     for thought in ("One.", "Two."):

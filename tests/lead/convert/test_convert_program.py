@@ -1,4 +1,4 @@
-"""`lead convert` writes a GGUF file, or says in a sentence why not."""
+"""`lead convert` writes a GGUF file, or explains why it cannot."""
 
 import pytest
 from gguf import GGUFReader

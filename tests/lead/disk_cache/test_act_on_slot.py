@@ -1,4 +1,4 @@
-"""What slots hold is saved, restored and erased; whatever fails costs nothing."""
+"""Texts of slots are saved, restored and erased. A failure costs nothing."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ KEY = "0123456789abcdef01234567"
 
 
 class SlotMachine(Machine):
-    """An engine that saves slots in a folder, which outlives it."""
+    """An engine that saves slots in a folder. The folder outlives it."""
 
     def __init__(self, folder, key=KEY, **memory):
         self._key, self._path = key, folder / "a"
@@ -40,13 +40,13 @@ class SlotMachine(Machine):
         self.loop = Loop(self.target, self.engine, self, clock=self.clock, chores=[jobs], on_ask=jobs.begin)
 
     def act(self, action, slot=0, keep_for="me", path=None):
-        """How many tokens, and how many bytes."""
+        """Return the number of tokens, and the number of bytes."""
         answer = self.answer_to(action, slot, keep_for, path)
         assert answer.reason == ""
         return SlotActed.model_validate(answer.reply)
 
     def refuse(self, action, slot=0):
-        """What the answer says instead."""
+        """Return the answer, which has to be a refusal."""
         answer = self.answer_to(action, slot)
         assert answer.reason
         return answer

@@ -1,4 +1,4 @@
-"""Each option changed between storing a text and loading it: the same logits as read anew, or not loaded."""
+"""An option changes between storing a text and loading it: its logits stay right, or it is not loaded."""
 
 import functools
 import os
@@ -25,9 +25,9 @@ from tests.shared.lora.test_adapters import factors, write_adapter
 from tests.tiny_models import WRITTEN, TinyModel, copy_fields, write_and_close, write_tiny_model
 
 BOUND = 0.01
-"""As in test_right_logits.py: far above the last bits of f32."""
+"""The largest difference of logits. As in test_right_logits.py, it is far above the last bits of f32."""
 N_ORIGINAL = 512
-"""The context from which on LongRoPE has other factors."""
+"""The context from which on LongRoPE uses other factors."""
 OPTIONS = ModelOptions(
     ctx_size=2 * N_ORIGINAL,
     parallel=2,
@@ -45,7 +45,7 @@ KINDS = ["plain", "longrope", "adapter", "windows", "recurrent", "latent"]
 
 @pytest.fixture(scope="session")
 def kinds(tiny_model, tmp_path_factory):
-    """Writes a model of a kind into a folder of its own, once; with its options."""
+    """A function that writes a model of a kind into its own folder, once; returns it with its options."""
 
     @functools.cache
     def write(kind):
@@ -67,7 +67,7 @@ def texts(kinds):
 
 
 def _add_long_rope(path):
-    """Two tables of factors: llama.cpp takes the other one for more than `N_ORIGINAL` tokens of context."""
+    """Add two tables of factors. Above `N_ORIGINAL` tokens of context llama.cpp uses the second one."""
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(path.with_suffix(".long"), "llama")
     copy_fields(reader, writer, lambda name: not name.startswith((*WRITTEN, "llama.rope.scaling")))
@@ -105,7 +105,7 @@ class Start:
         return rows[0].copy()
 
     def stored(self):
-        """The text of slot 0: its parts with their bytes."""
+        """The parts of the text in slot 0, with their bytes."""
         n_part = self.model.prompt_cache.n_part or len(TEXT)
         parts = []
         for at in range(0, len(TEXT), n_part):
@@ -123,14 +123,14 @@ class Start:
 
 
 def stored(path, options):
-    """A text, and the key that it is stored under."""
+    """A text, and the key under which it is stored."""
     with Start(path, options) as start:
         start.read(0, TEXT)
         return start.stored(), start.key
 
 
 def differs(text, path, options, **more):
-    """Whether a text that was `stored` gives other logits with this start; None: it is not loaded."""
+    """Return whether a text that was `stored` gives other logits with this start; None if not loaded."""
     parts, key = text
     with Start(path, options, **more) as start:
         if start.key != key:
@@ -146,7 +146,7 @@ def changed(path, options, **values):
 
 
 OF_NO_TEXT = sorted(name for name in ANOTHER if StoredKind.TEXTS not in DECIDES[name])
-"""Options that leave a text where it is found: these have to be right."""
+"""Options with which a stored text is still found: its logits have to be right."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -156,7 +156,7 @@ def test_a_text_is_loaded_where_it_was_stored(kinds, texts, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_does_not_matter_who_has_decided_against_flash_attention(kinds, texts, kind):
-    """By default it is chosen by measuring, which a busy machine leaves to the next start."""
+    """By default flash attention is chosen by measuring. A busy machine leaves this to the next start."""
     assert differs(texts(kind), *changed(*kinds(kind), flash_attn="off")) is False
 
 
@@ -186,7 +186,7 @@ def test_with_an_adapter_or_another_scale_it_is_read_anew(kinds, texts):
 
 @pytest.mark.parametrize("name", ["model.gguf", "adapter.gguf"])
 def test_a_file_that_was_replaced_while_the_lead_slept_counts_as_another(kinds, tmp_path, name):
-    """The options are those of the front, which has not read them again."""
+    """The options are the front's, which has not read the files again."""
     path, options = kinds("adapter")
     for each in path.parent.iterdir():
         shutil.copy(each, tmp_path)
@@ -207,7 +207,7 @@ def test_heads_that_draft_change_nothing(tiny_with_heads, architecture):
 
 
 def test_a_quantized_cache_that_llama_cpp_does_not_rotate_is_another(tmp_path, monkeypatch):
-    """It rotates keys of heads of 64, unless a variable forbids it."""
+    """llama.cpp rotates keys of heads of 64, unless a variable forbids it."""
     path = write_tiny_model(TinyModel("llama", width=128), tmp_path / "wide.gguf")
     start = changed(path, OPTIONS, cache_type_k="q8_0", cache_type_v="f16")
     text = stored(*start)
@@ -218,7 +218,7 @@ def test_a_quantized_cache_that_llama_cpp_does_not_rotate_is_another(tmp_path, m
 
 @pytest.mark.parametrize("kind", ["plain", more("windows"), more("latent")])
 def test_flash_attention_stores_values_in_another_order_however_it_was_chosen(kinds, kind):
-    """Many slots have it with `auto`; without a device that can, llama.cpp leaves it out by itself."""
+    """With `auto`, many slots have flash attention. llama.cpp leaves it out if no device supports it."""
     path, options = kinds(kind)
     many = options.model_copy(update={"parallel": 5, "cache_type_k": "f16", "cache_type_v": "f16"})
     with Start(path, many) as start:

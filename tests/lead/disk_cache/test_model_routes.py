@@ -1,4 +1,4 @@
-"""What a slot holds, to a file and back: the request, and what comes of each answer of the engine."""
+"""Requests to save and restore a slot, and the response to each answer of the engine."""
 
 import pytest
 

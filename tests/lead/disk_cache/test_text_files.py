@@ -1,4 +1,4 @@
-"""The files of texts on disk: nothing is believed that was not written so, and no more is kept than may."""
+"""The files of texts on disk: a changed file is not believed, and the limit of their size is kept."""
 
 import contextlib
 import json
@@ -24,7 +24,7 @@ from shared.slot_cache import SavedText
 KEY = "0123456789abcdef01234567"
 OTHER_KEY = KEY[::-1]
 CONTENT = bytes(range(256)) * 5000
-"""More than a chunk."""
+"""More than one chunk."""
 
 
 def no_pace(_n_bytes):
@@ -130,7 +130,7 @@ def test_a_look_that_fails_loses_nothing(files, tmp_path, monkeypatch):
 
 
 def test_while_a_text_is_written_it_is_no_news(files):
-    """Whoever looks does so in another thread."""
+    """Another thread looks for news."""
     news = []
     seen = files._seen
 
@@ -286,7 +286,7 @@ def test_names_of_texts_say_nothing_of_them():
 
 
 class TestNamed:
-    """One file for a text that a client saves: nothing is believed that was not written so."""
+    """A client's text has one file. A changed file is not believed."""
 
     TEXT = SavedText(name="", owner="", tokens=list(range(10)), n_prefill=3, parts=())
     PIECES = (

@@ -1,4 +1,4 @@
-"""When texts are written to disk and read from there, and that whatever fails costs the text only."""
+"""The times when texts are written to disk and read from there. A failure costs only the text."""
 
 import copy
 import errno
@@ -30,14 +30,14 @@ MAX_STEPS = 2000
 
 
 class Calm:
-    """Nothing fails."""
+    """A random source with which nothing fails."""
 
     def random(self):
         return 1.0
 
 
 class AtOnce(Executor):
-    """Does in this thread what it is given."""
+    """Runs each call at once, in this thread."""
 
     def submit(self, do, /, *args):
         done = Future()
@@ -49,7 +49,7 @@ class AtOnce(Executor):
 
 
 class Machine:
-    """An engine between fakes, and a disk that outlives it. It is the pipe, too."""
+    """An engine between fakes, and a disk that outlives it. This class is also the pipe."""
 
     open = True
 
@@ -60,7 +60,7 @@ class Machine:
         self.start()
 
     def start(self):
-        """As a process that has read nothing yet."""
+        """Start a new process that has not read anything yet."""
         n_checkpoints = 0 if self._traits.can_trim else 3
         limits = make_limits(prompt_cache=self._size, traits=self._traits, n_checkpoints=n_checkpoints)
         self.engine = make_engine(limits)
@@ -68,7 +68,7 @@ class Machine:
         self.serve(self._executor or LateExecutor(self._n_late))
 
     def serve(self, late):
-        """With what is on disk, and nothing else."""
+        """Serve with the texts on disk, and nothing else."""
         if isinstance(self.files, FakeTextFiles):
             self.files.open_again()
         self.keeper = TextKeeper(self.engine, self.files, self.target, self.clock, lambda *_: late)
@@ -88,7 +88,7 @@ class Machine:
         self.events += events
 
     def ask(self, tokens=PROMPT, keep_for="me", max_tokens=8):
-        """How much of the prompt was cached; the text is right."""
+        """Return the number of cached tokens of the prompt. The answer's text is checked."""
         self.events, self.n_asked = [], self.n_asked + 1
         request = submit(f"s{self.n_asked}", tokens, max_tokens=max_tokens, keep_for=keep_for)
         self.commands.append(request)
@@ -101,13 +101,13 @@ class Machine:
         return next(event.n_cached for event in self.events if isinstance(event, Started))
 
     def keep(self, *arguments, **more):
-        """Ask, and have what is written to disk written."""
+        """Ask, then write everything to disk that is to be written."""
         n_cached = self.ask(*arguments, **more)
         self.settle()
         return n_cached
 
     def settle(self):
-        """Nobody asks until there is nothing left to do."""
+        """Run without requests until nothing is left to do."""
         self.wait = 0.0
         for _ in range(MAX_STEPS):
             self.loop.step()
@@ -334,7 +334,7 @@ def test_what_another_lead_has_written_meanwhile_serves_the_next_request():
 
 
 def test_with_real_files_and_threads(tmp_path):
-    """The seams fit: `tests.traffic` and tests/real have llama.cpp on the other side."""
+    """Real files and threads fit together. `tests.traffic` and tests/real use llama.cpp as well."""
     machine = Machine(TextFiles(tmp_path, "key", 1 << 20))
     machine.keep()
     machine.files = TextFiles(tmp_path, "key", 1 << 20)
@@ -347,12 +347,12 @@ def test_with_real_files_and_threads(tmp_path):
 
 
 def prompt(n):
-    """One of many, which begin differently."""
+    """A prompt. Prompts for different `n` begin differently."""
     return (4 + n, *PROMPT)
 
 
 class FullDisk(Machine):
-    """There is room for three texts on disk; each request comes some seconds after the one before."""
+    """A disk with room for three texts. Each request comes some seconds after the previous request."""
 
     def __init__(self, folder, **more):
         super().__init__(TextFiles(folder, "key", 1 << 30), executor=AtOnce(), **more)
@@ -365,7 +365,7 @@ class FullDisk(Machine):
         return super().ask(*arguments, **more)
 
     def ask_in_turn(self, *numbers):
-        """How much of each prompt was cached."""
+        """Ask for each prompt, and return their numbers of cached tokens."""
         return [self.keep(prompt(n)) for n in numbers]
 
     def restart(self):
@@ -432,7 +432,7 @@ def test_a_lead_that_is_never_idle_learns_what_another_has_written(tmp_path):
 
 
 def test_what_it_has_written_itself_is_no_reason_to_look_when_somebody_asks(tmp_path, monkeypatch):
-    """With thousands of texts it takes some hundredths of a second."""
+    """Looking takes some hundredths of a second if there are thousands of texts."""
     machine = FullDisk(tmp_path)
     monkeypatch.delattr(TextFiles, "_manifests")
     assert machine.ask(prompt(0)) == len(PROMPT)
@@ -450,7 +450,7 @@ class OneThread(TextFiles):
 
 
 def test_what_writes_does_not_give_way_to_other_programs(tmp_path):
-    """On a busy machine it would hold the interpreter's lock for as long as it may not run."""
+    """On a busy machine it would hold the interpreter's lock for as long as other programs run."""
     machine = Machine(OneThread(tmp_path, "key", 1 << 30))
     machine.keeper = TextKeeper(machine.engine, machine.files, machine.target, machine.clock)
     machine.ask()

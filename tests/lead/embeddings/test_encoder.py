@@ -81,7 +81,7 @@ def test_a_model_that_continues_texts_can_give_the_mean_of_its_states(tiny_model
 
 
 def of_llama_cpp(path, texts, pooling):
-    """By the high-level class of llama-cpp-python, one text at a time."""
+    """The vectors by the high-level class of llama-cpp-python, one text at a time."""
     model = llama_cpp.llama.Llama(
         str(path),
         embedding=True,

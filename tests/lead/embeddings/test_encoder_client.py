@@ -1,4 +1,4 @@
-"""Real processes: texts are computed, whatever becomes of a process meanwhile."""
+"""Real processes compute texts, even if a process dies meanwhile."""
 
 import asyncio
 import logging

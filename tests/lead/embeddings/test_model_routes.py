@@ -1,4 +1,4 @@
-"""Vectors and ranks in the shapes of the APIs."""
+"""Vectors and ranks in the formats of the APIs."""
 
 import base64
 from array import array
@@ -15,7 +15,7 @@ from shared.errors import RequestError
 
 
 class FakeEncoder:
-    """A vector is the first token, the number of tokens, and zeros; a score is the number of tokens."""
+    """A vector is the first token, the number of tokens, and zeros. A score is the number of tokens."""
 
     state = EngineState.READY
 
@@ -35,7 +35,7 @@ class FakeEncoder:
 
 
 class FakeTokenizer:
-    """A token for each word: the number of its characters."""
+    """Makes a token of each word: the number of its characters."""
 
     async def run(self, _client, _method, prompts):
         return PreparedRequest([self._tokens(prompt) for prompt in prompts])

@@ -1,4 +1,4 @@
-"""A lead whose model continues no text: what it takes, and what it says to who wants text."""
+"""A lead whose model continues no text: the requests that it takes, and its refusals of others."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""While nothing else is to be done, steps of several sizes are timed."""
+"""While nothing else is to be done, the durations of steps of several sizes are measured."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.toy_model import N_VOCAB, FakeTarget
 
 
 class Timed(FakeTarget):
-    """Its steps take as long as a test says, on a clock of its own."""
+    """The duration of its steps is set by a test. It has its own clock."""
 
     def __init__(self, seconds_of):
         super().__init__()
@@ -89,7 +89,7 @@ def test_on_a_gpu_steady_steps_are_timed(monkeypatch):
     sizes = []
 
     def seconds(n):
-        """The first step of a size has no graph yet, the second is recorded, further ones are replayed."""
+        """The first step of a size has no graph yet. The second is recorded, and later steps are replayed."""
         n_equal = next((i for i, size in enumerate(reversed(sizes)) if size != n), len(sizes))
         sizes.append(n)
         return dip(n) * (1.4, 2.0, 1.0)[min(n_equal, 2)]
@@ -167,7 +167,7 @@ def test_a_text_that_is_in_the_cache(place, left):
 
 
 class Measured:
-    """How often steps were timed."""
+    """Counts how often steps were timed."""
 
     def __init__(self, *, learns=True):
         self.n = 0

@@ -1,4 +1,4 @@
-"""What is in the context depends on the length of the text alone, and always leaves room for a token."""
+"""The context depends only on the length of the text, and always leaves room for a token."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from lead.engine.context_shift import ContextShift
 
 
 def one_by_one(n_ctx, n_keep, n_tokens):
-    """The context of the text 0, 1, 2, …, shifted each time that it is full."""
+    """The context of the text 0, 1, 2, …, shifted each time it is full."""
     context = []
     for token in range(n_tokens):
         context.append(token)

@@ -48,7 +48,7 @@ class NoGrammars:
 
 
 def reference(path, sampling, n, prompt=PROMPT):
-    """A plain loop: each draft token is decoded and chosen by itself."""
+    """A plain loop that decodes and chooses each draft token separately."""
     model, tokens = Model(plan_memory(path, OPTIONS)), list(prompt)
     sampler = make_sampler(sampling, model.vocabulary, tokens)
     (rows,) = model.decode([Span(0, 0, tokens, 1)])
@@ -116,7 +116,7 @@ def test_with_another_vocabulary_it_is_translated(target, sampling, tmp_path, mo
 
 
 class Timed:
-    """A model whose steps take as long as a test says, by the number of threads."""
+    """A model. The duration of its steps is set for each number of threads."""
 
     n_batch, n_vocab, is_offloaded = 64, 4096, False
 
@@ -177,7 +177,7 @@ def test_for_a_slow_model_it_is_measured_with_few_tokens():
 
 @pytest.fixture
 def _gpu(monkeypatch):
-    """One with a gigabyte free, on which llama.cpp computes nothing."""
+    """Pretend that there is a GPU with a gigabyte free. llama.cpp computes nothing on it."""
     device = Device("GPU0", "a GPU", free=1 << 30, total=1 << 30)
     monkeypatch.setattr(devices, "has_gpu", lambda: True)
     monkeypatch.setattr(devices, "chosen", lambda options: [] if options.n_gpu_layers == 0 else [1])

@@ -1,4 +1,4 @@
-"""The engine: who runs, what goes into a step, and what the step's logits mean.
+"""The engine: the running sequences, the tokens of a step, and the meaning of the step's logits.
 
 The tests that follow one sequence use prompts whose continuations are known to be long, see LONG.
 """
@@ -30,7 +30,7 @@ STORED = [(7 * i) % 18 for i in range(60)]
 """Long enough for the prompt cache."""
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 SHORT, _ = plain_run(submit(tokens=[0, 1]), 100)
-"""It ends with an end token."""
+"""A text that ends with an end token."""
 
 
 def of(kind, events):
@@ -289,7 +289,7 @@ def test_a_prompt_is_read_in_small_pieces_while_others_generate():
 
 @pytest.mark.parametrize(("n_batch", "lengths"), [(8, [6, 2]), (4, [4])])
 def test_two_prompts_share_a_batch_if_it_has_room_for_both(n_batch, lengths):
-    """One token of it in a step with another prompt would cost as much attention as 64 (a tile)."""
+    """One token of a prompt in a step with another prompt would cost as much attention as 64 (a tile)."""
     harness = EngineHarness(n_batch=n_batch)
     harness.submit("s", [4] * 6)
     harness.submit("t", [5] * 6)
@@ -387,7 +387,7 @@ def test_what_a_cancelled_sequence_has_cached_is_reused():
 
 
 def stored_beginning(n_slots):
-    """A harness with the prompt cache full of one text of 60 tokens, policy "sync", and a back."""
+    """A harness whose prompt cache is full of one text of 60 tokens. It has the policy "sync" and a back."""
     size = PromptCacheSize(1000, 1)
     harness = EngineHarness(policy="sync", n_slots=n_slots, n_ctx=400, n_ctx_sequence=200, prompt_cache=size)
     for name, text in [("a", STORED), ("b", [8] * 60)]:
@@ -418,7 +418,7 @@ def test_a_sequence_starts_beside_one_whose_text_is_being_loaded_and_shares_it()
 
 
 def test_what_a_slot_got_of_another_is_there_before_a_wait():
-    """A recurrent slot that is copied has the state of all tokens of its source until one is loaded."""
+    """A copied recurrent slot has the state after all tokens of its source until a state is loaded."""
     traits = MemoryTraits(n_step_checkpoints=1, n_rollback=0)
     harness = EngineHarness(
         policy="off", n_slots=2, n_ctx=400, n_ctx_sequence=200, traits=traits, n_checkpoints=2
@@ -437,7 +437,7 @@ def test_what_a_slot_got_of_another_is_there_before_a_wait():
 
 
 def in_parts(n_slots=3, n_part=10, n_ctx=400, n_steps=1, step_bytes=0):
-    """A harness whose slots hold texts of 60 tokens, but one, whose sequence has begun to generate."""
+    """A harness whose slots hold texts of 60 tokens, except one whose sequence has begun to generate."""
     size = PromptCacheSize(1000, 1, n_part=n_part)
     harness = EngineHarness(
         n_slots=n_slots, n_ctx=n_ctx, n_ctx_sequence=200, prompt_cache=size, step_bytes=step_bytes
@@ -452,7 +452,7 @@ def in_parts(n_slots=3, n_part=10, n_ctx=400, n_steps=1, step_bytes=0):
 
 
 def n_moved(harness, kind):
-    """Tokens that are stored or loaded before the next step."""
+    """The number of tokens that are stored or loaded before the next step."""
     harness.next()
     parts = [edit.snapshot for edit in harness.edits if isinstance(edit, kind)]
     return sum(part.end - part.start for part in parts)
@@ -769,7 +769,7 @@ CONSTRAINED = SamplingParameters(seed=3, temperature=0.9, grammar="any")
 
 
 class Unanswered(ToyGrammar):
-    """The first questions are answered; after that none is."""
+    """Answers the first questions, and no later question."""
 
     n_answers = 2
 
@@ -837,7 +837,7 @@ class TimeBudget:
 
 
 def waiting(n):
-    """A harness in which that many sequences wait for their grammars, and the seconds that they are given."""
+    """A harness in which `n` sequences wait for their grammars, and the seconds that it waits for them."""
     harness = EngineHarness()
     follow(harness, Mute)
     for i in range(n):
@@ -863,7 +863,7 @@ def test_where_others_run_what_waits_is_only_looked_at():
 
 
 class Late(ToyGrammar):
-    """It allows all, and answers as often as `n_answers` says."""
+    """Allows everything, and answers `n_answers` times."""
 
     n_answers = 0
 
@@ -921,11 +921,11 @@ MEMORIES = {
 
 
 INSTRUCTIONS = 1000
-"""How many tokens of a prompt other sessions may have, too."""
+"""The number of tokens at the beginning of a prompt that other sessions may share."""
 
 
 class Session:
-    """Turns of an agent, each of which goes on from all that was read and written before."""
+    """An agent's turns. Each turn continues everything that was read and written before."""
 
     def __init__(self, memory, n_turns=1, **more):
         traits = MEMORIES[memory]
@@ -952,7 +952,7 @@ class Session:
         return self._random.choices(range(N_VOCAB), k=n)
 
     def ask(self, prompt):
-        """How much of it was cached; the template says where it may be cut."""
+        """Return the number of cached tokens of the prompt. The template says where it may be cut."""
         cuts = (INSTRUCTIONS, len(self.question) - 1, len(prompt) - 1)
         self.harness.submit(str(self._random.random()), prompt, max_tokens=20, checkpoints=cuts)
         events = self.harness.drain()
@@ -972,7 +972,7 @@ class Session:
     ],
 )
 def test_what_a_session_goes_on_from_is_not_read_again(memory, n_turns, kept, n_new):
-    """However many turns there were, each with a checkpoint of its own."""
+    """There may be any number of turns, each with its own checkpoint."""
     session = Session(memory, n_turns)
     known = getattr(session, kept)
     assert session.ask([*known, *session.some(n_new)]) >= len(known) - 1

@@ -16,7 +16,7 @@ def n_tokens(events):
 
 
 class Steps(EventBuffer):
-    """An engine tells of a token after each step."""
+    """An engine that reports a token after each step."""
 
     def __init__(self, step_seconds=0.002, has_backs=False):
         super().__init__(self._take)
@@ -29,11 +29,11 @@ class Steps(EventBuffer):
         self._sent += events
 
     def step(self, n=1):
-        """How many tokens were sent after each of `n` steps."""
+        """The number of tokens sent after each of `n` steps."""
         return [n_tokens(self._step()) for _ in range(n)]
 
     def sent(self, *events, **options):
-        """What is sent when `events` are passed on now."""
+        """The events that are sent if `events` are passed on now."""
         self._sent = []
         self.pass_on(events, self.now, **options)
         return self._sent

@@ -8,7 +8,7 @@ from lead.engine.heartbeat import Heartbeat
 
 @pytest.fixture
 def start():
-    """Starts heartbeats; returns them with what they have sent."""
+    """A function that starts heartbeats, and returns them with the queue of their messages."""
     started = []
 
     def start(has_proceeded=lambda: True):

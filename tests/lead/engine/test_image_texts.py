@@ -36,7 +36,7 @@ BACKS = {
 
 
 class Seeing:
-    """A model with two images of one size, and an engine for each run."""
+    """A model with two images of the same size, and an engine for each run."""
 
     def __init__(self, path, kind):
         images = [ImageSpan(start=0, key=key, **KINDS[kind]) for key in "ab"]
@@ -48,7 +48,7 @@ class Seeing:
         file.close()
 
     def request(self, *parts, sequence="s"):
-        """parts: tokens, and keys of images."""
+        """`parts`: tokens, and keys of images."""
         tokens, images = [], []
         for part in parts:
             if isinstance(part, str):
@@ -59,7 +59,10 @@ class Seeing:
         return submit(sequence, tokens, images=tuple(images), max_tokens=N_GENERATED)
 
     def run(self, requests, drafter=None, *, preempts=False, lookups=False):
-        """The last tokens of each text, one after the other; preempts: all at once, and some give way."""
+        """Return the last tokens of each text. Requests run one after the other.
+
+        `preempts`: they run at the same time, and some give way.
+        """
         self.model.clear()
         limits = replace(limits_of(self.model, prompt_cache=self.model.prompt_cache), step_bytes=0)
         makes = {"ngram": NgramDrafter(10)} if lookups else {}
@@ -88,7 +91,7 @@ def seeing(request, tiny_model):
 
 @pytest.fixture(scope="module")
 def plain(seeing):
-    """The request and its text, drafted by nobody."""
+    """The request and its text, without drafts."""
     request = seeing.request(BEFORE, "a", AFTER, "b", AFTER)
     texts, front = seeing.run([request], Silent())
     return request, texts, front.texts
@@ -110,7 +113,7 @@ def test_drafts_of_a_back_that_is_right_are_accepted(seeing, plain):
 
 
 def test_what_is_reused_changes_no_text(seeing):
-    """The same image again, another of its size, further turns with and without an image."""
+    """The same image again, another image of its size, and further turns with and without an image."""
     first = [BEFORE, "a", AFTER]
     prompts = [
         first,

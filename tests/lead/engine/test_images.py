@@ -17,7 +17,7 @@ WHOLE = {"n_rows": N_ROWS, "n_positions": N_ROWS, "whole": True}
 
 
 def with_images(*keys, kind=GRID, before=BEFORE, after=AFTER):
-    """The tokens and images of a prompt in which each image has text before it, and the last one after it."""
+    """The tokens and images of a prompt. There is text before each image and after the last image."""
     tokens, images = [], []
     for key in keys:
         tokens += before
@@ -57,7 +57,7 @@ def test_events_are_counted_without_rows_of_images():
 
 
 def cached_after_leaving(n_steps):
-    """How much of a prompt is cached if a client asks again who has left after so many steps."""
+    """The number of cached tokens if a client asks again after it left `n_steps` into the request."""
     run = EngineHarness()
     run.submit("s", **with_images("a"))
     for _ in range(n_steps):
@@ -121,7 +121,7 @@ def test_no_checkpoint_divides_an_image():
 
 
 def test_a_draft_is_counted_as_its_source_counts():
-    """A back has the text without images."""
+    """A back has the text without the images."""
     request = with_images("a")
     expected, base = truth(**request), len(BEFORE) + len(AFTER)
     run = EngineHarness(depth=9)

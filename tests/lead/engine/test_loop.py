@@ -19,12 +19,12 @@ from tests.toy_model import FakeTarget, plain_run
 
 LIMITS = make_limits()
 LONG = (0, 2)
-"""A prompt whose greedy continuation fills a context of 100 tokens: no end token comes between."""
+"""A prompt whose greedy continuation fills a context of 100 tokens without an end token."""
 TEXT, _ = plain_run(submit(tokens=LONG), 100)
 
 
 class ScriptedPipe:
-    """Hands out one batch of commands per step, then is closed. A wait takes all its time."""
+    """Delivers one batch of commands per step, then is closed. A wait takes all its time."""
 
     def __init__(self, *batches):
         self._batches = list(batches)
@@ -129,7 +129,7 @@ def test_a_draft_is_verified_in_the_step_it_arrives_in():
 
 
 class Device(FakeTarget):
-    """Notes what the pipe has sent when a step is launched, and when it is waited for."""
+    """Records what the pipe has sent when a step is launched, and when it is waited for."""
 
     overlaps = True
 
@@ -188,7 +188,7 @@ def test_other_commands_wait_for_the_end_of_the_step():
 
 
 def syncing(*batches):
-    """The first batch and step are the prompt's."""
+    """Run with the policy "sync". The first batch and the first step are the prompt's."""
     return run([SetBacks(names=["a"]), submit(tokens=LONG, max_tokens=9)], *batches, policy="sync")
 
 
@@ -239,7 +239,7 @@ def test_after_a_wait_the_next_step_is_not_held_up():
 
 
 class DraftingPipe(ScriptedPipe):
-    """Time passes with every look at it."""
+    """Time passes with every look at the pipe."""
 
     def clock(self):
         self.now += self.tick
@@ -247,7 +247,7 @@ class DraftingPipe(ScriptedPipe):
 
 
 def drafting(*batches, tick):
-    """With a draft model that equals the target."""
+    """Run with a draft model that equals the target."""
     pipe, target = DraftingPipe(*batches), FakeTarget(LIMITS.n_slots)
     pipe.tick = tick
     inline = inline_drafter(2, 0.0)
@@ -270,7 +270,7 @@ def test_commands_are_looked_at_while_it_drafts():
 
 
 class SlowMemory(FakeTarget):
-    """To store or load a text takes it a quarter of a second."""
+    """Takes a quarter of a second to store or load a text."""
 
     def __init__(self, pipe):
         super().__init__(2)
@@ -286,7 +286,7 @@ class SlowMemory(FakeTarget):
 
 
 def test_the_engine_hears_how_long_texts_took_to_move():
-    """Three texts in one slot, of which the third is the first again."""
+    """Three texts follow each other in one slot. The third equals the first."""
     limits = make_limits(1, 200, 200, prompt_cache=PromptCacheSize(500, 1))
     asked = (submit(name, tokens=[n] * 40, max_tokens=1) for name, n in zip("abc", (4, 5, 4), strict=True))
     batches = itertools.chain.from_iterable([[each], [], [], []] for each in asked)
@@ -306,7 +306,7 @@ def test_the_engine_hears_how_long_texts_took_to_move():
 
 
 def check_times(*batches):
-    """When the records are checked while these commands arrive; a wait takes all its time."""
+    """The times when the records are checked while these commands arrive. A wait takes all its time."""
     pipe = ScriptedPipe(*batches)
     engine = make_engine(LIMITS)
     times, check = [], engine.check_integrity
@@ -370,7 +370,7 @@ def test_stale_drafts_are_reported():
 
 
 class Full(FakeTarget):
-    """Has room for so few tokens only, whatever the scheduler was told."""
+    """Has room for only `n_real` tokens, whatever the scheduler expects."""
 
     def __init__(self, *args, n_real, **kwargs):
         super().__init__(*args, **kwargs)
@@ -406,7 +406,7 @@ def test_sequences_that_fit_one_after_the_other_all_get_their_whole_text():
 
 
 class Losing(FakeTarget):
-    """Finds once that a slot no longer holds its window, and insists that it is read again."""
+    """Finds once that a slot has lost its window, and demands that the text is read again."""
 
     lost = None
 
@@ -435,7 +435,7 @@ def test_a_text_whose_window_was_lost_is_read_again_and_stays_the_same(caplog):
 
 
 class StuckEngine:
-    """Has a sequence and never does anything about it, as a bug might have it."""
+    """Has a sequence and never works on it, as with a bug."""
 
     idle = False
 
@@ -465,7 +465,7 @@ class StuckEngine:
 
 @pytest.mark.parametrize("seconds", [0.001, 0.5])
 def test_a_loop_that_does_nothing_for_those_who_wait_ends_the_engine(caplog, seconds):
-    """Whether it spins or waits, and whatever signs of life it gives."""
+    """The loop may spin or wait, and may give signs of life."""
     pipe = ScriptedPipe(*[[]] * 40_000)
     clock = itertools.count(0.0, seconds).__next__
     with pytest.raises(IntegrityError, match="the engine has made no progress"):

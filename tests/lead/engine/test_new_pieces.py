@@ -1,4 +1,4 @@
-"""The front is told the bytes of each token once, before it has to show them."""
+"""The front gets the bytes of each token once, before it has to show them."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from lead.engine.new_pieces import NewPieces
 
 
 class Numbers:
-    """The piece of a token is its number; tokens 3 and 4 are control tokens."""
+    """A vocabulary in which a token's piece is its number. Tokens 3 and 4 are control tokens."""
 
     n_tokens = 600
 

@@ -1,7 +1,7 @@
 """Clients that do anything at any moment, against an engine between fakes (`tests/random_commands.py`).
 
-`RANDOM_COMMANDS=5000` runs 5000 seeds in all, which takes three to four minutes; a failure names its seed:
-`RandomRun(seed, room).run()`.
+`RANDOM_COMMANDS=5000` runs 5000 seeds in all, which takes three to four minutes. A failure names its seed,
+which can be run again with `RandomRun(seed, room).run()`.
 """
 
 import functools
@@ -14,7 +14,7 @@ from tests.random_commands import ROOMS, RandomRun
 
 _N_RUNS = int(os.environ.get("RANDOM_COMMANDS", "100"))
 _N_WATCHED = 2
-"""Seeds of each room that must meet what is dangerous."""
+"""The number of seeds in each room that must meet the dangerous cases."""
 
 
 @functools.cache

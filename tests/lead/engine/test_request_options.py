@@ -1,4 +1,4 @@
-"""What a client asks of how it is served: no token depends on it."""
+"""The options with which a client chooses how it is served. They change no token."""
 
 import numpy as np
 import pytest

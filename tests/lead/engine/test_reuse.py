@@ -61,7 +61,7 @@ def unlearned(token_bytes, step_bytes):
 
 
 def price(token_bytes, step_bytes, step_seconds, part_seconds):
-    """That of a link which takes `part_seconds` for a part."""
+    """The price of a link that takes `part_seconds` for a part."""
     made = unlearned(token_bytes, step_bytes)
     made.learn([Snapshot("text", 1, PART // token_bytes)], part_seconds, step_seconds)
     return made

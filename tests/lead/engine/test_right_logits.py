@@ -1,7 +1,7 @@
-"""Whatever traffic has left in the cache, logits equal those of the same tokens read into an empty one.
+"""After any traffic, logits equal the logits of the same tokens read into an empty cache.
 
-One architecture for each kind of memory, and 40 rows of logits. `COMPARISONS=1000` has each run compare so
-many, and `-m "models or not models"` then takes all architectures, which is hours.
+The tests compare 40 rows of logits with one architecture for each kind of memory. `COMPARISONS=1000` compares
+1000 rows in each run. `-m "models or not models"` then takes all architectures, which takes hours.
 """
 
 import os
@@ -15,7 +15,10 @@ from tests.conftest import more
 from tests.traffic import Traffic, TrafficRun, compare
 
 BOUND = 0.01
-"""With logits of a standard deviation of 2.4: far above the last bits of f32, far below a missing key."""
+"""The largest difference, for logits of a standard deviation of 2.4.
+
+It is far above the last bits of f32, and far below the effect of a missing key.
+"""
 
 
 ARCHITECTURES = [
@@ -42,9 +45,11 @@ gemma2 gemma3 cohere2 cohere2moe exaone4 exaone-moe olmo2 plamo3 gpt-oss smallth
 afmoe muse-glimmer granite_swa mimo2 spark2_5 mellum qwen35 qwen35moe lfm2 lfm2moe nemotron_h
 nemotron_h_moe qwen3next mamba mamba2 granitehybrid falcon-h1 jamba rwkv6
 """
-"""Those of which llama.cpp makes a model from these metadata, and does not abort when it decodes (as it
-does when it builds MiniMax-01's graph). RWKV 7 is left out because with random weights it amplifies the last
-bits, plamo2 because llama.cpp computes other logits where a pass has several tokens of several sequences,
+"""The architectures of which llama.cpp makes a model from these metadata, and that it can decode.
+
+It aborts when it builds MiniMax-01's graph. RWKV 7 is left out because with random weights it amplifies the
+last bits, plamo2 because llama.cpp computes other logits where a pass has several tokens of several
+sequences,
 Chameleon because it expects its 8,192 image tokens in every vocabulary.
 """
 
@@ -129,7 +134,7 @@ def test_in_exact_mode_not_a_bit_differs(tiny_model, architecture):
 @pytest.mark.models
 @pytest.mark.parametrize("model", ["smollm2", "gemma3"])
 def test_in_exact_mode_not_a_bit_of_quantized_weights_differs(request, model):
-    """Q4_1, whose sizes from 2 to 6 agree, and Q4_K_M, where repacked weights are computed in fours."""
+    """Q4_1, whose sizes from 2 to 6 agree, and Q4_K_M, whose repacked weights are computed in fours."""
     traffic = Traffic(request.getfixturevalue(model), n_slots=2, n_ctx=1536, exact=True, cache_type="f16")
     assert compare(traffic, 15).worst == 0
 

@@ -1,4 +1,4 @@
-"""A sequence knows how many more tokens it may get, and which of a draft it commits."""
+"""A sequence knows how many more tokens it may get, and which draft tokens it commits."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tests.toy_model import END_TOKENS, N_VOCAB
 
 
 def endless(n_ctx, checkpoints=()):
-    """Of its 10 tokens the first 4 are kept."""
+    """A sequence that keeps the first 4 of its 10 tokens."""
     request = submit(tokens=range(10)).model_copy(update={"n_keep": 4})
     return EngineSequence(request, n_ctx, lambda _: None, checkpoints)
 
@@ -52,7 +52,7 @@ def test_even_an_endless_text_has_a_bound(monkeypatch):
 
 
 class Choosing:
-    """A sampler that chooses TEXT; from position `at` on it raises `error`."""
+    """A sampler that chooses TEXT. From position `at` on it raises `error`."""
 
     def __init__(self, error=None, at=99):
         self.error, self.at = error, at

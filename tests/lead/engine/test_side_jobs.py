@@ -30,7 +30,7 @@ def add(question):
 
 
 def add_in_steps(question):
-    """One step for each term."""
+    """Take one step for each term."""
     total = 0
     for term in question.terms:
         yield

@@ -1,4 +1,4 @@
-"""The slots share one pool of cells: who runs where, who waits, who gives way."""
+"""The slots share one pool of cells: the sequences that run, wait, or give way."""
 
 import pytest
 
@@ -19,12 +19,12 @@ class Room:
         self.slots = SlotManager(make_limits(n_slots, n_ctx, **limits))
 
     def enter(self, name="s", tokens=(1, 2, 3), *, only_if_idle=False, **options):
-        """What is said about those that start now."""
+        """Return an event for each sequence that starts now."""
         self.slots.add(engine_sequence(name, tokens, **options))
         return self.slots.admit(only_if_idle=only_if_idle)
 
     def decode(self):
-        """Everything that is to be decoded, and one more token each."""
+        """Decode everything that is to be decoded, and add one token to each sequence."""
         self.slots.pop_edits()
         for slot in self.slots.running():
             slot.cache.add(slot.sequence.tokens[len(slot.cache) :])
@@ -40,7 +40,7 @@ class Room:
 
 
 def left(tokens=(1, 2, 3), **limits):
-    """A room with what a sequence has left behind."""
+    """A room with the text of a sequence that has left."""
     room = Room(**limits)
     room.enter(tokens=tokens)
     room.decode()
@@ -154,7 +154,7 @@ INSTRUCTIONS = list(range(100, 140))
 
 
 class TestCheckpoints:
-    """Memory that cannot be trimmed, of which another slot gets what a checkpoint holds."""
+    """Memory that cannot be trimmed. Another slot gets the content of a checkpoint."""
 
     @pytest.fixture
     def room(self):
@@ -167,7 +167,7 @@ class TestCheckpoints:
         return [(started.sequence, started.n_cached) for started in room.slots.admit(only_if_idle=False)]
 
     def decode(self, room):
-        """Prompts are decoded up to their next checkpoint."""
+        """Decode prompts up to their next checkpoint."""
         room.slots.pop_edits()
         for slot in room.slots.running():
             if slot.n_to_decode:
@@ -226,14 +226,14 @@ def text(key, n_tokens=40):
 
 
 class TestPromptCache:
-    """What a slot loses to another text is kept in host memory; with one pool also what idle slots hold."""
+    """A text that a slot loses to another goes to host memory. With one pool, so do texts of idle slots."""
 
     def room(self, n_slots=2, n_ctx=1000, n_stored=500, *, stores_idle=True, step_bytes=0):
         size = PromptCacheSize(n_stored, 1)
         return Room(n_slots, n_ctx, prompt_cache=size, own_cells=not stores_idle, step_bytes=step_bytes)
 
     def read(self, room, name, tokens):
-        """One that starts, is decoded, and leaves; its edits."""
+        """Start a sequence, decode it and let it leave; return the edits."""
         room.enter(name, tokens)
         edits = self.edits(room)
         room.decode()
@@ -241,7 +241,7 @@ class TestPromptCache:
         return edits
 
     def edits(self, room):
-        """Before a step."""
+        """The edits before a step."""
         room.slots.store_idle()
         return room.slots.pop_edits()
 
@@ -349,7 +349,7 @@ class TestPromptCache:
 
 
 class LeavingDraft:
-    """An inline drafter's, which counts how often its sequence has left a slot."""
+    """The draft of an inline drafter, which counts how often its sequence has left a slot."""
 
     n_left = 0
 

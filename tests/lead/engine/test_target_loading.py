@@ -1,4 +1,4 @@
-"""How the target is loaded, and what of it a scheduler is told."""
+"""Loading of the target, and the limits that a scheduler gets from it."""
 
 from dataclasses import fields
 
@@ -19,7 +19,7 @@ EXACT = OPTIONS.model_copy(update={"exact": "on"})
 
 @pytest.mark.parametrize("kv_unified", [True, False])
 def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
-    """More cells than a sequence may fill: nothing is padded beyond its context."""
+    """There are more cells than a sequence may fill: nothing is padded beyond its context."""
     options = ModelOptions(ctx_size=4096, parallel=2, threads=1, kv_unified=kv_unified)
     model = Model(plan_memory(tiny_model("qwen35"), options))
     assert model.n_ctx > model.vocabulary.info.n_ctx_train
@@ -30,7 +30,7 @@ def test_steps_are_planned_by_the_rules_of_the_model(tiny_model, kv_unified):
 
 @pytest.fixture
 def _alone(monkeypatch):
-    """No ring loads the target."""
+    """Let no ring load the target."""
     monkeypatch.setattr(target_loading, "RINGS", ())
 
 

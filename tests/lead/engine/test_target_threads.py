@@ -6,7 +6,7 @@ from lead.engine.target_threads import TargetThreads
 
 
 class Machine:
-    """A step takes `seconds[n]` with n threads; the clock goes on by that."""
+    """A step takes `seconds[n]` with n threads, and advances the clock by this time."""
 
     def __init__(self, seconds, few=3, many=4):
         self.seconds, self.used, self.now = seconds, few, 0.0
@@ -22,7 +22,7 @@ class Machine:
         return self.seconds[self.used]
 
     def measure(self, n_free=1000):
-        """A command arrives after so many looks."""
+        """Measure until a command arrives after `n_free` looks."""
         looks = itertools.count(1)
         self.threads.measure(self.step, lambda: next(looks) > n_free)
         return self.used

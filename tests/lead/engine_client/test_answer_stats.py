@@ -20,7 +20,7 @@ def test_figures_are_sums_over_the_steps():
 
 @pytest.mark.parametrize("n_received", [3, 2])
 def test_one_step_has_no_rate(n_received):
-    """Nor have more, if the client received only tokens of the first one."""
+    """More steps have none either if the client received only tokens of the first step."""
     sequence = LiveSequence(submit(tokens=[1, 2]), started_at=1.0)
     sequence.append(committed(2, [3, 4, 5]), 3.0)
     if n_received == 2:
@@ -29,6 +29,6 @@ def test_one_step_has_no_rate(n_received):
 
 
 def test_no_more_is_accepted_than_the_client_got():
-    """The step went on behind a stop string."""
+    """The step went on after a stop string."""
     sequence = LiveSequence(submit(tokens=[1, 2]), n_drafted=4, n_accepted=4)
     assert AnswerStats.of(sequence, 1).n_accepted == 1

@@ -72,7 +72,7 @@ stops = st.lists(st.sampled_from(["END", "abaE", "aE", "€a", "b"]), max_size=2
 
 
 def assembled_in(sizes, tokens, stops):
-    """What comes out if the tokens arrive in steps of these sizes, the rest in one."""
+    """The assembled pieces if the tokens arrive in steps of these sizes, and the rest in one step."""
     assembled, rest, out = assembler(*stops), list(tokens), []
     for size in [*sizes, len(rest)]:
         out += assembled.push(step(rest[:size]))
@@ -128,7 +128,7 @@ stops = st.lists(st.text("ab", max_size=4), max_size=3)
 
 
 def first_stop(text, stops):
-    """(start, stop) of the first in `text`, the longest of those at one place."""
+    """(start, stop) of the first stop string in `text`; the longest if several begin there."""
     found = [(text.index(stop), -len(stop), stop) for stop in stops if stop and stop in text]
     start, _, stop = min(found, default=(len(text), 0, None))
     return start, stop

@@ -1,4 +1,4 @@
-"""The engine client hands on what the engine says, and survives whatever becomes of it.
+"""The engine client passes on the engine's events, and survives any end of the engine.
 
 The engine here is a script that is run in place of `python -m lead.engine`.
 """
@@ -70,7 +70,7 @@ UP = Finished(sequence="up", reason="stop")
 
 
 class Front(Sequences):
-    """The owner of a client, and its sequences: keeps what it hears."""
+    """The owner of a client, with its sequences. It records all events."""
 
     def __init__(self, timeout=0.0, sleep_seconds=0.0, *, is_open=True, max_queue=None):
         super().__init__(max_restarts=9)
@@ -123,7 +123,7 @@ class Front(Sequences):
         return super().on_death() or self.was_busy
 
     async def until(self, enough):
-        """Wait for events until there are enough."""
+        """Wait for events until `enough` is true."""
         async with asyncio.timeout(60):
             while not enough(self):
                 self._news.clear()
@@ -142,7 +142,7 @@ def is_up(front):
 
 @pytest.fixture
 async def start(tmp_path, monkeypatch):
-    """Starts a front whose engine does what `body` says after it has read the Load command."""
+    """Starts a front whose engine runs `body` after it has read the Load command."""
     path = tmp_path / "engine"
     python = sys.executable
     monkeypatch.setattr(sys, "executable", str(path))
@@ -325,7 +325,7 @@ async def test_the_engine_is_told_how_often_to_give_a_sign_of_life(start):
 async def test_a_question_between_an_engines_death_and_its_end_gets_no_answer_and_the_next_gets_one(
     start, monkeypatch
 ):
-    """The process has closed its pipe, but has not ended: there will be no answer, and no wait for one."""
+    """The process has closed its pipe, but has not ended. The client must not wait for an answer."""
     monkeypatch.setattr(module, "_LOOK_SECONDS", 1000.0)
     front = start(
         "if first_time():\n    ready(); pipe.shutdown(2); signal.sigwait([signal.SIGTERM])\n" + ANSWERS

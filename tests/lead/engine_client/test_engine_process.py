@@ -1,4 +1,4 @@
-"""One engine process: `sh` scripts stand in for the engine."""
+"""One engine process. `sh` scripts stand in for the engine."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ def start(tmp_path, monkeypatch):
 
 
 def wait_for_death(process):
-    """Without the event loop, which must not notice it yet."""
+    """Wait without the event loop, which must not notice the death yet."""
     with contextlib.suppress(ChildProcessError):  # asyncio has waited for it already
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 

@@ -21,7 +21,7 @@ def test_running_sequences_take_slots_and_cells_and_waiting_ones_do_not():
 
 
 def test_nothing_is_more_than_full():
-    """A sequence that gave way runs on, and shared cells are counted for each."""
+    """A sequence that gave way runs on, and shared cells count for each sequence."""
     sequences = Sequences()
     for _ in range(3):
         start(sequences, 60)

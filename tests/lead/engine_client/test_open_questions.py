@@ -1,4 +1,4 @@
-"""Who has asked gets the answer to the own question, whoever else has asked or has left."""
+"""Each asker gets the answer to its own question, even if others ask or leave."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ ERASE = ActOnSlot(action="erase", slot=0)
 
 
 class Asked:
-    """Questions of tasks, and what was sent of them."""
+    """Questions of tasks, and the commands sent for them."""
 
     def __init__(self):
         self.sent = []

@@ -14,7 +14,7 @@ from tests.toy_engine import submit
 
 
 class Screen(io.StringIO):
-    """A terminal that hands over what is written, piece by piece; `stop` makes it block as Ctrl-S does."""
+    """A terminal that delivers its output piece by piece. `stop` makes it block as Ctrl-S does."""
 
     encoding = "utf-8"
 
@@ -51,7 +51,7 @@ class Screen(io.StringIO):
         return lines
 
     def line(self):
-        """The next line that is not one with times."""
+        """The next line that does not show times."""
         while _is_of_times(line := self.all_lines(1)[0]):
             pass
         return line + "\n"

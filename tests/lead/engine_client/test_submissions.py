@@ -14,7 +14,7 @@ SETTLED = 16
 
 
 class Front:
-    """Sequences without an engine; `now` advances with each event."""
+    """Sequences without an engine. `now` advances with each event."""
 
     def __init__(self, max_restarts=3):
         self.now = 0.0
@@ -56,7 +56,7 @@ class Front:
             yield from given
 
     def die(self, n=1):
-        """The engine process dies `n` times, each time in the first step of all that it was given."""
+        """Let the engine process die `n` times, each time in the first step of all that it was given."""
         for _ in range(n):
             self.due()
             self.start(*[each for each in self.sequences if each.started_at is not None], again=True)
@@ -142,7 +142,7 @@ def test_a_sequence_fails_when_the_engine_has_died_too_often(max_restarts):
 
 
 def test_a_sequence_that_kills_every_engine_takes_no_other_with_it(front):
-    """Two deaths may be anybody's; from then on those that saw them come one at a time."""
+    """Any sequence may have caused two deaths. After that, the sequences that saw both run one at a time."""
     others = [front.started(), front.started()]
     killer = front.started()
     others.append(front.started())

@@ -1,4 +1,4 @@
-"""Text and log on one terminal: neither cuts a line of the other, and nothing is lost at the end."""
+"""Text and log on one terminal: neither breaks a line of the other, and nothing is lost at the end."""
 
 import os
 import subprocess
@@ -55,7 +55,7 @@ def test_text_begins_below_a_progress_bar(order, text):
 
 
 class Out:
-    """A file whose name is a terminal's, as far as the writer can tell."""
+    """A file that looks like a terminal to the writer."""
 
     encoding = "utf-8"
 

@@ -82,20 +82,20 @@ def test_in_exact_mode_slots_have_cells_of_their_own_and_the_next_start_measures
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Stands in for measuring."""
+    """A function that sets the result of measuring."""
     return lambda found: monkeypatch.setattr(target_loader, "enable_exact_mode", lambda _model: found)
 
 
 @pytest.fixture
 def found(measured):
-    """What an earlier process has found, which a later one is told."""
+    """The result of an earlier process, which a later process gets."""
     measured(FOUND)
     return load("on")[1]
 
 
 @pytest.fixture
 def forget(tmp_path):
-    """Nothing is found in the cache folder."""
+    """A function that empties the cache folder."""
     return lambda: shutil.rmtree(tmp_path / "exactness")
 
 
@@ -107,7 +107,7 @@ def test_a_later_process_takes_over_what_was_found(found, forget, measured):
 
 
 def test_unless_the_file_is_another_by_then(found, forget, measured, tmp_path):
-    """What agreed in bits was measured with other weights."""
+    """The sizes that agree in bits were measured with other weights."""
     forget()
     measured(ExactMode(batch_sizes=FOUND.batch_sizes, cost=1.5))
     assert load("on", shutil.copy(builtin_target(), tmp_path / "new.gguf"), exactness=found)[1].cost == 1.5
@@ -139,7 +139,7 @@ def test_sizes_that_a_rehearsal_refuses_are_not_used(monkeypatch):
 
 
 def test_a_later_process_stays_on_the_cpu(found, monkeypatch):
-    """By then a GPU may have room for layers; the lead has promised the CPU's bits."""
+    """A GPU may have room for layers by then, but the lead has promised the CPU's bits."""
     asked = []
 
     def load_model(plan, images):

@@ -1,4 +1,4 @@
-"""How a generated text is shown, and what is told of it in some lines."""
+"""The display of a generated text, and the lines about it."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What is refused before anything is started. tests/real runs the whole program."""
+"""The refusals before anything is started. tests/real runs the whole program."""
 
 import pytest
 

@@ -19,7 +19,7 @@ def grammar_of(schema: object, limits: RequestLimits | None = None) -> str:
 def random_document(
     matcher: GrammarMatcher, vocabulary: Vocabulary, rng: random.Random, max_tokens: int = 2000
 ) -> str:
-    """A document of tokens that are drawn at random; it ends within `max_tokens`."""
+    """A document of random tokens that ends within `max_tokens`."""
     tokens: list[int] = []
     for _ in range(max_tokens):
         allowed = matcher.allowed().tolist()
@@ -32,13 +32,13 @@ def random_document(
 
 
 class SchemaMaker:
-    """Random schemas of everything that is promised to hold."""
+    """Random schemas that use everything that grammars guarantee."""
 
     def __init__(self, seed: int) -> None:
         self._rng = random.Random(seed)
 
     def schema(self) -> Schema:
-        """With definitions, one of which refers to itself."""
+        """A schema with definitions, one of which refers to itself."""
         return {
             "$defs": {
                 "leaf": self._value(0),
@@ -140,7 +140,7 @@ class SchemaMaker:
         return {"anyOf": [self._value(depth - 1) for _ in range(self._rng.randint(1, 3))]}
 
     def _merged(self, depth: int) -> Schema:
-        """One object described in several places."""
+        """An object that is described in several places."""
         beside = self._rng.choice(["allOf", "anyOf", "$ref"])
         schema = self._object(depth)
         schema.pop("anyOf", None)

@@ -60,7 +60,7 @@ def convert(text, vocabulary=None, limits=None):
 
 
 class LlamaGrammar:
-    """llama.cpp's own reading."""
+    """llama.cpp's own grammar parser."""
 
     def __init__(self, text, vocabulary):
         self._ids = np.arange(vocabulary.n_tokens, dtype=np.int32)
@@ -78,7 +78,7 @@ class LlamaGrammar:
 
 @pytest.mark.parametrize("text", GRAMMARS)
 def test_the_same_tokens_are_allowed_as_by_llama_cpp(vocabulary, text):
-    """But for pieces that are not UTF-8, or the text of a special token: no text has them."""
+    """Pieces that are not UTF-8, or are the text of a special token, are exempt: no text has them."""
     no_text = {t for t in range(vocabulary.n_tokens) if vocabulary.piece(t)[:1] > b"\xf4"}
     no_text |= set(vocabulary.special_tokens.values()) - vocabulary.end_tokens
     names_tokens = "<" in text

@@ -112,13 +112,13 @@ def test_definitions_of_two_schemas_are_not_mixed_up(accepts):
 
 
 def test_very_many_properties_that_may_be_missing_are_left_to_llguidance():
-    """As rules each refers to the next: llguidance follows them by recursion, and the stack overflows."""
+    """As rules, each would refer to the next. llguidance follows them by recursion: its stack overflows."""
     grammar = json_grammar({"type": "object", "properties": {f"p{i}": NUMBER for i in range(3000)}})
     assert grammar.count("\n") < 10
 
 
 def tool(i):
-    """Of a size that servers of the Model Context Protocol have: 5 KB with its descriptions."""
+    """A tool as large as tools of the Model Context Protocol: 5 KB with its descriptions."""
     described = {"description": "What it is for, in a sentence or two, with examples. " * 6}
     texts = {f"text_{j}": {"type": "string", **described, "title": f"Text {j}"} for j in range(8)}
     return {

@@ -43,13 +43,13 @@ LARGE = [
 ]
 
 INTEGERS = [{"type": "integer"}, {"type": ["integer", "null"]}]
-"""Without bounds: what every JSON parser reads exactly."""
+"""Integers without bounds have to be in the range that every JSON parser reads exactly."""
 TOO_LARGE_TO_BE_EXACT = {"type": "number", "minimum": -1e300, "maximum": (1 << 64) - 1}
 KEYWORDS = ("$ref", "$id", "$anchor", "enum", "type", "properties")
 ITEMS = {"prefixItems": [{"type": "null"}], "unevaluatedItems": False}
 DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"}]}
 DIGITS = r"^(?!^[-+.]*$)[+-]?0*(?:\d{0,4}|(?=[\d.]{1,7}0*$)\d{0,4}\.\d{0,2}0*$)"
-"""As pydantic writes a Decimal with a number of digits: no grammar can follow it."""
+"""The pattern that pydantic writes for a Decimal with a number of digits. No grammar can follow it."""
 EITHER_DECIMAL = {"anyOf": [{"type": "number"}, {"type": "string", "pattern": DIGITS}]}
 COUNTS = [1.0, 1]
 ACCEPTED = [
@@ -196,7 +196,7 @@ def chain(n, last=None):
 
 
 def test_chains_of_references_are_bounded(vocabulary):
-    """llguidance follows them by recursion, and a stack overflow ends the process."""
+    """llguidance follows references by recursion, and a stack overflow ends the process."""
     check_grammar(grammar_of(chain(90)), vocabulary, "response_format")
     check_grammar(grammar_of(chain(90, {"type": "number"})), vocabulary, "response_format")
     with pytest.raises(RequestError, match="the maximum is 300"):
@@ -234,7 +234,7 @@ def test_what_multiplies_or_is_very_much_is_bounded(schema, message):
 
 
 def write(matcher, vocabulary, rng):
-    """A random document: of any allowed tokens while it is short, then of those that soon end it."""
+    """A random document: of any allowed tokens while it is short, then of tokens that soon end it."""
     tokens = []
     for _ in range(200):
         is_long = len(tokens) > 20
@@ -252,7 +252,7 @@ def write(matcher, vocabulary, rng):
 
 @pytest.mark.parametrize("seed", [*range(5), *map(more, range(5, 10))])
 def test_every_document_that_can_be_written_is_valid(vocabulary, seed):
-    """55 random schemas each, judged by the jsonschema package."""
+    """The jsonschema package judges documents of 55 random schemas for each seed."""
     rng, maker, n_written = random.Random(seed), SchemaMaker(seed), 0
     for _ in range(55):
         schema = maker.schema()

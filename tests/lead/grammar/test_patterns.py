@@ -5,7 +5,7 @@ import pytest
 from lead.grammar.patterns import NotRegularError, plain_patterns
 
 DECIMAL = r"^(?!^[-+.]*$)[+-]?0*\d*\.?\d*$"
-"""As pydantic has it for `Decimal`."""
+"""The pattern that pydantic writes for `Decimal`."""
 TEXTS = [
     *("", "a", "b", "ab", "foo", "fob", "football", "-a", "  ", " x", "Abcdefg1", "abcdefg1"),
     *("-.", "-1.5", ".5", "+", "7"),

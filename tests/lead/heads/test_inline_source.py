@@ -1,4 +1,4 @@
-"""Heads of real (tiny, random) models, and EAGLE-3 drafters: what they draft in the engine, and when."""
+"""Heads of real (tiny, random) models, and EAGLE-3 drafters: their drafts, and when they draft."""
 
 import functools
 
@@ -40,13 +40,13 @@ def with_heads(request, tiny_with_heads):
 
 
 def opened(model, eagle=None, n_max=8):
-    """The heads of a model that has loaded them, or a drafter in a file."""
+    """The heads of a model that has loaded them, or a drafter from a file."""
     heads, states = open_eagle(model, eagle) if eagle else (open_heads(model), NextnStates(model))
     return InlineMtp(model, heads, states, n_max, 2)
 
 
 def served(path, policy, *, with_heads, n_texts=3, eagle=None, n_ctx=200, n_keep=None):
-    """(texts, engine, events): what an engine writes for some prompts, at the same time."""
+    """(texts, engine, events): the engine's texts for some prompts at the same time."""
     model = Model(plan_memory(path, OPTIONS.model_copy(update={"parallel": 2}), with_heads=with_heads))
     limits = EngineLimits(
         n_slots=2, n_ctx=model.n_ctx, n_ctx_sequence=n_ctx, n_batch=model.n_batch, traits=model.traits
@@ -96,7 +96,7 @@ def test_heads_go_on_drafting_after_a_context_shift(with_heads):
 
 
 def check_drafts(model, source, plain):
-    """What `source` drafts is what `plain(states, tokens, n)` does, also after a rejection."""
+    """Check that drafts of `source` equal `plain(states, tokens, n)`, also after a rejection."""
     drafter = ByName(source.drafter(NoGrammars(), GrammarBudget()))
     (rows,) = model.decode([Span(1, 0, PROMPT, 1)])
     tokens = list(PROMPT)
@@ -122,7 +122,7 @@ def test_the_drafts_of_heads_are_those_of_a_plain_loop(with_heads):
 
 
 def accept_one(model, tokens):
-    """The target takes the first draft token (the draft is `tokens[1:]`) and rejects the rest."""
+    """Let the target accept the first draft token (the draft is `tokens[1:]`) and reject the rest."""
     n = len(PROMPT)
     if model.traits.replays:
         before = Snapshot("device", model.traits.n_step_checkpoints, n)
@@ -136,7 +136,7 @@ def accept_one(model, tokens):
 
 
 def plain_loop(model, states, tokens, n):
-    """A new head reads the whole text with the target's states, then its own draft."""
+    """The draft of a new head that reads the whole text with the target's states, then its own draft."""
     heads = open_heads(model)
     vocabulary, drafted = model.vocabulary, []
     sampler = make_sampler(GREEDY, vocabulary, tokens)
@@ -194,7 +194,7 @@ def test_the_drafts_of_an_eagle_drafter_are_those_of_a_plain_loop(tiny_model, ea
 
 
 def eagle_loop(model, eagle, states, tokens, n):
-    """A new drafter reads the text from its second token on, then its own draft."""
+    """The draft of a new drafter that reads the text from its second token on, then its own draft."""
     heads, _ = open_eagle(model, eagle)
     rows, drafted = [states.state(1, i) for i in range(len(tokens) - 1)], []
     (output,) = heads.decode([MtpSpan(0, 1, tokens[1:], rows)])

@@ -15,12 +15,12 @@ UNDER_GRAMMAR = SamplingParameters(seed=7, temperature=0.9, grammar="toy")
 
 
 def target_state(tokens):
-    """The target's state behind a text."""
+    """The target's state after a text."""
     return np.array([len(tokens), sum(tokens) % 97, tokens[-1]], np.float32)
 
 
 def head_output(read):
-    """What the head makes of the pairs (token, state) that it has read, in order."""
+    """The head's output after the pairs (token, state) that it has read, in order."""
     seed = [int(each) for token, state in read for each in (token, *state)]
     rng = np.random.default_rng(seed)
     logits = rng.normal(size=N_VOCAB).astype(np.float32) * 2
@@ -29,7 +29,7 @@ def head_output(read):
 
 
 class FakeHeads:
-    """Keeps what it has read, by slot and position."""
+    """Heads that keep everything they have read, by slot and position."""
 
     source = "mtp"
     n_batch = 64
@@ -75,7 +75,7 @@ class Target:
         self.add(9)  # what the target chooses; the next step decodes it
 
     def add(self, *tokens):
-        """Commit `tokens`; the context is then another list if it was shifted, as the engine's is."""
+        """Commit `tokens`. If the context was shifted, it is then a new list, as the engine's."""
         self.tokens += tokens
         if not self.shift:
             return
@@ -97,12 +97,12 @@ class Target:
         return done.drafts[sequence][0] if done.drafts else []
 
     def verify(self, draft, *, n_accepted, recovered=10):
-        """A step with this draft."""
+        """Verify this draft in a step."""
         self.decode([*self.context, *draft], len(self.context) - 1)
         self.add(*draft[:n_accepted], recovered)
 
     def reread(self):
-        """What a context shift has left is decoded again, and gives the next token."""
+        """Decode the tokens again that a context shift has left, and add the next token."""
         self.decode(self.context, self.shift.n_keep)
         self.add(9)
 

@@ -1,4 +1,4 @@
-"""Asking an application without a network, reading an event stream, and a client that leaves."""
+"""Tools to ask an application without a network, read an event stream, and let a client leave."""
 
 import asyncio
 
@@ -10,13 +10,13 @@ from shared.answer_stream import AnswerStream
 
 
 def client_of(app, **options):
-    """A client of this application; what its routes raise is answered as a real server does."""
+    """A client of this application. Errors of its routes are answered as by a real server."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url="http://lead", **options)
 
 
 def events(response):
-    """The JSON objects of a stream, and the string "[DONE]" where it stands."""
+    """The JSON objects of a stream, and the string "[DONE]" at its position."""
     stream = AnswerStream(EventSource(response))
     return ["[DONE]" if stream.done else event for event in stream]
 

@@ -1,4 +1,4 @@
-"""The stream of answers: what every API shows, whatever it looks like."""
+"""The stream of answers that every API shows in its own format."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from tests.toy_engine import submit
 
 
 def asked(lead, *prompts, stops=()):
-    """A request to continue some prompts, and who does that."""
+    """A request to continue some prompts, and the services that do this."""
     submissions = [submit(tokens=lead.tokens(prompt)) for prompt in prompts or ("Once",)]
     return GenerationRequest(submissions, stops), lead.app.state.services
 

@@ -1,4 +1,4 @@
-"""Work is cancelled for a client that leaves, and for nobody else's reason."""
+"""Work is cancelled for a client that leaves, and for no other reason."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ async def connection():
 
 
 class Work:
-    """Work that waits for `ready`, then has a result. It cleans up in several steps of the event loop."""
+    """Work that waits for `ready`, then has a result. Its cleanup takes several steps of the event loop."""
 
     def __init__(self, error=None):
         self.ready = asyncio.Event()
@@ -51,12 +51,12 @@ async def stubborn():
 
 
 def start(connection, work):
-    """The task of a request, which does the work."""
+    """The task of a request that does the work."""
     return asyncio.ensure_future(cancel_on_disconnect(connection.request, work))
 
 
 async def outcome(task):
-    """What a task ends with: its result, or the type of its error."""
+    """The result of a task, or the type of its error."""
     (found,) = await asyncio.gather(task, return_exceptions=True)
     return type(found) if isinstance(found, BaseException) else found
 
@@ -74,7 +74,7 @@ async def test_work_that_fails_raises_its_error(connection):
 
 
 def end_the_loop(*_):
-    """It cancels all tasks, also the one that waits for the client to leave."""
+    """Cancel all tasks, including the task that waits for the client to leave."""
     for each in asyncio.all_tasks() - {asyncio.current_task()}:
         each.cancel()
 
@@ -175,7 +175,7 @@ async def test_a_timeout_of_the_work_at_the_same_time_hides_no_client_that_leave
 async def test_a_server_that_ends_about_when_the_client_leaves_is_not_ignored(
     connection, n_steps, is_server_first
 ):
-    """The request ends as cancelled. Otherwise its server would take it for one that goes on."""
+    """The request ends as cancelled. Otherwise its server would believe that it goes on."""
     work = Work()
     task = start(connection, work.run())
     await work.begun.wait()

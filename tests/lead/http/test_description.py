@@ -1,7 +1,7 @@
-"""Whatever the API's own description (OpenAPI) allows or forbids is answered; nothing makes the lead fail.
+"""Requests that the API's description (OpenAPI) allows or forbids are answered. None makes the lead fail.
 
-schemathesis makes requests of the description: such as follow it, such as do not, and good ones with any
-values in the fields, and what every request needs.
+schemathesis makes requests from the description: valid ones, invalid ones, and requests with the needed
+fields that have any values in the other fields.
 """
 
 from http import HTTPStatus
@@ -15,7 +15,7 @@ from lead.server.app import create_app
 
 N_REQUESTS = settings.default.max_examples // 6
 ALLOWED = {HTTPStatus.NOT_IMPLEMENTED, HTTPStatus.SERVICE_UNAVAILABLE}
-"""What may be unavailable in the lead: metrics that are not enabled, an engine that is loading."""
+"""The status if something is unavailable: metrics that are not enabled, an engine that is loading."""
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}]}
 NEEDED = {
@@ -41,12 +41,12 @@ NEEDED = {
     "/tokenize": {"content": "Hi"},
     "/detokenize": {"tokens": [1]},
 }
-"""What each request to a path must say, by path."""
+"""The fields that each request to a path needs, by path."""
 
 
 @pytest.fixture(scope="module")
 def operations():
-    """All that the API describes."""
+    """All operations in the API's description."""
     import schemathesis  # noqa: PLC0415 - takes a second of each worker that collects tests
 
     description = schemathesis.openapi.from_dict(create_app().openapi())
@@ -70,14 +70,14 @@ def made(operation, mode):
 
 
 def completed(case, needed):
-    """A good request where it can be one, but for what `case` says of other fields."""
+    """A request with the needed fields, and the other fields of `case`."""
     if isinstance(case.body, dict):
         case.body = {**case.body, **needed}
     return case
 
 
 async def ask(client, case):
-    """The answer, whole, to what `case` describes."""
+    """The whole answer to the request of `case`."""
     prepared = requests.Request(**case.as_transport_kwargs(base_url="http://lead")).prepare()
     body = prepared.body.encode() if isinstance(prepared.body, str) else prepared.body
     # latin-1 is how HTTP's libraries put any bytes into a header
@@ -86,7 +86,7 @@ async def ask(client, case):
 
 
 async def failures(client, cases):
-    """What is answered with a fault of the lead's own."""
+    """The requests that are answered with a fault of the lead's own."""
     assert cases
     told = []
     for case in cases:
@@ -121,7 +121,7 @@ async def test_what_is_not_is_a_clients_error(client, operations):
 
 
 def test_every_operation_that_needs_a_body_is_asked_well(operations):
-    """Add what a new one needs to NEEDED."""
+    """Add the fields that a new operation needs to NEEDED."""
     asked = {f"POST {path}" for path in NEEDED}
     needing = {f"{each.method.upper()} {each.path}" for each in operations if each.body}
     assert needing - asked == {"PUT /v1/speculation", "POST /v1/speculation"}

@@ -25,7 +25,7 @@ def asked(*parts, role="user"):
 
 
 async def prompt_of(lead, client, path, body):
-    """The submission that a request has become."""
+    """The submission that a request gives."""
     lead.will_say("A cat")
     response = await client.post(path, json=body)
     assert response.status_code == 200, response.text

@@ -184,7 +184,7 @@ async def test_a_body_that_waits_for_its_turn_may_have_to_go_for_another_clients
 
 
 async def test_a_large_body_of_another_client_does_not_wait_for_all_of_the_first(lead):
-    """Clients have keys here; the bodies are invalid, so that the order of the answers is that of reading."""
+    """The bodies are invalid, so that answers come in the order of reading. Clients have keys."""
     order = []
     keys = Keyring([Key(Principal(Role.CLIENT, name), name) for name in ("many", "one")])
     app = create_app(lead.app.state.services, keys=keys)

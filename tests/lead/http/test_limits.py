@@ -1,4 +1,4 @@
-"""Each bound on what a client may ask for is hit, by a request that is one too many."""
+"""For each bound on requests, a request that exceeds it by one is refused."""
 
 import pytest
 
@@ -29,7 +29,7 @@ ASKED_FOR = {
     ),
     "max_tools": (0, "/v1/chat/completions", [CHAT | {"tools": [TOOL] * n} for n in (0, 1)], "tools"),
 }
-"""By bound: its value, where, a request that is within it and one that is not, and the field at fault."""
+"""By bound: its value, the path, a request within it and a request beyond it, and the field at fault."""
 
 ELSEWHERE = {
     *("max_body_bytes", "header_seconds", "body_seconds", "write_seconds"),  # tests/lead/http/middleware
@@ -46,7 +46,7 @@ def test_every_bound_is_tested():
 
 @pytest.fixture(params=ASKED_FOR)
 def bounded(lead, request):
-    """(path, a request within the bound, one beyond it, the field at fault) of a lead with a low bound."""
+    """(path, a request within the bound, a request beyond it, the wrong field) of a lead with a low bound."""
     value, path, (within, beyond), field = ASKED_FOR[request.param]
     lead.use(limits=RequestLimits(**{request.param: value}, **_without_its_rival(request.param)))
     lead.will_say("a")
@@ -54,7 +54,7 @@ def bounded(lead, request):
 
 
 def _without_its_rival(bound):
-    """max_prompts counts answers to all prompts, and there may always be max_n to one."""
+    """max_prompts counts answers to all prompts. Each prompt may always have max_n answers."""
     return {"max_n": 1} if bound == "max_prompts" else {}
 
 

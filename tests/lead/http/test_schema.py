@@ -1,4 +1,4 @@
-"""Fields of requests: what they mean, and what is refused."""
+"""Fields of requests: their meaning, and the values that are refused."""
 
 import pytest
 

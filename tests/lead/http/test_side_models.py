@@ -1,4 +1,4 @@
-"""Models beside the one that continues texts, wherever models are shown."""
+"""Models beside the model that continues texts, wherever models are shown."""
 
 import dataclasses
 

@@ -15,7 +15,7 @@ async def connection():
 
 
 class Echo(Renderer):
-    """A renderer to which updates are lists of events."""
+    """A renderer for updates that are lists of events."""
 
     def render(self, update):
         return update
@@ -134,7 +134,7 @@ async def test_no_comment_is_sent_before_the_headers(connection, monkeypatch):
 
 
 async def test_a_client_that_leaves_in_mid_stream_stops_the_work_in_peace(connection):
-    """What is to be awaited at the end of the work is awaited."""
+    """The end of the work awaits everything that has to be awaited."""
     released = asyncio.Event()
 
     async def work():

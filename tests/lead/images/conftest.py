@@ -10,7 +10,7 @@ from lead.tokenizer.fair_queue import Client
 
 @pytest.fixture(scope="session")
 def sight(tiny_sight, libmtmd):  # noqa: ARG001 - it is there
-    """Model and projector of a kind."""
+    """The model and the projector of a kind."""
 
     def make(kind):
         model, projector = tiny_sight(kind)
@@ -33,7 +33,7 @@ class Sight:
         return self.encoder._keeper.child.pid
 
     def rows(self, image):
-        """The bytes of its embeddings."""
+        """The bytes of an image's embeddings."""
         return self.encoder._memory.read(image.stored)
 
 

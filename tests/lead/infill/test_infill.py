@@ -1,4 +1,4 @@
-"""Prompts for a gap in a text, as llama-server makes them, and what drafts find in them."""
+"""Prompts for a gap in a text, as llama-server makes them, and the drafts in them."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ def load(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def plain_model(load):
-    """Knows gaps, and neither files nor repositories."""
+    """A vocabulary with tokens for gaps, but not for files or repositories."""
     return load(pre=PRE, suf=SUF, mid=MID)
 
 

@@ -9,7 +9,7 @@ GAP = {"input_prefix": "Once ", "input_suffix": " the end.", "input_extra": [{"t
 
 @pytest.fixture
 def fills_gaps(lead, tmp_path):
-    """The model has tokens for that."""
+    """A lead whose model has tokens for gaps."""
     path = write_fim_vocabulary(tmp_path / "fim.gguf", pre=4000, suf=4001, mid=4002)
     lead.use(vocabulary=Vocabulary.load(path))
 

@@ -1,4 +1,4 @@
-"""The dashboard asks for nothing that /metrics does not have."""
+"""The dashboard uses only metrics that /metrics has."""
 
 import json
 import re

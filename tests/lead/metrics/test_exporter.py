@@ -12,7 +12,7 @@ from tests.toy_engine import submit
 
 
 class Watched:
-    """A lead with metrics, whose sequences live by a clock of their own."""
+    """A lead with metrics. Its sequences have their own clock."""
 
     def __init__(self, lead):
         self.lead = lead
@@ -20,7 +20,7 @@ class Watched:
         self.metrics = MetricsExporter(lead.sequences, lead.backs)
 
     def values(self, report=None):
-        """By name, or (name, its only label)."""
+        """The values by name, or by (name, its only label)."""
         text = self.metrics.export(report).decode()
         return {
             (sample.name, *sample.labels.values()) if sample.labels else sample.name: sample.value

@@ -1,4 +1,4 @@
-"""`lead uninstall` lists what programs keep, and removes it once somebody has agreed."""
+"""`lead uninstall` lists the files of programs, and removes them after a confirmation."""
 
 import io
 import socket
@@ -20,7 +20,7 @@ KEPT = {
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """With what programs keep."""
+    """The folders of programs, with files in them."""
     for kind in (*KEPT, "log"):
         folder = tmp_path / kind / "llama-duo"
         monkeypatch.setattr(module, f"user_{kind}_path", lambda _, folder=folder: folder)
@@ -32,7 +32,7 @@ def folders(tmp_path, monkeypatch):
 
 @pytest.fixture
 def services(monkeypatch):
-    """Those of the user and of the system, and what is removed of them."""
+    """The services of the user and of the system, and the services that are removed."""
     of_user, of_system, removed = ["llama-duo-lead"], [], []
     monkeypatch.setattr(
         module, "installed_services", lambda *, is_system: of_system if is_system else of_user
@@ -86,7 +86,7 @@ def test_with_one_all_of_it_is(run, folders, services, options, answer):
 
 
 def test_of_a_link_only_the_link_is_removed(run, folders):
-    """As to a cache on a bigger disk."""
+    """The link may point to a cache on a bigger disk."""
     cache, elsewhere = folders / "cache" / "llama-duo", folders / "big-disk"
     cache.rename(elsewhere)
     cache.symlink_to(elsewhere)
@@ -122,7 +122,7 @@ def test_settings_of_a_service_that_cannot_be_stopped_stay(run, folders, monkeyp
 
 
 def test_files_of_a_lead_that_runs_stay(run, folders):
-    """At whatever address it listens."""
+    """The lead may listen at any address."""
     lead = hold_folder(folders / "data/llama-duo/lead-9")
     with pytest.raises(SystemExit, match="lead-9: a running lead uses it"):
         run("--yes")

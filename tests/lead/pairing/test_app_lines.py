@@ -1,4 +1,4 @@
-"""The lines for common programs are those that a shell and YAML read as they are meant."""
+"""A shell and YAML read the lines for common programs as they are meant."""
 
 import os
 import ssl

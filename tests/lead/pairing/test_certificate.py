@@ -17,12 +17,12 @@ HOSTS = ["desk", "desk.local", "192.168.1.5", "fd00::5"]
 
 @pytest.fixture
 def make(tmp_path):
-    """Makes CAs of one folder, as starts of one lead do."""
+    """Makes CAs in a folder, as starts of one lead do."""
     return lambda hosts=HOSTS, folder="lead": Authority(tmp_path / folder, hosts)
 
 
 def browser(authority):
-    """A context as that of a program on a system that trusts the CA."""
+    """The TLS context of a program on a system that trusts the CA."""
     return ssl.create_default_context(cadata=authority.certificate)
 
 
@@ -50,7 +50,7 @@ def test_and_under_no_other(make):
 
 @pytest.mark.parametrize("host", ["bank.example", "desk.example", "shop.desk", "8.8.8.8", "2001:db8::1"])
 def test_nothing_that_it_signs_for_others_is_trusted(make, monkeypatch, host):
-    """Whoever has stolen its key."""
+    """A thief may have its key."""
     known = browser(make())
     monkeypatch.setattr(module, "_permits", lambda *_: True)
     thief = make([host])
@@ -76,7 +76,7 @@ def test_a_further_name_takes_another_certificate_with_the_same_key(make):
 
 
 def test_a_lead_that_has_its_former_name_again_keeps_its_ca(make):
-    """A laptop may have another name in each network."""
+    """A laptop may have a different name in each network."""
     make(["desk.home.example"])
     away = make(["desk.work.example"])
     assert make(["desk.home.example"]).certificate == away.certificate

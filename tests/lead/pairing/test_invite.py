@@ -1,4 +1,4 @@
-"""`lead invite`: what it asks a lead for, and what it prints."""
+"""`lead invite`: its request to a lead, and its output."""
 
 import json
 import re
@@ -38,7 +38,7 @@ class Handler(QuietHandler):
 
 @pytest.fixture
 def lead():
-    """Answers all requests alike, and remembers them."""
+    """Gives all requests the same answer, and records them."""
     with HttpServer(Handler) as server:
         server.asked = []
         server.answers = 200, {}

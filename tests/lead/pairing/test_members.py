@@ -75,7 +75,7 @@ def test_nobody_joins_as_the_owner_of_a_key(members, tmp_path):
 
 
 def test_who_guesses_keeps_nobody_out(members):
-    """Other machines may have the same address, behind a router or in a container."""
+    """Behind a router or in a container, other machines may have the same address."""
     secret = members.invite(Role.BACK)
     for _ in range(200):
         with pytest.raises(NotInvitedError):

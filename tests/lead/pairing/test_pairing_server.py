@@ -18,7 +18,7 @@ from tests.lead.router.fakes import until
 
 
 class Server:
-    """What serves."""
+    """A fake of the server that serves."""
 
     def __init__(self):
         self.states = []
@@ -58,7 +58,7 @@ def make(tmp_path, server):
 
 @pytest.fixture
 def pairing(make):
-    """An open one."""
+    """An open pairing server."""
     pairing = make()
     pairing.open()
     return pairing
@@ -245,7 +245,7 @@ def test_a_damaged_list_of_members_is_an_error(make, tmp_path, content):
 
 @pytest.fixture
 def announced(make):
-    """A pairing server, and what is announced of it."""
+    """A pairing server, and the list of its announcements."""
     said = []
 
     @contextlib.contextmanager

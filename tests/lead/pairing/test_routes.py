@@ -1,4 +1,4 @@
-"""From an invitation to a member's requests, over real connections."""
+"""From an invitation to the requests of a member, over real connections."""
 
 import asyncio
 import base64
@@ -25,7 +25,7 @@ from tests.lead.serving import ASK, hello
 
 @pytest.fixture
 async def pairing(lead, serve, tmp_path):
-    """Of a lead that serves."""
+    """The pairing server of a lead that serves."""
     with contextlib.closing(listen("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     served = serve()
@@ -63,7 +63,7 @@ async def join(code, role="client", name="laptop"):
 
 
 def trusted(pairing):
-    """As a browser on a system that trusts the CA."""
+    """The TLS context of a browser on a system that trusts the CA."""
     return ssl.create_default_context(cadata=pairing.certificate)
 
 
@@ -74,7 +74,7 @@ def member(joined):
 
 
 async def post_join(pairing, invitation, **fields):
-    """What another program than ours sends to join; returns the answer."""
+    """Send a join request as another program would; return the answer."""
     secret = base64.urlsafe_b64encode(invitation.secret).decode()
     url = f"https://127.0.0.1:{pairing.port}/v1/join"
     async with httpx.AsyncClient(verify=False, trust_env=False) as client:  # noqa: S501 - of this test
@@ -90,7 +90,7 @@ async def test_a_machine_joins_and_asks(lead, admin):
 
 
 async def test_a_code_that_was_used_here_goes_on_with_the_membership(admin, pairing):
-    """As in the environment of a service that is started again."""
+    """A service that is started again has the same code in its environment."""
     code = await invited(admin)
     joined = await join(code)
     assert await join(code) == joined
@@ -194,7 +194,7 @@ async def test_what_is_no_address_is_refused(admin, address):
 
 
 async def test_a_lead_may_have_many_addresses(admin, pairing, monkeypatch):
-    """Of containers and tunnels, and those that were given."""
+    """A lead has the addresses of containers and tunnels, and addresses from its options."""
     pairing.add_addresses([f"{i}.example" for i in range(8)])
     code = await invited(admin)
     monkeypatch.setattr(pairing, "_own_addresses", lambda: ["127.0.0.1", "10.0.0.1", "10.0.0.2", "10.0.0.3"])
@@ -303,7 +303,7 @@ async def test_a_machine_without_a_key_may_do_nothing_there(admin):
 
 
 async def test_who_tries_keys_keeps_no_member_out(admin):
-    """Of the same address, as all machines have behind one router, or in one network of IPv6."""
+    """Behind one router, or in one network of IPv6, all machines share an address."""
     joined = await join(await invited(admin))
     url, tls = joined.url, pinning(joined.certificate)
     async with httpx.AsyncClient(base_url=url, verify=tls, trust_env=False) as client:
@@ -365,7 +365,7 @@ async def test_a_lead_that_keeps_no_members_says_so(lead):
 
 @pytest.fixture
 def network(pairing, monkeypatch):
-    """What is announced, by fingerprint: whoever looks for a pairing server finds it there."""
+    """The announcements by fingerprint. A search for a pairing server finds it there."""
     announced = {}
 
     @contextlib.contextmanager

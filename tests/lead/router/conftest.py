@@ -1,4 +1,4 @@
-"""A router on a real port, with models that are fakes."""
+"""A router on a real port, with fake models."""
 
 import contextlib
 
@@ -19,7 +19,7 @@ from tests.shared.model_files.hub_server import cache, server  # noqa: F401 - fi
 
 
 def echo():
-    """A model that says what it was asked; `stream` answers in parts, as `app.state` says."""
+    """A model that returns the request. `stream` answers in the parts of `app.state`."""
     app = FastAPI()
     app.state.parts = [b"data: 1\n\n", b"data: 2\n\n"]
 
@@ -64,7 +64,7 @@ class RoutedHouse:
 
 @pytest.fixture
 async def routed():
-    """Starts one: `await routed("ab", …)` with the arguments of `House`."""
+    """Starts a router: `await routed("ab", …)` with the arguments of `House`."""
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(*arguments, keys=None, **options):

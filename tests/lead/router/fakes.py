@@ -1,4 +1,4 @@
-"""Models without processes: what each answers is an application on a real port, which may die."""
+"""Models without processes: each is an application on a real port, which may die."""
 
 import asyncio
 import contextlib
@@ -14,7 +14,7 @@ from tests.lead.serving import app_served
 
 
 class FakeProcess:
-    """Serves `app` once it is loaded; `die` is what SIGKILL does."""
+    """Serves `app` once it is loaded. `die` does what SIGKILL does."""
 
     def __init__(self, app=None, *, failure=None, vocabulary="v"):
         self.app = app or FastAPI()
@@ -43,7 +43,7 @@ class FakeProcess:
         self.url = f"http://127.0.0.1:{port}"
 
     async def die(self):
-        """Connections are cut, and there is nobody at its port any more."""
+        """Cut all connections and close the port."""
         for connection in list(self._server.server_state.connections):
             connection.transport.abort()
         await self._serving.aclose()
@@ -68,7 +68,7 @@ def served(name, **options):
 
 
 class House:
-    """A host whose processes are fakes, in the order in which they were started."""
+    """A host with fake processes, in the order in which they were started."""
 
     def __init__(self, names="ab", room=1, make=FakeProcess, models=None, need=1, **options):
         self.processes = []
@@ -94,7 +94,7 @@ class House:
         )
 
     def __getitem__(self, name):
-        """The process that a model was started in last."""
+        """The last process in which a model was started."""
         return [process for process in self.processes if process.name == name][-1]
 
 

@@ -11,7 +11,7 @@ from tests.lead.router.fakes import FakeProcess
 
 
 def model_app(name):
-    """A model that greets with its name, and repeats what it hears."""
+    """A model that sends its name first, and then repeats each message."""
     app = FastAPI()
 
     @app.websocket("/v1/speculation")
@@ -28,7 +28,7 @@ def model_app(name):
 
 @pytest.fixture
 async def house(routed):
-    """Models a and b, each with a vocabulary of its name; both fit."""
+    """Models a and b, each with a vocabulary of its name. Both fit."""
     names = iter("ab")
 
     def make():

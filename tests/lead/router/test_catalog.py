@@ -1,4 +1,4 @@
-"""Which models there are: in a folder, as llama-server's --models-dir, and in the hub's cache."""
+"""The models in a folder, as llama-server's --models-dir, and in the hub's cache."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from tests.minilm import tiny_bert
 
 @pytest.fixture(autouse=True)
 def cached(monkeypatch):
-    """What is in the hub's cache."""
+    """The models in the hub's cache."""
     models = []
     monkeypatch.setattr("lead.router.catalog.cached_models", lambda _hub: models)
     return models

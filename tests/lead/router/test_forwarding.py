@@ -35,7 +35,7 @@ async def test_a_header_passes_in_any_encoding(routed):
 
 @pytest.mark.parametrize("path", ["/x/../v1/speculation", "/./props", "//props", "/x/%2e%2e/props"])
 async def test_a_path_passes_as_it_was_sent(routed, path):
-    """So that a model does not answer at another path than the one that a key was shown for."""
+    """Otherwise a model might answer at another path than the path that was authorized."""
     house = await routed()
     answer = await house.client.get("/", extensions={"target": f"{path}?model=a".encode()})
     assert answer.json()["path"] == unquote(path)
@@ -66,7 +66,7 @@ async def test_a_stream_arrives_part_by_part_and_is_counted_while_it_runs(routed
 
 @pytest.fixture
 def die():
-    """Lets a process die while a request waits for it."""
+    """Make a process die while a request waits for it."""
     dying = []
 
     async def die(process):

@@ -1,4 +1,4 @@
-"""The processes of models, with fakes: started when they are needed, waited for, ended."""
+"""The processes of models, with fakes: started on demand, waited for, ended."""
 
 import asyncio
 import math
@@ -164,7 +164,7 @@ async def test_one_that_loads_for_ever_does_not_keep_others_from_being_loaded(ho
 
 
 class Commands:
-    """Whatever clients and persons ask of a router, at any time."""
+    """Random commands of clients and people to a router, at any time."""
 
     def __init__(self, house, rng):
         self.house, self.rng = house, rng

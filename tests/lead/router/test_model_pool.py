@@ -19,7 +19,7 @@ CPU = "CPU"
 
 
 class House:
-    """A pool whose starts and stops succeed when the test says so; every model needs 1 unless told."""
+    """A pool whose starts and stops succeed when the test says so. Models not in `needs` need 1."""
 
     def __init__(self, names="abc", room=2, maximum=0, needs=(), **options):
         self.pool = ModelPool(maximum)
@@ -65,7 +65,7 @@ class House:
         return self.step()
 
     def serve(self, ticket, name):
-        """A request from its beginning to its end; the model is loaded."""
+        """Serve a request from its beginning to its end. The model is loaded."""
         self.ask(ticket, name)
         if self.state(name) is ModelState.LOADING:
             self.load(name)
@@ -315,7 +315,7 @@ def test_an_impossible_report_raises():
 
 
 class RandomHouse(House):
-    """Whatever may happen happens, in any order."""
+    """A house in which any event may happen, in any order."""
 
     def __init__(self, rng):
         super().__init__("abcd", room=5, maximum=3, needs={"a": 1, "b": 2, "c": 3, "d": 4})
@@ -327,7 +327,7 @@ class RandomHouse(House):
         self.note(self.ask(ticket, name))
 
     def command(self):
-        """What a person or a client wants of a model."""
+        """A random command of a person or a client to a model."""
         name = self.rng.choice("abcd")
         match self.rng.randrange(3):
             case 0:
@@ -341,7 +341,7 @@ class RandomHouse(House):
         self.note(self.step())
 
     def happen(self, *events):
-        """One of these, if it can."""
+        """Let one of these events happen, if it can."""
         event = self.rng.choice(events)
         names = {"load": self.starting, "end": self.stopping, "release": self.running}.get(event)
         if event == "death" and (awake := self.pool.awake()):

@@ -63,7 +63,7 @@ def test_a_draft_model_may_be_called_by_its_name(read):
 
 @pytest.fixture
 def projectors(monkeypatch):
-    """Each model has one beside it."""
+    """Each model has a projector beside it."""
     place = "lead.settings.lead_settings.projector_beside"
     monkeypatch.setattr(place, lambda model, _: model.with_suffix(".mmproj"))
 

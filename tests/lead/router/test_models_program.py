@@ -1,4 +1,4 @@
-"""`lead models`: the models of a folder and of the hub's cache, listed, examined and deleted."""
+"""`lead models` lists, examines and deletes the models of a folder and of the hub's cache."""
 
 import shutil
 from dataclasses import replace
@@ -21,7 +21,7 @@ from tests.tiny_projectors import write_tiny_projector
 
 @pytest.fixture(autouse=True)
 def hub(monkeypatch, tmp_path):
-    """A hub with one model, which can be fetched; what was removed from its cache."""
+    """A hub with one model, which can be fetched. It records the files removed from its cache."""
 
     class StandIn(Hub):
         removed = []  # noqa: RUF012 - one for each test
@@ -55,7 +55,7 @@ def folder(tmp_path):
 
 @pytest.fixture
 def run(folder, capsys):
-    """What `lead models …` prints."""
+    """The output of `lead models …`."""
 
     def run(*arguments):
         models_program.main([*arguments, "--models-dir", str(folder)])

@@ -1,4 +1,4 @@
-"""A lead behind a router believes what that says of the sender, and nobody else."""
+"""A lead behind a router believes only the router's word on the sender."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""The router looks into files beside its event loop. Its life as a program: tests/real/test_models.py."""
+"""The router reads files outside its event loop. tests/real/test_models.py runs it as a program."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from tests.lead.http.middleware.asgi import asgi_request
 
 
 class FileWatch:
-    """Which files of a folder are looked at, and in which thread."""
+    """Records the files of a folder that are opened, and the threads that do it."""
 
     def __init__(self, folder):
         self.folder = folder

@@ -165,7 +165,7 @@ async def test_a_list_that_cannot_be_read_leaves_all_as_it_was(routed):
 
 
 async def test_what_has_no_principal_is_not_passed_on(routed):
-    """Whatever has let it in: its body is not read, and no model is touched."""
+    """A request without a principal is not read, and touches no model, however it got in."""
     house = await routed()
 
     async def receive():

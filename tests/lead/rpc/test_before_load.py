@@ -1,4 +1,4 @@
-"""An engine that loads a model of which other machines have a part lives while it computes."""
+"""An engine is alive as long as it computes, while it loads a model that is partly on other machines."""
 
 from lead.rpc.before_load import Computing
 

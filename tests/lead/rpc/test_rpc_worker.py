@@ -32,7 +32,7 @@ def test_a_port_that_is_taken_is_named(monkeypatch):
 
 @pytest.fixture
 def served(monkeypatch):
-    """What llama.cpp would be told to serve: (address, number of devices, threads, cache)."""
+    """The calls by which llama.cpp would serve: (address, number of devices, threads, cache)."""
     calls = []
 
     def serve(address, offered, n_threads, cache):

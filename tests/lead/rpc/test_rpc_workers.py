@@ -9,7 +9,7 @@ from shared.rpc.rpc_probe import ForeignWorkerError, WorkerAwayError
 
 
 class Workers:
-    """Answer from a time on; the clock goes on while somebody sleeps."""
+    """Workers that answer from a time on. The clock advances while somebody sleeps."""
 
     def __init__(self, **ready_at):
         self.ready_at, self.now, self.asked, self.held = ready_at, 0.0, [], set()

@@ -1,4 +1,4 @@
-"""No connection is lost while descriptors are short."""
+"""No connection is lost while descriptors are scarce."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ class Greeter(asyncio.Protocol):
 
 @pytest.fixture
 async def address():
-    """Of an acceptor."""
+    """The address of an acceptor."""
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     acceptor = Acceptor(listener, Greeter)
@@ -29,7 +29,7 @@ async def address():
 
 
 async def turns():
-    """As many turns of the loop as accepting takes."""
+    """Wait as many turns of the loop as accepting takes."""
     for _ in range(10):
         await asyncio.sleep(0)
 

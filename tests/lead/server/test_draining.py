@@ -197,7 +197,7 @@ async def test_a_websocket_whose_peer_said_goodbye_but_reads_nothing_does_not_di
 
 
 async def get(served, path):
-    """Status line, headers and body of a response on a connection of its own."""
+    """The status line, headers and body of a response on its own connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: lead\r\n\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")

@@ -24,7 +24,7 @@ def listener():
 
 @pytest.fixture
 def path(tmp_path):
-    """Where the owner of `listener` waits."""
+    """The path at which the owner of `listener` waits."""
     return tmp_path / "s"
 
 
@@ -136,7 +136,7 @@ os.execv(command[0], command)
 
 
 def with_socket(descriptor, *arguments):
-    """The command by which Python gets this descriptor as a service does from systemd."""
+    """The command by which Python gets this descriptor as a service gets it from systemd."""
     return [sys.executable, "-c", AS_SYSTEMD, str(descriptor), sys.executable, *arguments]
 
 

@@ -1,6 +1,6 @@
-"""A lead's own back is started, started again and ended; it never holds up the lead.
+"""A lead's own back is started, started again and ended. It never delays the lead.
 
-The back here is a script that is run in place of `python -m back`; it says over a FIFO that it is up.
+The back here is a script that is run in place of `python -m back`. It reports over a FIFO that it is up.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ WAIT_FOR_END = "up(); time.sleep(600)"
 
 
 class Lead:
-    """The owner of a local back, and what it hears from the child."""
+    """The owner of a local back, and the messages from the child."""
 
     def __init__(self, command, fifo, **options):
         self.ready = asyncio.Event()
@@ -61,7 +61,7 @@ class Lead:
 
 @pytest.fixture
 async def start(tmp_path, monkeypatch):
-    """Starts a lead whose back does what `body` says."""
+    """Starts a lead whose back runs `body`."""
     monkeypatch.setattr(module, "_FIRST_DELAY", 0.01)
     leads = []
 

@@ -91,7 +91,7 @@ def test_without_dual_stack_ipv6_alone_is_listened_on(monkeypatch):
 
 
 async def serve_inherited(monkeypatch, way, **options):
-    """Serve on a socket for all addresses that systemd or another lead hands over; nobody listens there."""
+    """Serve on a socket for all addresses that systemd or another lead hands over. Nothing listens there."""
     served = []
 
     async def serve(_lead, address):

@@ -1,4 +1,4 @@
-"""A lead that has started says where to ask it."""
+"""A lead that has started prints its address."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What tests of the options share."""
+"""Fixtures for tests of the options."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from lead.settings.lead_settings import LeadSettings
 
 @pytest.fixture
 def refused(capsys):
-    """What is said of a command line that is refused."""
+    """The error message for a command line that is refused."""
 
     def refused(*arguments):
         with pytest.raises(SystemExit):

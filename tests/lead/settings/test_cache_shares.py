@@ -1,4 +1,4 @@
-"""What a lead and the models that it starts may keep of earlier texts, together."""
+"""The memory in which a lead and the models that it starts may together keep earlier texts."""
 
 import pytest
 
@@ -9,7 +9,7 @@ MIB = 1 << 20
 
 
 def shares(n_free_mib, *arguments):
-    """With so much free memory."""
+    """The shares of the caches with this much free memory."""
     settings = LeadSettings.from_command_line(["--model", "target.gguf", *arguments])
     return cache_shares(settings, n_free_mib * MIB)
 

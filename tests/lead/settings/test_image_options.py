@@ -36,7 +36,7 @@ def test_bodies_may_be_larger_with_images_unless_their_size_was_chosen():
 
 @pytest.fixture
 def hub(monkeypatch, tmp_path):
-    """Whether the hub was asked for the projector; all models have one."""
+    """The downloads from the hub: True if the projector was asked for. All models have a projector."""
     asked = []
 
     def fetch(_hub, _model, *, with_projector=False):

@@ -1,4 +1,4 @@
-"""Files for vectors are checked before anything is loaded."""
+"""Files of models for vectors are checked before anything is loaded."""
 
 import pytest
 from pydantic import ValidationError

@@ -86,7 +86,7 @@ class FakeServer:
 
 @pytest.fixture
 def server(monkeypatch):
-    """Workers have all the time they want, unless a test says otherwise: this process may be a slow one."""
+    """Workers have unlimited time, unless a test limits it: this process may be slow."""
     monkeypatch.setattr(pool_module, "_QUICK_SECONDS", 60.0)
     monkeypatch.setattr(pool_module, "_GRACE_SECONDS", 0.01)
     monkeypatch.setattr(pool_module, "_HUNG_SECONDS", 60.0)

@@ -1,4 +1,4 @@
-"""The tokens of a chat's prompt: where later prompts depart from it, and what the model wrote itself."""
+"""The tokens of a chat's prompt: where later prompts differ from it, and the tokens that the model wrote."""
 
 import dataclasses
 from array import array
@@ -41,7 +41,7 @@ def test_a_token_that_reaches_beyond_the_position_is_left_out(vocabulary):
 
 
 class Chat:
-    """A conversation with a model of a template of the corpus, whose vocabulary is the shipped one."""
+    """A conversation with a template of the corpus and the shipped vocabulary."""
 
     def __init__(self, vocabulary, name="Qwen-Qwen3-0.6B"):
         self.vocabulary = vocabulary
@@ -54,7 +54,7 @@ class Chat:
         return self._jobs.prepare_chat(write_conversation(body), known=known)
 
     def tokens(self, *texts):
-        """Of each text by itself, as a model may choose them."""
+        """The tokens of each text by itself, as a model may choose them."""
         return [
             token
             for text in texts
@@ -65,7 +65,7 @@ class Chat:
         return dataclasses.replace(prepared.turn, tokens=prepared.turn.tokens + array("i", written))
 
     def second(self, message, *written, name=AGAIN):
-        """The tokens of the first prompt with what was written, and of the second one."""
+        """The tokens of the first prompt with its answer, and the tokens of the second prompt."""
         first = self.prepare(ASKED)
         tokens = self.tokens(*written)
         second = self.prepare([*ASKED, message, name], self.answered(first, tokens))

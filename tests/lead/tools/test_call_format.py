@@ -17,7 +17,7 @@ UNESCAPED = {
     "google-gemma-4-31B-it-interleaved": '<|"|>',
     "LFM2.5-8B-A1B": "'",
 }
-"""What ends a string, and is written as it is inside of one by these templates: nobody could read it."""
+"""The ends of strings that these templates write unescaped inside a string, which nobody could read."""
 TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 WORDS = [
     *("a", " two words ", "x\ny", "\n\nend\n", 'q"uo', "it's", "back\\slash", "{}", "[1, 2]", "17", "true"),

@@ -18,7 +18,7 @@ def calls(tool_format, *names):
 
 @pytest.fixture(scope="module")
 def known(vocabulary):
-    """The grammars of calls, and problems."""
+    """The grammars of calls, and the problems with tools."""
 
     def known(request, tool_format, reasoning=None, *, said=""):
         return call_grammars(
@@ -36,7 +36,7 @@ def known(vocabulary):
 
 @pytest.fixture(scope="module")
 def writes(vocabulary, known):
-    """Whether a model may write a text where calls are free to begin."""
+    """Return whether a model may write a text in which calls may begin anywhere."""
 
     def writes(text, request, tool_format, reasoning=None, *, said=""):
         calls, problems = known(request, tool_format, reasoning, said=said)

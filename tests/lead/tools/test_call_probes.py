@@ -4,7 +4,7 @@ from tests.lead.chat_format.cases import load, template
 
 
 def writer(write_call, before="", between="", after="<end>", *, several=True):
-    """A template: `write_call` writes one call from its name and arguments."""
+    """A template in which `write_call` writes one call from its name and arguments."""
 
     def render(messages, _tools=(), *, opened=False):
         text = ""

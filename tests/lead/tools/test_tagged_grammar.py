@@ -63,7 +63,7 @@ def grammar(vocabulary, calls, schemas, **fields):
 
 
 def written_at_random(vocabulary, text, rng):
-    """What a model that knows nothing writes under the grammar."""
+    """The text of a model that chooses random tokens under the grammar."""
     matcher, tokens = GrammarMatcher(text, vocabulary), []
     while len(tokens) < 2000:
         allowed = matcher.allowed()

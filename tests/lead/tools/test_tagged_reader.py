@@ -10,7 +10,7 @@ XML = template("Qwen3-Coder").tool_format
 
 
 def read(text, types=None, size=None, calls=XML):
-    """The arguments, and what is left of the text."""
+    """The arguments, and the rest of the text."""
     reader = TaggedReader(calls, types or {})
     for start in range(0, len(text), size or len(text)):
         reader.push(text[start : start + (size or len(text))])

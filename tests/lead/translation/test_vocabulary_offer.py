@@ -1,4 +1,4 @@
-"""The file that backs of another vocabulary download."""
+"""The vocabulary file that backs with another vocabulary download."""
 
 import gzip
 

@@ -66,7 +66,7 @@ def converted(source, stored_as="auto", tokenizer=None):
 
 
 def logits(model, tokens):
-    """The logits of a text that is read at once."""
+    """The logits after each token of a text that is read at once."""
     (rows,) = model.decode([Span(0, 0, tokens, len(tokens))])
     model.trim(0, 0)
     return rows.copy()

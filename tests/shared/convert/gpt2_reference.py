@@ -1,6 +1,6 @@
 """GPT-2 in NumPy: forward pass, and the files of a Hugging Face folder.
 
-Written from the definitions (Radford et al. 2019; pre-norm blocks, learned positions, tanh GELU); shares
+It follows the definitions (Radford et al. 2019): pre-norm blocks, learned positions, tanh GELU. It shares
 nothing with the converter.
 """
 
@@ -16,11 +16,11 @@ ALPHABET = {
     for byte in range(256)
 }
 ALPHABET |= {byte: chr(0x100 + i) for i, byte in enumerate(b for b in range(256) if ALPHABET[b] == "\0")}
-"""bytes_to_unicode: printable bytes stand for themselves, the others for U+0100 and on, in order."""
+"""GPT-2's bytes_to_unicode: printable bytes stand for themselves, the others for U+0100 and on, in order."""
 
 
 def random_gpt2(seed, *, width, n_heads, n_layers, n_vocab, n_ctx=64, n_hidden=None):
-    """Weights by Hugging Face's names; Conv1D matrices are (in, out)."""
+    """Random weights by Hugging Face's names. Conv1D matrices are (in, out)."""
     rng = np.random.default_rng(seed)
     n_hidden = n_hidden or 4 * width
 
@@ -65,7 +65,7 @@ def random_gpt2(seed, *, width, n_heads, n_layers, n_vocab, n_ctx=64, n_hidden=N
 
 
 def logits(config, weights, tokens):
-    """(n_tokens, n_vocab), in float64."""
+    """The logits, (n_tokens, n_vocab), in float64."""
     weights = {name: array.astype(np.float64) for name, array in weights.items()}
     n, n_heads = len(tokens), config["n_head"]
     x = weights["wte.weight"][tokens] + weights["wpe.weight"][:n]
@@ -93,7 +93,7 @@ def norm(x, weights, name):
 
 
 def safetensors(tensors, kind="F32", **metadata):
-    """Arrays by name as one file."""
+    """The bytes of a file with these arrays by name."""
     header, data = {"__metadata__": {"format": "pt", **metadata}}, b""
     for name, array in tensors.items():
         encoded = encoded_as(kind, array)
@@ -143,7 +143,7 @@ def write_folder(folder, config, weights, kind="F32", *, prefix="", n_shards=1):
 
 
 def vocabulary():
-    """(ids by token, merges): bytes, some merges, and the end token last, as in GPT-2."""
+    """(ids by token, merges) as in GPT-2: bytes, some merges, and the end token last."""
     space = ALPHABET[ord(" ")]
     merges = [(space, "t"), ("h", "e"), (space, "a"), ("i", "n"), ("r", "e"), ("o", "n"), (space + "t", "he")]
     merges += [("e", "r"), (space, "s"), ("a", "t"), ("n", "d"), (space + "a", "nd"), ("o", "r"), ("e", "n")]

@@ -1,7 +1,8 @@
 """llama2.c in NumPy: its forward pass, and its files in all versions.
 
-Written from run.c's definitions (RMSNorm, rotary positions in pairs of neighbors, grouped-query attention,
-SwiGLU) and from the description of its file formats; shares nothing with the converter.
+It follows run.c's definitions: RMSNorm, rotary positions in pairs of neighbors, grouped-query attention,
+SwiGLU.
+The files follow the description of their formats. It shares nothing with the converter.
 """
 
 import struct
@@ -16,7 +17,7 @@ MATRICES = ("wq", "wk", "wv", "wo", "w1", "w2", "w3")
 
 @dataclass
 class Llama:
-    """Weights by llama2.c's names; matrices are (out, in), with a leading axis for layers."""
+    """Weights by llama2.c's names. Matrices are (out, in), with a leading axis for layers."""
 
     n_heads: int
     n_kv_heads: int
@@ -24,7 +25,7 @@ class Llama:
     weights: dict[str, np.ndarray]
 
     def logits(self, tokens):
-        """(n_tokens, n_vocab), in float64."""
+        """The logits, (n_tokens, n_vocab), in float64."""
         weights = {name: array.astype(np.float64) for name, array in self.weights.items()}
         x = weights["tok_embeddings"][tokens]
         n, width = x.shape
@@ -68,7 +69,10 @@ def random_llama(seed, *, width, n_hidden, n_layers, n_heads, n_kv_heads, n_voca
 
 
 def attention(q, k, v):
-    """Causal; k and v may have fewer heads. (n_tokens, heads, head width) each; returns (n_tokens, width)."""
+    """Causal attention of (n_tokens, heads, head width) each. k and v may have fewer heads than q.
+
+    Returns (n_tokens, width).
+    """
     n, n_heads, head = q.shape
     k, v = (np.repeat(each, n_heads // each.shape[1], axis=1) for each in (k, v))
     scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(head) + np.triu(np.full((n, n), -np.inf), 1)
@@ -81,7 +85,7 @@ def rms_norm(x, weight):
 
 
 def rotate(x):
-    """x: (n_tokens, heads, head_width); values 2i and 2i + 1 turn by position / 10000^(2i / head_width)."""
+    """Turn values 2i and 2i + 1 by position / 10000^(2i / head_width). x: (n_tokens, heads, head_width)."""
     n, _, head = x.shape
     angles = np.arange(n)[:, None] / 10000.0 ** (np.arange(0, head, 2) / head)
     cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
@@ -116,7 +120,7 @@ def floats(*arrays):
 
 
 def floats_of(model, *names):
-    """Those of the weights that the model has."""
+    """The weights of these names that the model has."""
     return floats(*(model.weights[name] for name in names if name in model.weights))
 
 
@@ -141,7 +145,7 @@ def version_1(model):
 
 
 def version_2(model, group_size):
-    """The file, and the model that it holds after rounding."""
+    """The file, and the model that it contains after rounding."""
     held = dict(model.weights)
     body = floats_of(model, *NORMS)
     for name in ("tok_embeddings", *MATRICES, *held.keys() & {"output"}):
@@ -164,7 +168,7 @@ def quantize(weights, group_size):
 
 
 def words():
-    """Pieces in the order of Llama 2's: special ones, bytes, merged ones (best first), characters."""
+    """Pieces in Llama 2's order: special pieces, bytes, merged pieces (best first), characters."""
     characters = " abcdefghijklmnopqrstuvwxyzTOLé,.'\n"
     merged = " t|he| the|on|ce| a|in|nd| and|er|On| On|Once| Once|up| up| upon|pon|me|ti| ti| time|ll|ell"
     merged = f"{merged}|ello|th|ed| w| s".split("|")

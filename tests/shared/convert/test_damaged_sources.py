@@ -1,4 +1,4 @@
-"""Whatever is changed in a source, it is refused in a sentence, or llama.cpp can read what it becomes."""
+"""A changed source is refused with a message, or llama.cpp can read its conversion."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from tests.shared.convert import gpt2_reference, llama2c_reference
 from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llama
 
 _HEAD = 4096
-"""Bytes at the beginning of a file that are changed."""
+"""The number of bytes at the beginning of a file that may change."""
 
 CHECKPOINTS = {
     "version 0": llama2c_reference.version_0(small_llama()),
@@ -23,7 +23,7 @@ LENGTHS = st.one_of(st.just(1.0), st.floats(0, 1))
 
 
 def damage(data, changes, length, n_head=_HEAD):
-    """Some bytes of the head are changed, and the end may be cut off."""
+    """Change some bytes of the head, and perhaps cut off the end."""
     damaged = bytearray(data)
     for where, value in changes:
         damaged[int(where * min(n_head, len(damaged)))] = value

@@ -29,7 +29,7 @@ Grower = Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory: pytest.TempPathFactory) -> Grower:
-    """grown(shape, quantization) → the draft model grown so, each made once."""
+    """grown(shape, quantization) → the draft model, enlarged to the shape. Each is made once."""
     folder = tmp_path_factory.mktemp("grown")
 
     @cache
@@ -68,7 +68,7 @@ def metadata(path: Path) -> dict[str, object]:
 
 @pytest.mark.parametrize("quantization", get_args(Quantization))
 def test_a_larger_shape_computes_the_same_function(grown: Grower, quantization: Quantization) -> None:
-    """Measured against the same quantization of the old shape, so that only growing can make a difference."""
+    """The reference is the old shape in the same quantization, so that only growing can make a difference."""
     old, new = answer(grown(OLD, quantization)), answer(grown(LARGER, quantization))
     assert relative_error(new, old) < (1e-4 if quantization == "f32" else 1e-2)
 

@@ -1,4 +1,4 @@
-"""Asking a lead how it is: each way in which that fails is a sentence."""
+"""Asking a lead for its state. Each failure has its own message."""
 
 import socket
 
@@ -10,7 +10,7 @@ from shared.diagnostics.lead_probe import LeadProbe, is_own_address
 
 
 def probe(answer, key=None):
-    """(findings, report) of a lead whose answers `answer` gives by path."""
+    """(findings, report) of a lead. `answer` gives its answers by path."""
 
     def respond(request):
         given = answer(request.url.path)

@@ -36,7 +36,7 @@ TARGET = str(builtin_target())
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch):
-    """Four cores and 1 GB of free memory."""
+    """A machine with four cores and 1 GB of free memory."""
     usable = {0, 1, 2, 3}
 
     def pin(chosen):
@@ -75,7 +75,7 @@ def test_what_drafts_would_give_is_said_as_far_as_it_is_known(tiny_model):
     [("MTL0", 15, "K-quants on Metal"), ("MTL0", 7, "`lead plan` measures"), ("CUDA0", 15, "`lead plan`")],
 )
 def test_k_quants_on_metal_are_known_to_be_steep(device, stored, expected):
-    """15 is Q4_K_M, 7 is Q8_0."""
+    """File type 15 is Q4_K_M, and 7 is Q8_0."""
     gib = 1 << 30
     placed = Placement([Device(device, "", gib, gib)], 2, n_gpu_layers=2, parts={("attention", device): gib})
     info = SimpleNamespace(file_type=stored)
@@ -238,7 +238,7 @@ def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder
 
 @pytest.fixture(name="gpu")
 def _gpu(monkeypatch):
-    """One with 4.2 MB free."""
+    """A GPU with 4.2 MB free."""
     device = Device("GPU0", "a GPU", free=4_200_000, total=8_000_000)
     monkeypatch.setattr(devices, "chosen", lambda _: [])
     monkeypatch.setattr(devices, "describe", lambda _: [device])

@@ -1,4 +1,4 @@
-"""What the lead's steps say of drafts from other machines."""
+"""The gain of drafts from other machines, predicted from the times of the lead's steps."""
 
 import pytest
 

@@ -1,6 +1,6 @@
 """A drafter without back, lead and network.
 
-A model that equals the target drafts the target's own tokens: TEXT is what follows LONG.
+Its model equals the target, and drafts the target's own tokens: TEXT follows LONG.
 """
 
 from shared.drafting.drafter import Drafter
@@ -18,9 +18,9 @@ SAMPLED = SamplingParameters(seed=7, temperature=0.9, repeat_penalty=1.3, repeat
 
 
 class DrafterHarness:
-    """A drafter with a model of as many slots and cells as it says it needs, and not one more.
+    """A drafter whose model has exactly the slots and cells that it asks for.
 
-    Each further token makes a decode longer by `slope` of its time for one.
+    Each further token makes a decode longer by `slope` times the time of one token.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class DrafterHarness:
         return state.draft() if state else None
 
     def step(self):
-        """The drafts that grew, as if there were no confidences."""
+        """Do a step; return the drafts that grew, without their confidences."""
         grown = [sequence.draft() for sequence in self.drafter.step()]
         self.drafter.learn(1 + self.slope * (self.drafter.n_decoded.total() - 1))
         return [draft.model_copy(update={"confidences": None}) for draft in grown]
 
     def drain(self):
-        """All drafts until nothing is left to do."""
+        """Return all drafts until nothing is left to do."""
         drafts = []
         while not self.drafter.idle:
             drafts += self.step()
@@ -81,7 +81,7 @@ class DrafterHarness:
 
 
 def drafting(**options):
-    """A drafter that has drafted TEXT[2:6] behind TEXT[:2]."""
+    """A harness that has drafted TEXT[2:6] after TEXT[:2]."""
     harness = DrafterHarness(**options)
     harness.open()
     harness.drain()

@@ -287,7 +287,7 @@ def test_grammars_that_answer_late_do_not_change_the_draft(seed):
 
 
 class Unanswered(ToyGrammar):
-    """No question is answered."""
+    """Answers no question."""
 
     is_ready = False
 

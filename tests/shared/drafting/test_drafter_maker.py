@@ -1,4 +1,4 @@
-"""Which drafter a back has for a lead, and when it has none."""
+"""The drafter that a back has for a lead, and when it has none."""
 
 import logging
 

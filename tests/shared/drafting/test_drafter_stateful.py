@@ -1,4 +1,4 @@
-"""Whatever a lead commits, the drafter's books stay right and what it drafts is its model's own choice."""
+"""A lead may commit anything: the drafter's records stay right, and drafts are its model's own choice."""
 
 import functools
 import random
@@ -18,7 +18,7 @@ MAX_AHEAD = 9
 
 
 def paths(draft):
-    """For each token of a draft, the tokens on the way to it and its place among those that follow these."""
+    """For each token of a draft, the tokens on the path to it and its place among its siblings."""
     parents = draft.parents or range(-1, len(draft.tokens) - 1)
     ways, n_children = [], {}
     for token, parent in zip(draft.tokens, parents, strict=True):
@@ -30,7 +30,7 @@ def paths(draft):
 
 
 class DrafterMachine(RuleBasedStateMachine):
-    """A lead that commits what it likes; the model checks its own books and the windows at each decode."""
+    """A lead that commits at random. The model checks its own records and the windows at each decode."""
 
     traits = PLAIN
     options: ClassVar = {"n_window": 12}
@@ -83,7 +83,7 @@ class DrafterMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.committed)
     @rule(rng=rngs, n_right=st.integers(0, 6), n_back=st.integers(0, 3), other=st.booleans())
     def extend(self, rng, n_right, n_back, other):
-        """Some way through the draft is right, then perhaps another token comes; some is told again."""
+        """Commit a part of the draft, then perhaps another token. Some committed tokens are sent again."""
         name = rng.choice(sorted(self.committed))
         committed = self.committed[name]
         new = [*self.way(name, rng)[:n_right], *([rng.randrange(N_VOCAB)] if other else [])]
@@ -151,7 +151,7 @@ class DrafterMachine(RuleBasedStateMachine):
 
 
 class RecurrentDrafterMachine(DrafterMachine):
-    """Beside a model that can only return to states that were kept."""
+    """The same with a model that can return only to states that were kept."""
 
     traits = MemoryTraits(n_rollback=0, n_step_checkpoints=MAX_AHEAD + 2, equal_lengths=True)
 

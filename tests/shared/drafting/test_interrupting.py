@@ -13,7 +13,7 @@ WRONG = (TEXT[3] + 1) % N_VOCAB
 
 
 class InterruptedTarget(FakeTarget):
-    """Leaves some of the tokens behind when it is interrupted."""
+    """Raises DecodeAbortedError when it is interrupted, with the tokens already in the cache."""
 
     interrupt: threading.Event
 
@@ -26,7 +26,7 @@ class InterruptedTarget(FakeTarget):
 
 
 def interruptible(**options):
-    """Has drafted TEXT[2:4], and is about to draft the next token."""
+    """A harness that has drafted TEXT[2:4], and is about to draft the next token."""
     interrupt = threading.Event()
     harness = DrafterHarness(target=InterruptedTarget, interrupt=interrupt, **options)
     harness.model.interrupt = interrupt

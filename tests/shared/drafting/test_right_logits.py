@@ -1,4 +1,4 @@
-"""Whatever a back has drafted and dropped, its logits equal a fresh evaluation's."""
+"""After any drafts and drops, a back's logits equal a fresh evaluation's."""
 
 import random
 from dataclasses import replace
@@ -21,7 +21,7 @@ N_STEPS = 200
 
 
 class DraftedSequences:
-    """Two sequences with a drafter; some of the committed tokens are drafted ones, others random."""
+    """Two sequences with a drafter. Some committed tokens are drafted, the others are random."""
 
     def __init__(self, path, seed=1):
         self.rng = random.Random(seed)
@@ -64,7 +64,7 @@ class DraftedSequences:
         self.drafter.handle(Open(sequence=sequence, sampling=GREEDY, tokens=list(text)))
 
     def commit(self, sequence):
-        """Part of the main branch or of a branch, then perhaps a random token."""
+        """Commit a part of the main branch or of a side branch, then perhaps a random token."""
         text, state = self.texts[sequence], self.drafter.sequences.get(sequence)
         draft = state and state.draft()
         path = self.path_through(draft) if draft else []
@@ -78,7 +78,7 @@ class DraftedSequences:
             self.ended.append(self.texts.pop(sequence))
 
     def path_through(self, draft):
-        """From the root of the draft's tree to a random token."""
+        """The tokens from the root of the draft's tree to a random token."""
         parents = draft.parents or list(range(-1, len(draft.tokens) - 1))
         at, path = self.rng.randrange(len(draft.tokens)), []
         while at >= 0:

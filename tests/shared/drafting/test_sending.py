@@ -19,7 +19,7 @@ def branch():
 
 
 class Sending:
-    """A drafter of three texts that grow when a test says so; `due` names those that are sent."""
+    """A drafter of three texts that grow when a test says so. `due` names the texts whose drafts are sent."""
 
     def __init__(self):
         harness = DrafterHarness(n_slots=3)
@@ -35,13 +35,13 @@ class Sending:
         return self.names(now)
 
     def grow(self, state, urgency):
-        """`state` gets a token: the last one, one before the lead has enough, or one of a branch."""
+        """Give `state` a token: the last token, or one before the lead has enough, or of a side branch."""
         n_ahead = len(state.main.ranked) + 1 if urgency == "immediate" else 1000
         state.options = dataclasses.replace(state.options, n_ahead=n_ahead)
         state.append(branch() if urgency == "batched" else state.main, [RankedToken(5, 0.5)])
 
     def rest(self):
-        """From now on no draft grows."""
+        """Let no draft grow from now on."""
         for state in self.drafter.sequences.values():
             state.options = dataclasses.replace(state.options, n_ahead=1)
 
@@ -50,7 +50,7 @@ class Sending:
 
 
 def delay(state):
-    """Seconds after the last message until the draft is sent, as it is now."""
+    """Seconds after the last message until the draft is sent, if it stays as it is now."""
     state.sent_at = 0.0
     seconds = next(seconds for seconds in (0.0, SOON_SECONDS, SEND_SECONDS) if state.is_due(seconds))
     state.take_draft(seconds)
@@ -81,7 +81,7 @@ def test_what_is_complete_stays_urgent_when_a_branch_grows():
 
 
 def sending():
-    """One that has just sent something."""
+    """A `Sending` that has just sent something."""
     harness = Sending()
     harness.grow(harness.drafter.sequences["s"], "batched")
     assert harness.names(0.0, at_once=True) == "s"

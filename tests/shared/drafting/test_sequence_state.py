@@ -1,4 +1,4 @@
-"""The batch of a step: each path that drafts gets a token, prompts share the rest."""
+"""The batch of a step: each path that drafts gets a token, and prompts share the rest."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from tests.toy_model import END_TOKENS, GREEDY, toy_sampler
 
 
 def path_with(slot, n_pending, n_decoded=5):
-    """(state, its main branch): `n_pending` committed tokens are not decoded yet."""
+    """(state, its main branch). `n_pending` committed tokens are not decoded yet."""
     committed = list(range(n_decoded + n_pending))
     cache = SlotCache(slot, PLAIN)
     cache.add(committed[:n_decoded])

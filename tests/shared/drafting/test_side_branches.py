@@ -1,4 +1,4 @@
-"""Side branches: drafts that begin with a runner-up, in case the target chooses that.
+"""Side branches: drafts that begin with a runner-up, in case the target chooses it.
 
 At temperature 1 the toy model has a runner-up probable enough for a branch at almost every position.
 """
@@ -37,7 +37,7 @@ def branches(harness):
 
 
 class DoubtfulSampler(Sampler):
-    """After a few of its tokens the product of their confidences is less than the smallest float."""
+    """The product of its confidences is less than the smallest float after a few tokens."""
 
     def rank(self, logits, position, n):
         return [RankedToken(each.token, 1e-60) for each in super().rank(logits, position, n)]
@@ -56,7 +56,7 @@ def test_a_draft_without_any_confidence_goes_on():
 
 
 def chosen(text, sampling=WARM, n=1):
-    """The next `n` tokens that the draft model chooses after `text`."""
+    """The next `n` tokens that the draft model would choose after `text`."""
     text = list(text)
     for _ in range(n):
         logits = DrafterHarness().model._row(functools.reduce(extend_hash, text, 0))
@@ -129,7 +129,7 @@ def test_min_confidence_of_the_lead_applies_to_branches():
 
 
 def experienced(slope, **options):
-    """A harness whose drafter has learned what a further token costs, about to decode a prompt."""
+    """A harness about to decode a prompt. Its drafter has learned the cost of a further token."""
     harness = branching(slope=slope, **options)
     harness.close()
     harness.open(tokens=PROMPT, sampling=WARM.model_copy(update={"seed": 1}))
@@ -152,7 +152,7 @@ def test_where_further_tokens_cost_nothing_all_branches_are_decoded_beside_the_m
 
 
 def test_a_step_makes_the_most_of_its_time():
-    """No other number of the likeliest tokens has a larger sum of probabilities in the time of its decode."""
+    """No other number of the likeliest tokens has a larger sum of probabilities per second of its decode."""
     harness = experienced(slope=0.3, n_branches=8, n_ahead=8)
     harness.step()
     while state(harness).main.confidence > 0.05:  # what is less likely than 0.05 * 0.3 is no gain
@@ -179,7 +179,7 @@ def test_branches_that_exceed_the_batch_size_take_turns():
 
 
 def first_tokens(harness):
-    """The first branches that are begun: (position, token)."""
+    """(position, token) of the first branches that are begun."""
     while not state(harness).branches:
         harness.step()
     return list(state(harness).branches)
@@ -343,7 +343,7 @@ def test_a_branch_shares_the_cells_of_its_prefix():
 
 
 class FullTarget(FakeTarget):
-    """Raises KvCacheFullError while it is `full`."""
+    """A target that raises KvCacheFullError while it is `full`."""
 
     full = False
 

@@ -1,4 +1,4 @@
-"""Which slots of the draft model's cache are lent, and what they still hold."""
+"""The slots of the draft model's cache that are lent, and the tokens that they still hold."""
 
 import pytest
 
@@ -11,7 +11,7 @@ LONG, OTHER = [1] * 40, [2] * 40
 
 
 class Pool(SlotPool):
-    """With a model in which its tokens are decoded by hand."""
+    """A pool with a model whose tokens are decoded by hand."""
 
     def __init__(self, n_sequences=2, n_slots=4, n_stored=0, n_part=0):
         self.model = FakeTarget(n_slots)
@@ -30,7 +30,7 @@ class Pool(SlotPool):
         return slot
 
     def end(self, *texts):
-        """Sequences with these texts have ended, one after the other."""
+        """Let sequences with these texts end, one after the other."""
         for tokens in texts:
             self.give_back(self.read(tokens))
 

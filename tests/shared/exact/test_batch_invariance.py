@@ -18,7 +18,7 @@ def prompt(slot, start, n, n_logits=0):
 
 
 def shapes(spans, policy):
-    """For each pass: slots, number of tokens of each and number of outputs."""
+    """For each pass: its slots, the number of tokens of each, and the number of outputs."""
     return [
         ([part.span.slot for part in each], each[0].size, each[0].n_rows)
         for each in invariant_passes(spans, policy)

@@ -1,4 +1,4 @@
-"""With the shipped model, and with stand-ins whose kernels differ as told."""
+"""The probe with the shipped model, and with stand-ins whose kernels differ."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from shared.settings.model_options import ModelOptions
 
 
 class Kernels:
-    """A model whose logits depend on the kernel of each token, and whose time on the size of the batch."""
+    """A model whose logits depend on the kernel of each token. Its time depends on the size of the batch."""
 
     n_vocab, n_activations, n_ctx_slot, n_ubatch = 8, 8192, 1024, 512
 

@@ -11,7 +11,7 @@ def rows(states, slot, n):
 
 
 def rows_in_company(target, states):
-    """Those of a text alone, which are those that it has beside others."""
+    """Check that the hidden states of a text are the same alone and beside other texts; return them."""
     target.decode([Span(0, 0, TEXT, 1)])
     alone = rows(states, 0, len(TEXT))
     target.trim(0, 0)

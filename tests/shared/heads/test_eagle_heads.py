@@ -1,4 +1,4 @@
-"""Tiny random EAGLE-3 drafters on real (tiny, random) targets: what they read, draft and refuse."""
+"""Tiny random EAGLE-3 drafters on real (tiny, random) targets: their input, drafts and refusals."""
 
 import gguf
 import numpy as np

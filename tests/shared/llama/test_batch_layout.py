@@ -13,7 +13,7 @@ PROMPT = Span(9, 0, [1] * 128, 0)
 
 
 def spans(*lengths, start=0):
-    """Drafts to verify: logits are wanted for all tokens."""
+    """Drafts to verify, with logits for all tokens."""
     return [Span(slot, start, [1] * length, length) for slot, length in enumerate(lengths)]
 
 
@@ -22,7 +22,7 @@ def lay_out(batch, n_batch=512, n_ctx=1024, **rules):
 
 
 def padding(batch, *limits, **rules):
-    """By slot, in drafts whose cells are their own."""
+    """The padding of each slot, in drafts with cells of their own."""
     (together,) = lay_out(batch, *limits, own_cells=True, **rules).passes
     return [part.n_padding for part in together]
 

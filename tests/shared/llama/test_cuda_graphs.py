@@ -18,7 +18,7 @@ def floats(tmp_path):
 
 @pytest.fixture
 def is_off(monkeypatch):
-    """Whether graphs are off after what llama.cpp has said."""
+    """A function that returns whether graphs are off after these log lines of llama.cpp."""
 
     def ask(path, *lines, flash_attention=True):
         monkeypatch.delenv("GGML_CUDA_DISABLE_GRAPHS", raising=False)

@@ -51,7 +51,7 @@ def machine(monkeypatch):
 
 @pytest.fixture
 def silent_build(monkeypatch):
-    """Exports none of the functions for devices, as on Windows."""
+    """A build that exports no functions for devices, as on Windows."""
 
     def missing(*_):
         raise AttributeError

@@ -1,4 +1,4 @@
-"""Blocks of pinned memory are reused, limited, and replaced by other memory where there are none."""
+"""Blocks of pinned memory are reused, limited, and replaced by other memory if there are none."""
 
 import ctypes
 
@@ -9,7 +9,7 @@ from shared.llama.host_memory import HostMemory
 
 MIB = 1 << 20
 KIND = 7
-"""A ggml_backend_buffer_type_t."""
+"""A stand-in for a ggml_backend_buffer_type_t."""
 
 
 class Pinned:
@@ -48,7 +48,7 @@ def pinned(monkeypatch):
 
 
 def is_written(block):
-    """Whether what is put there is there."""
+    """Return whether the block keeps what is written to it."""
     ctypes.memset(block.pointer, 5, block.size)
     return block.pointer[0] == block.pointer[block.size - 1] == 5
 

@@ -1,4 +1,4 @@
-"""Images of random embeddings, in models of both kinds: what a slot holds of them is what it would read."""
+"""Images of random embeddings, in models of both kinds: a slot that holds them computes as after a read."""
 
 import os
 
@@ -27,7 +27,7 @@ END = len(BEFORE) + N_ROWS
 
 @pytest.fixture(scope="module")
 def images():
-    """Memory for two images."""
+    """The memory of two images."""
     rows = np.random.default_rng(1).normal(size=(2, N_ROWS * N_EMBD)).astype(np.float32)
     descriptor = os.memfd_create("images")
     os.write(descriptor, rows.tobytes())

@@ -1,4 +1,4 @@
-"""Which kernel computes on the CPU, in a build with one and in a build with one for each kind of CPU."""
+"""The kernel on the CPU, in a build with one kernel and in a build with a kernel for each kind of CPU."""
 
 import logging
 import re
@@ -14,7 +14,7 @@ RPC_LOADED = "load_backend: loaded RPC backend from /lib/libggml-rpc.so"
 
 @pytest.fixture
 def loading(tmp_path, monkeypatch):
-    """What llama.cpp will say while it loads the kernel of a build that has two."""
+    """The log lines of llama.cpp while it loads the kernel, in a build that has two."""
     for name in ("libllama.so", "libggml-cpu-zen4.so", "libggml-cpu-armv8.2_1.so"):
         (tmp_path / name).touch()
     lines = [RPC_LOADED]

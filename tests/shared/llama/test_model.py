@@ -44,7 +44,7 @@ def test_only_a_device_computes_while_this_thread_goes_on(model, monkeypatch, is
 
 
 class Recorder(SlotPart):
-    """Notes what it is told."""
+    """Records its calls."""
 
     token_bytes = 12
 
@@ -110,7 +110,7 @@ def test_a_slot_with_cells_of_its_own_gets_a_copy_of_a_beginning(opened):
 
 
 def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(opened, tiny_model):
-    """Recurrent states are cut back by no more than a few tokens, and drafts are decoded after prompts."""
+    """Recurrent states are cut back by only a few tokens. Drafts are decoded after prompts."""
     options = ModelOptions(ctx_size=256, parallel=2, threads=1, n_gpu_layers=0, kv_unified=True)
     hybrid = opened(tiny_model("qwen35"), options)
     prompt = [7] * 50
@@ -124,7 +124,7 @@ def test_a_prompt_that_cannot_be_taken_back_from_a_full_cache_is_named_and_gone(
 
 
 def test_what_is_loaded_after_a_copy_into_the_same_slot_stays(opened):
-    """llama.cpp copies whole slots when it decodes next."""
+    """llama.cpp copies whole slots at the next decode."""
     options = ModelOptions(ctx_size=512, parallel=2, threads=1, n_gpu_layers=0, kv_unified=False)
     model = opened(builtin_draft(), options)
     alone = model.decode([Span(0, 0, TEXT, 1)])[0].copy()
@@ -304,7 +304,7 @@ def test_padding_takes_no_position_that_a_model_has_not_learned(opened, tiny_mod
 
 @pytest.fixture
 def many_slots(opened):
-    """With flash attention, which such leads use; two texts are long enough to read prompts apart."""
+    """A model with five slots, which has flash attention. Two texts are long enough to read prompts apart."""
     options = ModelOptions(ctx_size=2048, parallel=5, batch_size=128, threads=1)
     model = opened(builtin_target(), options)
     assert model.tiles_attention

@@ -1,4 +1,4 @@
-"""The functions of llama.cpp without the classes of the package."""
+"""llama.cpp's functions without the classes of llama-cpp-python."""
 
 import pytest
 

@@ -10,7 +10,7 @@ from shared.settings.model_options import ModelOptions
 
 
 def overrides(**options):
-    """(pattern, buffer type) of each."""
+    """(pattern, buffer type) of each override."""
     library.start()
     parameters = model_parameters(ModelOptions(**{"n_gpu_layers": 3} | options))
     if not parameters.tensor_buft_overrides:

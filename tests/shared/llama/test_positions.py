@@ -10,7 +10,7 @@ ALL = [0, 1, 2, 3, *[3] * 7, 5, 6, *[6] * 5, 9, 10]
 
 @pytest.fixture
 def positions():
-    """Of three slots, the first of which has two images."""
+    """The positions of three slots, of which the first has two images."""
     found = Positions(3)
     found.add_image(0, IMAGE)
     found.add_image(0, LATER)
@@ -47,7 +47,7 @@ def test_a_copy_has_the_images_that_it_has_rows_of(positions):
 
 @pytest.mark.parametrize("cut", range(1, len(ALL)))
 def test_parts_that_were_stored_bring_them_back(positions, cut):
-    """Also where a part ends inside an image."""
+    """A part may also end inside an image."""
     parts = [positions.packed(0, 0, cut), positions.packed(0, cut, len(ALL))]
     for part in parts:
         positions.unpack(2, part)

@@ -1,4 +1,4 @@
-"""What one start has measured, as the next one finds it."""
+"""The measurements of one start, as the next start finds them."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What is kept besides the cells of slots: windows and recurrent states are right, or said to be lost."""
+"""The data of slots besides their cells: windows and recurrent states are right, or reported as lost."""
 
 import numpy as np
 import pytest
@@ -93,7 +93,7 @@ def test_more_slots_than_can_be_guarded_are_refused(load):
 
 
 def test_chunked_windows_are_whole_behind_a_boundary(load, tmp_path):
-    """Llama 4: a token sees what is in its own chunk of 8,192."""
+    """Llama 4: a token sees only tokens in its own chunk of 8,192."""
     chunk = 8192
     path = write_tiny_model(
         TinyModel("llama4", width=32, settings={"context_length": 2 * chunk}), tmp_path / "llama4.gguf"

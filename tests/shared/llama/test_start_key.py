@@ -1,4 +1,4 @@
-"""Keys of what one start keeps for the next: whatever decides it is in them."""
+"""Keys of the data that one start keeps for the next. They contain everything that the data depend on."""
 
 import os
 
@@ -42,7 +42,7 @@ ANOTHER = {
     "ctx_checkpoints": 1,
     "checkpoint_memory": 1,
 }
-"""Another value than the default of each option of a model."""
+"""For each option of a model, a value that is not the default."""
 BY_WAY_OF = {
     **dict.fromkeys(("policy", "draft", "mtp"), "with_heads"),
     "calibrate": "flash_attn",
@@ -53,8 +53,10 @@ BY_WAY_OF = {
     **dict.fromkeys(("cache_disk", "cache_disk_size", "heartbeat_seconds", "rpc_timeout"), ""),
     "images": "",  # whose keys are in the texts
 }
-"""By which input of a key each part of `Load`, but for `model` and `options`, acts on what is kept; empty: by
-none."""
+"""By parts of `Load` except `model` and `options`: the input of a key through which it affects kept data.
+
+It is empty if the part affects none.
+"""
 OF_A_START = sorted(DECIDES.keys() - ModelOptions.model_fields.keys())
 
 
@@ -64,7 +66,7 @@ def key(kept, options=BEFORE, files="files", **facts):
 
 
 def test_every_option_has_a_row_and_every_row_something_that_it_is_about():
-    """A new option: decide in `DECIDES` what it changes of what is kept, and give it another value here."""
+    """For a new option, decide in `DECIDES` which kept data it changes, and give it another value here."""
     assert ModelOptions.model_fields.keys() <= DECIDES.keys()
     assert ModelOptions.model_fields.keys() == ANOTHER.keys()
     assert BY_WAY_OF.keys() == Load.model_fields.keys() - {"model", "options"}

@@ -1,4 +1,4 @@
-"""States in host memory bring back what was there, in the same slot and in another."""
+"""States in host memory restore a slot's content, in the same slot and in another."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_when_all_is_cleared_nothing_can_be_loaded(three_slots):
 
 @of_any_texts
 def test_the_bytes_of_a_text_are_all_that_another_needs_of_it(three_slots):
-    """As after a restart, whatever became of what was lent."""
+    """After a restart the lent memory is gone."""
     read(three_slots, 0, 0, TEXT[:100])
     three_slots.store(0, text(100))
     expected = read(three_slots, 0, 100, TEXT[100:])

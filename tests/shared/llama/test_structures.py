@@ -20,7 +20,7 @@ class Shifting(type(ctypes.Structure)):
 
 ctypes.Structure = Shifting("Structure", (ctypes.Structure,), {})
 """
-"""Bindings of a version whose context has one field more than the library's: for sitecustomize.py."""
+"""Bindings whose context has one field more than the library's, for sitecustomize.py."""
 
 
 def bindings(**replaced):

@@ -78,7 +78,7 @@ def test_layers_after_the_last_one_are_refused_alone_and_not_with_the_others(tin
 
 
 def write_vocabulary(path, model, tokens=()):
-    """A GGUF without tensors; tokens: text -> type."""
+    """Write a GGUF file without tensors. tokens: text -> type."""
     writer = GGUFWriter(path, "llama")
     for key in ("context_length", "embedding_length", "block_count", "feed_forward_length", "vocab_size"):
         writer.add_uint32(f"llama.{key}", 8)

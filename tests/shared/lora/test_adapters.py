@@ -55,7 +55,7 @@ def write_adapter(path, pairs, architecture="llama", kind="adapter", more=None):
 
 @pytest.fixture(scope="module")
 def base(tiny_model, tmp_path_factory):
-    """Without scales of its tensors, which llama.cpp does not apply to what an adapter adds."""
+    """A model without scales of its tensors, which llama.cpp does not apply to an adapter's part."""
     path = shutil.copy(tiny_model("llama"), tmp_path_factory.mktemp("base") / "base.gguf")
     for tensor in gguf.GGUFReader(path, "r+").tensors:
         if tensor.name.endswith(".scale"):
@@ -107,7 +107,7 @@ def test_their_memory_counts(base, adapter):
 def test_a_file_that_is_replaced_while_it_is_loaded_is_refused(
     base, adapter, tmp_path, monkeypatch, is_adapter
 ):
-    """It could be kept for another than it is."""
+    """Its texts could be kept for another file."""
     path = shutil.copy(base, tmp_path / "model.gguf")
     load = adapters.load_adapters
 

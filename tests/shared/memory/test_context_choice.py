@@ -1,4 +1,4 @@
-"""How memories are used, and what is stated about them, against tiny models of each kind."""
+"""The kinds of memory that models have, and the facts about each, with tiny models."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The sizes that are stated beforehand are those that llama.cpp allocates."""
+"""The sizes that are predicted equal the sizes that llama.cpp allocates."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What is planned for a model, against tiny models of each kind."""
+"""Memory plans for tiny models of each kind."""
 
 import re
 from types import SimpleNamespace

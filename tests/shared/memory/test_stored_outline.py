@@ -10,7 +10,7 @@ OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2, cache_ram=0)
 
 @pytest.fixture
 def loads(monkeypatch):
-    """How often a model is loaded to measure it, with an empty cache folder at first."""
+    """The loads of a model for measuring. The cache folder is empty at first."""
     loads, load = [], ModelOutline.load
 
     def counted(*arguments, **options):

@@ -1,4 +1,4 @@
-"""Copies of GGUF files that differ from them in one thing."""
+"""Copies of GGUF files with one difference."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,17 +9,17 @@ from tests.tiny_models import WRITTEN, copy_fields, write_and_close
 
 
 def with_tensor(source: Path, destination: Path, name: str, original: str) -> None:
-    """A copy with one more tensor, which repeats another."""
+    """Write a copy with one more tensor, which repeats `original`."""
     _copy(source, destination, lambda tensor: [tensor, name] if tensor == original else [tensor])
 
 
 def without_vocabulary(source: Path, destination: Path) -> None:
-    """A copy of which nothing can be asked; its thousands of strings are most of what there is to read."""
+    """Write a copy without the vocabulary, whose thousands of strings take most of the time to read."""
     _copy(source, destination, lambda tensor: [tensor], leave_out="tokenizer.")
 
 
 def without_tensors(source: Path, destination: Path, is_dropped: Callable[[str], bool]) -> Path:
-    """A copy without the tensors of certain names."""
+    """Write a copy without the tensors of certain names."""
     _copy(source, destination, lambda tensor: [] if is_dropped(tensor) else [tensor])
     return destination
 

@@ -1,4 +1,4 @@
-"""A stand-in for the Hugging Face hub: what huggingface_hub asks to list and download files."""
+"""A stand-in for the Hugging Face hub: it answers huggingface_hub's requests to list and download files."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ COMMIT = "a" * 40
 
 
 class HubServer(HttpServer):
-    """Serves `repositories`, {name: {file: bytes}}, on loopback; `private`, `gated` ones need the token."""
+    """Serves `repositories` on loopback: bytes by name and file. `private` and `gated` need the token."""
 
     token = "hf_secret"  # noqa: S105 - of the stand-in
 
@@ -36,7 +36,7 @@ class HubServer(HttpServer):
         return names
 
     def refusal(self, repository, authorization):
-        """The hub's status and code, or None."""
+        """The hub's refusal as (status, code); None if it grants access."""
         if authorization == f"Bearer {self.token}":
             return None if repository in self.repositories else (404, "RepoNotFound")
         if repository in self.gated:

@@ -21,7 +21,7 @@ TINY = {"width": 256, "n_layers": 6, "n_heads": 8, "n_feed_forward": 800}
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: Path) -> Path:
-    """An empty cache folder, not yet made, and a source and a shape that grow in no time."""
+    """An empty cache folder, which does not exist yet, and a source and a shape that are quick to enlarge."""
     monkeypatch.setattr(builtin, "builtin_target", lambda: source)
     folder = tmp_path / "cache" / "llama-duo"
     monkeypatch.setattr(builtin, "user_cache_path", lambda _name: folder)
@@ -95,7 +95,7 @@ def test_what_others_keep_in_the_cache_stays(cache: Path) -> None:
 
 
 def test_two_at_once_both_get_a_whole_file(cache: Path) -> None:
-    """Both are in the middle of growing at the same time: neither goes on before the other is there."""
+    """Both grow their files at the same time. Neither goes on before the other has begun."""
     barrier = Barrier(2, timeout=60)
 
     def meet() -> Path:
@@ -118,7 +118,7 @@ def test_two_at_once_both_get_a_whole_file(cache: Path) -> None:
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed package in place of the draft model's, without its file, and an empty current folder."""
+    """An installed package without its file, in place of the draft model's, and an empty current folder."""
     folder = tmp_path / "site" / "installed_pair"
     folder.mkdir(parents=True)
     (folder / "__init__.py").write_text("raise AssertionError('imported')")

@@ -92,7 +92,7 @@ BROKEN = {
 
 @pytest.fixture
 def refusals(caplog):
-    """What each program says of a file; they say it alone."""
+    """The message of each program about a file. The log has no warnings besides."""
 
     def refusals(path: Path):
         lead = LeadSettings.from_command_line(["-m", str(path), "--port", "0", "-t", "1"])

@@ -1,4 +1,4 @@
-"""Lists of models say what each is for, whatever becomes of its file."""
+"""Lists of models show what each model is for, even if its file is damaged."""
 
 from shared.model_files.file_facts import size_if_known, task_of
 from tests.minilm import tiny_bert

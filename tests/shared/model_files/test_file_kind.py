@@ -103,7 +103,7 @@ def test_no_beginning_is_too_much(tmp_path_factory, parts):
 
 @pytest.fixture
 def files(tmp_path):
-    """Make empty files; the path of the first."""
+    """Makes empty files; returns the path of the first."""
 
     def files(*names):
         for name in names:
@@ -151,7 +151,7 @@ def test_a_model_of_which_nothing_is_there_is_not_there(tmp_path, name):
 
 @pytest.fixture(scope="module")
 def split_model(tmp_path_factory):
-    """The shipped target in three files; the path of the first."""
+    """The shipped target in three files, by the path of the first."""
     folder = tmp_path_factory.mktemp("split")
     writer = gguf.GGUFWriter(folder / "toy.gguf", "llama", split_max_tensors=20)
     copy_with_new_metadata(gguf.GGUFReader(builtin_target()), writer, {}, [])

@@ -1,4 +1,4 @@
-"""Models of the Hugging Face hub, with a stand-in: what huggingface_hub asks to list and download files."""
+"""Models of the Hugging Face hub, with a stand-in that lists and serves files."""
 
 import contextlib
 import os
@@ -176,7 +176,7 @@ def test_without_the_extra_the_command_to_install_it_is_said(monkeypatch, cache)
 
 
 def test_the_hubs_own_variables_count(server, cache):
-    """In a process of its own, because huggingface_hub reads them when it is imported."""
+    """huggingface_hub reads the variables when it is imported, so it runs in its own process."""
     script = f"from shared.model_files.hub import *; print(Hub().fetch(HubModel({REPOSITORY!r})))"
     own = {"HF_ENDPOINT": server.url, "HF_HUB_CACHE": str(cache), "HF_TOKEN": server.token}
     server.private.add(REPOSITORY)

@@ -13,7 +13,7 @@ ON_HUB = httpx.Response(
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-    """Its cache is empty; `hub.asked` are the searches."""
+    """A hub whose cache is empty. `hub.asked` are the searches."""
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     asked = []
 

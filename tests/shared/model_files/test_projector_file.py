@@ -29,7 +29,7 @@ def built(monkeypatch):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Writes models and projectors: {name: architecture, or kind of projector}."""
+    """Writes models and projectors. Their architecture, or kind of projector, is given by name."""
 
     def write(files, inside="."):
         root = tmp_path / inside

@@ -42,7 +42,7 @@ class Machine:
         return {path.name for folder in (self.units, self.settings) for path in folder.glob("*")}
 
     def run(self, program, *arguments):
-        """Status or sentence with which `PROGRAM service` ends."""
+        """The status or message with which `PROGRAM service` ends."""
         with pytest.raises(SystemExit) as ended:
             MAIN[program]([str(each) for each in arguments])
         return ended.value.code

@@ -1,7 +1,7 @@
-"""A stand-in for systemctl: keeps which units are enabled and active, and refuses what systemctl refuses.
+"""A stand-in for systemctl. It records the units that are enabled and active, and refuses as systemctl does.
 
 Used as the program `systemctl`, with a folder of units in FAKE_UNITS. FAKE_TROUBLE is a command at which it
-fails, or `bus`, `hang` or `dead` for all of them.
+fails, or `bus`, `hang` or `dead` for all commands.
 """
 
 import json

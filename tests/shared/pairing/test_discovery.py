@@ -1,4 +1,4 @@
-"""Which of the leads that announce themselves a back takes."""
+"""The lead that a back chooses among the leads that announce themselves."""
 
 import socket
 import sys
@@ -57,7 +57,7 @@ def test_of_very_many_leads_a_few_are_listed():
 
 
 def test_all_announcements_are_read_at_the_same_time():
-    """Each waits until all have begun."""
+    """Each reading waits until all have begun."""
     names = [str(i) for i in range(discovery._MAX_LEADS)]
     together = threading.Barrier(len(names), timeout=60)
 
@@ -169,7 +169,7 @@ def test_a_lead_on_loopback_is_not_announced(complaint):
 
 
 class Network:
-    """What is announced, by name; a stand-in for zeroconf's."""
+    """A stand-in for zeroconf: the announcements by name."""
 
     infos: ClassVar = {}
 
@@ -183,7 +183,7 @@ class Network:
         self.infos[info.name] = info
 
     def get_service_info(self, _service, name, _milliseconds):
-        """As zeroconf's: with the first address that has come, the others are in its cache."""
+        """Return the first address that has arrived, as zeroconf does. Its cache has the others."""
         if (info := self.infos.get(name)) is None:
             return None
         addresses = info.parsed_addresses()

@@ -38,7 +38,7 @@ def test_a_code_with_a_wrong_or_missing_character_is_refused(data):
 
 @pytest.mark.parametrize("prefix", ["\udcff" * 5, "duo1b", ""])
 def test_a_code_begins_as_codes_do(prefix):
-    """Bytes that are not UTF-8 are lone surrogates in arguments."""
+    """In arguments, bytes that are not UTF-8 are lone surrogates."""
     with pytest.raises(ConfigError, match="code is incomplete or has a typo"):
         Invitation.parse(prefix + INVITATION.code()[5:])
 

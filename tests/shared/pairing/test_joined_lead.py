@@ -1,4 +1,4 @@
-"""What a machine keeps of the lead that it joined; tests/lead/pairing/test_routes.py joins."""
+"""The data that a machine keeps of the lead that it joined. tests/lead/pairing/test_routes.py joins."""
 
 import contextlib
 import datetime as dt
@@ -39,7 +39,7 @@ class Certificate(QuietHandler):
 
 @pytest.fixture
 def serve(tmp_path):
-    """Serves as the lead with the CA in a folder of this name does; gives the CA and host:port."""
+    """Serves as the lead whose CA is in the folder of this name; gives the CA and host:port."""
     with contextlib.ExitStack() as stack:
 
         def serve(name, *hosts):
@@ -54,7 +54,7 @@ def serve(tmp_path):
 
 @pytest.fixture
 def keep(folder):
-    """Writes down a membership."""
+    """Saves a membership."""
 
     def keep(certificate, *addresses):
         (folder / "certificate.pem").write_text(certificate)
@@ -65,7 +65,7 @@ def keep(folder):
 
 @pytest.fixture(autouse=True)
 def announced(monkeypatch):
-    """What is announced, by fingerprint; it can be changed."""
+    """The announcements by fingerprint, which a test may change."""
     found = {}
     monkeypatch.setattr(module, "find_pairing", lambda pin, _: found.get(pin, ()))
     return found
@@ -105,7 +105,7 @@ def test_one_that_does_not_answer_may_come_back(keep, serve, nobody):
 
 
 def test_a_member_from_before_there_was_a_ca_gets_its_certificate(keep, serve, folder, tmp_path):
-    """The key of a lead's own certificate was that of its CA now."""
+    """The lead's own certificate then had the key that its CA has now."""
     authority, here = serve("lead", "desk")
     key = serialization.load_pem_private_key((tmp_path / "lead" / "key.pem").read_bytes(), None)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "llama-duo on desk")])
@@ -131,7 +131,7 @@ def test_a_certificate_that_was_made_anew_is_fetched(keep, serve, folder):
 
 
 def test_addresses_of_another_network_are_tried_at_the_same_time(keep, serve, monkeypatch):
-    """Each costs seconds."""
+    """Each attempt takes seconds."""
     authority, _ = serve("lead", "desk")
     keep(authority.certificate, "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1", "10.0.0.4:1")
     others, asked = threading.Barrier(3), []
@@ -147,7 +147,7 @@ def test_addresses_of_another_network_are_tried_at_the_same_time(keep, serve, mo
 
 
 def test_an_address_that_cannot_be_saved_is_used(keep, serve, nobody, monkeypatch):
-    """As where the home folder is read-only."""
+    """The home folder may be read-only."""
     authority, here = serve("lead", "desk")
     keep(authority.certificate, nobody, here)
 
@@ -169,7 +169,7 @@ def test_an_odd_certificate_is_none(serve, monkeypatch, answer):
 
 @pytest.mark.parametrize("has_own", [False, True], ids=["alone", "with its own"])
 def test_who_gives_the_certificate_of_the_ca_is_not_the_lead(serve, keep, has_own):
-    """Anyone can fetch it from the lead."""
+    """Anyone can fetch the CA's certificate from the lead."""
     authority, here = serve("lead", "desk")
     impostor, there = serve("impostor", "desk")
     impostor.certificate = authority.certificate + impostor.certificate * has_own

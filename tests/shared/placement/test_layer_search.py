@@ -1,4 +1,4 @@
-"""Where a model goes, decided from sizes, for machines of many kinds."""
+"""The place of a model's layers, decided from sizes, for machines of many kinds."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ def gpu(name, free_mib, **facts):
 
 
 def model(experts_mib=0, cache_mib=10):
-    """Ten layers of 100 MiB, with experts or without; embeddings and output of 50 MiB."""
+    """A model with ten layers of 100 MiB, with or without experts. Embeddings and output take 50 MiB each."""
     tensors = {"token_embd.weight": 50 * MIB, "output.weight": 50 * MIB}
     for layer in range(N_LAYERS):
         tensors[f"blk.{layer}.attn_q.weight"] = 40 * MIB

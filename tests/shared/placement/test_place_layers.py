@@ -1,4 +1,4 @@
-"""What is planned with a GPU: a fake, on which llama.cpp computes nothing."""
+"""Plans with a GPU, which is a fake: llama.cpp computes nothing on it."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ OPTIONS = ModelOptions(threads=1, ctx_size=512, parallel=2)
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """One with so many bytes free, beside a host with a GB."""
+    """A GPU with this many bytes free, beside a host with a GB."""
 
     def have(n_free, *, is_shared=False):
         monkeypatch.setattr(devices, "chosen", lambda _: [])

@@ -19,9 +19,11 @@ def greeting(major=MAJOR, minor=MINOR, size=28):
 
 @pytest.fixture
 def answering():
-    """Listens, and sends this to whoever has greeted; None: says nothing. Returns the address.
+    """A function that starts a listener and returns its address.
 
-    Serves `n` connections, one after the other.
+    The listener serves `n` connections, one after the other. It sends `reply` after each greeting, or nothing
+    if
+    this is None.
     """
     listeners, threads = [], []
 

@@ -11,7 +11,7 @@ LOGITS = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], np.float32)
 
 
 class Script:
-    """One set of tokens after the other; nothing at all after the last."""
+    """Allows one set of tokens after the other, and nothing after the last."""
 
     is_ready = True
 
@@ -59,7 +59,7 @@ def test_otherwise_it_is_the_best_of_what_is_allowed():
 
 
 def test_filters_see_only_what_is_allowed():
-    """From all tokens top-k would leave one that is not allowed."""
+    """Top-k over all tokens would leave a token that is not allowed."""
     constrained = sampler({0, 1, 2}, temperature=1, top_k=1)
     assert {constrained.choose(LOGITS, t) for t in range(50)} == {2}
 

@@ -17,7 +17,7 @@ def grammars():
 
 
 def choice(grammar, grammars, said="", **given):
-    """What comes after a text, of which "b" is the likeliest."""
+    """The next token after a text. Without a grammar it is "b"."""
     vocabulary = Vocabulary.load(builtin_draft())
     parameters = SamplingParameters(seed=1, temperature=0, grammar=grammar, **given)
     logits = np.zeros(vocabulary.n_tokens, np.float32)

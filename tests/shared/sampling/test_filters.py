@@ -56,7 +56,7 @@ def as_dict(ids, logits):
 
 
 def native(samplers, ids, logits, *, accepted=(), are_sorted=False):
-    """(ids, logits) that a chain of llama.cpp's leaves."""
+    """(ids, logits) that a chain of llama.cpp leaves."""
     chain = llama_cpp.llama_sampler_chain_init(llama_cpp.llama_sampler_chain_default_params())
     for sampler in samplers:
         llama_cpp.llama_sampler_chain_add(chain, sampler)
@@ -79,7 +79,7 @@ def among_all(sampler, logits, accepted=()):
 
 
 def plain_chain(given, logits, accepted):
-    """llama.cpp's samplers over every token. Top-k is a sort in which the lowest id goes first."""
+    """llama.cpp's samplers over every token. Top-k sorts equal logits by their ids, the lowest first."""
     n_vocab = len(logits)
     bias = {token: value for token, value in given.logit_bias.items() if token < n_vocab}
     bias |= dict.fromkeys(END, BANNED) if given.ignore_eos else {}
@@ -110,7 +110,7 @@ def plain_chain(given, logits, accepted):
 
 
 def make_row(seed, n_vocab, kind):
-    """Logits with as many ties as `kind` says."""
+    """A row of logits. `kind` decides how many are equal."""
     rng = np.random.default_rng(seed)
     row = rng.normal(size=n_vocab) * rng.choice([0.5, 3.0, 6.0])
     if kind == "tied":
@@ -131,7 +131,7 @@ def make_row(seed, n_vocab, kind):
     st.sampled_from(["usual", "usual", "tied", "flat", "impossible", "clear"]),
 )
 def test_candidates_and_choice_are_those_of_the_whole_chain(name, seed, n_vocab, kind):
-    """At temperature 0 the choice alone: then what only removes others is left out."""
+    """At temperature 0 only the choice: filters that only remove other tokens are left out then."""
     parameters = SamplingParameters(seed=seed, **SETTINGS[name])
     accepted = np.random.default_rng(seed).integers(0, n_vocab, 30).tolist()
     ours = filters(n_vocab, accepted=accepted, **SETTINGS[name])

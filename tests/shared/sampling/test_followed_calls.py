@@ -28,7 +28,7 @@ def ids(vocabulary):
 
 @pytest.fixture
 def follows(ids):
-    """Whether all of a text may come next; it is accepted up to where it may not."""
+    """Return whether a text may come next. Its tokens are accepted up to the first that may not come."""
 
     def follows(constraint, text):
         for token in ids(text):

@@ -51,7 +51,7 @@ def test_characters_of_several_tokens_are_followed_byte_by_byte(vocabulary):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_asking_for_one_token_and_for_all_gives_the_same_answers(vocabulary, seed):
-    """An unforced mask: a choice among the allowed tokens is a sample of the model's own distribution."""
+    """The mask is not forced: choosing among the allowed tokens samples the model's own distribution."""
     rng = random.Random(seed)
     matcher = GrammarMatcher(LISTS, vocabulary)
     for _ in range(8):

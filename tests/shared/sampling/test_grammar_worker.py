@@ -1,4 +1,4 @@
-"""Following one grammar, in a process of its own: what the kernel does if that takes too much."""
+"""Following one grammar in a process of its own. The kernel ends it if it takes too much."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from shared.sandbox import WorkerLimits
 
 @pytest.fixture
 def status(vocabulary):
-    """The status in which a process ends that follows a grammar nobody asks about."""
+    """The exit status of a process that follows a grammar and gets no questions."""
 
     def status():
         ours, theirs = Pipe()

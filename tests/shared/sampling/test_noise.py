@@ -29,7 +29,7 @@ def test_extreme_keys_give_finite_noise(seed, position):
 
 
 def test_the_definition_never_changes():
-    """Lead and back may be of different versions: the same key must mean the same noise."""
+    """Lead and back may have different versions: the same key must mean the same noise."""
     assert gumbel(42, 7, np.array([0, 1, 4095], np.int32)) == pytest.approx(PINNED, abs=1e-12)
 
 

@@ -16,7 +16,7 @@ from shared.sampling.remote_grammar import GrammarServer, TimeBudget
 HEADER = '%llguidance {"no_forcing": true}\n'
 NUMBERS = HEADER + 'start: /[0-9]+/ "." /[0-9]+/ "!"\n'
 AMBIGUOUS = HEADER + "start: a\na: " + " | ".join("a " * n for n in range(2, 60)) + " | /[ -~]/\n"
-"""One mask takes seconds."""
+"""A grammar of which one mask takes seconds."""
 ENDLESS = 240.0
 
 
@@ -39,7 +39,7 @@ def _endless(budget):
 
 @contextlib.contextmanager
 def frozen(server):
-    """While this context lasts nothing new is answered, however slow this process is."""
+    """While this context lasts, nothing new is answered, even if this process is slow."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -222,7 +222,7 @@ def test_a_server_that_never_starts_is_given_up():
 
 @pytest.fixture
 def lacking(server, monkeypatch):
-    """Within this context there is no descriptor, memory or process for another grammar."""
+    """While this context lasts, there is no descriptor, memory or process for another grammar."""
     monkeypatch.setattr(remote_grammar, "_RETRY_SECONDS", 0.001)
 
     @contextlib.contextmanager

@@ -26,7 +26,7 @@ SHAPES = {
 
 
 class Everything:
-    """Filters that leave all candidates, at a temperature."""
+    """Filters that leave all candidates, with a temperature."""
 
     def __init__(self, temperature=1.0):
         self._temperature = np.float32(temperature)
@@ -42,7 +42,7 @@ class Everything:
 
 
 def straightforward(scaled, seed, position):
-    """Noise for every token, then the largest sum."""
+    """Add noise to every token, and choose the largest sum."""
     return int(np.argmax(scaled + gumbel(seed, position, np.arange(len(scaled)))))
 
 
@@ -61,7 +61,7 @@ def test_it_is_at_the_size_of_a_large_vocabulary_too(seed, position):
 
 
 def test_close_calls_are_decided_right():
-    """Among equal logits the best of the favorites and the best of the others are often close."""
+    """With equal logits, the best of the favorites and the best of the others are often close."""
     logits = np.zeros(2100, np.float32)
     chosen = [coupled_choice(every_token(2100), logits, 1, t) for t in range(2000)]
     assert chosen == [straightforward(logits, 1, t) for t in range(2000)]

@@ -7,7 +7,7 @@ from shared.sampling.top_k import candidates_for_top_k, top_k
 
 
 def rows(n_values, n_max=3000):
-    """Rows of many lengths whose values are few, so that there are ties, or many."""
+    """Rows of many lengths, with few different values, so that there are ties, or with many."""
     return st.builds(
         lambda seed, n: np.random.default_rng(seed).integers(0, n_values, n).astype(np.float32),
         st.integers(0, 1 << 32),

@@ -1,7 +1,7 @@
 """llama-server's options, read from llama.cpp's common/arg.cpp in llama-cpp-python's source distribution.
 
-`python -m tests.shared.settings.arg_cpp llama_cpp_python-VERSION.tar.gz` writes `llama_server_options.tsv`:
-of each option its spellings, the number of its values, and its environment variable.
+`python -m tests.shared.settings.arg_cpp llama_cpp_python-VERSION.tar.gz` writes `llama_server_options.tsv`.
+Each line has an option's spellings, the number of its values, and its environment variable.
 """
 
 import itertools
@@ -24,7 +24,7 @@ _VARIABLE = re.compile(r'\.set_env\("(\w+)"\)')
 
 
 def options(source: str) -> list[tuple[list[str], int, str]]:
-    """Of each option of the server: spellings, number of values, environment variable or an empty text."""
+    """(spellings, number of values, environment variable or an empty text) of each option of the server."""
     source = _COMMENT.sub("", source)
     starts = [match.end() for match in _OPTION.finditer(source)]
     return [
@@ -47,7 +47,7 @@ def _n_values(text: str) -> int:
 
 
 def _is_servers(text: str) -> bool:
-    """As `add_opt` decides; an option that names no programs is one of all of them."""
+    """Return whether an option is the server's, as `add_opt` decides. Without programs it belongs to all."""
     if ".set_preset_only()" in text:
         return False
     programs = _programs(_PROGRAMS, text) or {"COMMON"}

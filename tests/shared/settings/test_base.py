@@ -52,7 +52,7 @@ class Settings(FileSettings):
 
 @pytest.fixture
 def file(tmp_path):
-    """Write a settings file; its path as an argument."""
+    """Writes a settings file; returns its path as an argument."""
 
     def write(text):
         path = tmp_path / "thing.toml"
@@ -244,7 +244,7 @@ def test_what_was_given_is_known_wherever_it_came_from(file, monkeypatch):
 
 def test_a_secret_is_given_as_it_is():
     class Secret(Settings):
-        """With one."""
+        """Settings with secrets."""
 
         token: SecretStr = SecretStr("")
         tokens: list[SecretStr] = []  # noqa: RUF012 - of a pydantic model

@@ -88,7 +88,7 @@ def plain(value):
 
 
 def command_lines(options):
-    """As few as set nothing twice: each is read in a twentieth of a second."""
+    """As few command lines as possible that set nothing twice: reading each takes a twentieth of a second."""
     left = list(options)
     while left:
         line = list({setting: (typed, setting, value) for typed, setting, value in reversed(left)}.values())
@@ -97,7 +97,7 @@ def command_lines(options):
 
 
 def misread(settings, options):
-    """The options that are read otherwise than expected."""
+    """The options that are read wrongly."""
     wrong = []
     for line in command_lines(options):
         read = settings.from_command_line(" ".join(typed for typed, _, _ in line).split())
@@ -149,7 +149,7 @@ def test_every_spelling_has_one_meaning():
 
 
 def listed():
-    """The lines of the list without the first one: (spellings, number of values, variable)."""
+    """The lines of the list without the first line: (spellings, number of values, variable)."""
     for line in LIST.read_text().splitlines()[1:]:
         spellings, n_values, variable = line.split("\t")
         yield spellings.split(), int(n_values), variable

@@ -43,7 +43,7 @@ def test_a_path_that_the_system_cannot_look_up_is_an_error_of_the_option(complai
 
 @pytest.fixture
 def fetched(monkeypatch):
-    """What the hub was asked for."""
+    """The requests to the hub."""
     asked = []
     monkeypatch.setattr("lead.settings.lead_settings.projector_beside", lambda *_: None)
 

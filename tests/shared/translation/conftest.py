@@ -9,7 +9,7 @@ from tests.shared.convert.conftest import PIECES, SCORES, small_gpt2, small_llam
 
 @pytest.fixture(scope="session")
 def vocabularies(tmp_path_factory):
-    """By name: a byte-level BPE, another one, and SentencePiece, where several tokens have the same bytes."""
+    """By name: two byte-level BPEs, and SentencePiece, where several tokens have the same bytes."""
     folder = tmp_path_factory.mktemp("vocabularies")
     (folder / "tokenizer.bin").write_bytes(llama2c_reference.tokenizer_bin(PIECES, SCORES))
     (folder / "llama.bin").write_bytes(llama2c_reference.version_1(small_llama()))

@@ -1,4 +1,4 @@
-"""A draft model that knows how a text goes on: what is lost all the same is lost by what stands around it."""
+"""A draft model that knows how a text goes on: all lost drafts are lost by the code around it."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from shared.translation.byte_vocabulary import ByteVocabulary
 
 
 class KnowingModel(SlotMemory):
-    """Expects that `text` goes on as it does, in its own tokens; the memory is a list for each slot."""
+    """Expects that `text` goes on as it does, in its own tokens. The memory is a list for each slot."""
 
     def __init__(
         self,
@@ -48,20 +48,20 @@ class KnowingModel(SlotMemory):
         return [self._decode_tokens(span) for span in spans]
 
     def trim(self, slot: int, n_keep: int) -> None:
-        """Keep the first tokens."""
+        """Keep the first tokens of a slot."""
         del self.memory[slot][n_keep:]
 
     def copy(self, source_slot: int, slot: int, n_keep: int) -> None:
-        """Give an empty slot the first tokens of another."""
+        """Give an empty slot the first tokens of another slot."""
         assert not self.memory[slot]
         self.memory[slot] = self.memory[source_slot][:n_keep]
 
     def store(self, slot: int, snapshot: Snapshot) -> None:
-        """Keep the memory of a slot."""
+        """Keep the memory of a slot under the snapshot's key."""
         self._kept[snapshot.key] = list(self.memory[slot])
 
     def restore(self, slot: int, snapshot: Snapshot, n_keep: int) -> None:
-        """Give a slot what was kept."""
+        """Give a slot the memory that was kept."""
         self.memory[slot] = self._kept[snapshot.key][:n_keep]
 
     def data(self, slot: int) -> bytes:

@@ -18,7 +18,7 @@ LOWER = [b"", *(bytes([byte]) for byte in b"abcdefgh "), b" bad", b"face"]
 
 
 def lowercase(text):
-    """Tokens of `LOWER` for words in small letters; nothing for other characters."""
+    """The tokens of `LOWER` for lowercase words; nothing for other characters."""
     return longest_first(LOWER).encode("".join(c for c in text.lower() if c in "abcdefgh ").encode())
 
 

@@ -14,7 +14,7 @@ SPLITTING = longest_first([b"the", b"ater", b"a"])
 
 
 def expecting(**probabilities):
-    """What follows, by names of draft tokens."""
+    """The next tokens, by the names of draft tokens."""
     ids = {"the": THE, "theater": THEATER, "ater": ATER, "a": A}
     chosen = sorted((ids[name], probability) for name, probability in probabilities.items())
     return NextTokens(

@@ -34,7 +34,7 @@ def model(opened, tmp_path):
 
 
 def test_between_vocabularies_of_the_same_tokens_little_is_lost(model):
-    """Only where the model does not write as its tokenizer would."""
+    """Drafts are lost only where the model writes other tokens than its tokenizer."""
     projection = vocabulary_pair(model.vocabulary, Vocabulary.load(builtin_target()))
     kept = measure_retention(model, projection, [])
     assert kept.share > 0.95

@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def built(monkeypatch):
-    """The pairs that were built, as often as they were."""
+    """The pairs that were built, in order."""
     pairs = []
 
     def build(draft, target):
@@ -99,7 +99,7 @@ def test_a_file_with_another_content_is_built_anew(pair, built, folder, change):
 
 
 def test_with_other_control_tokens_of_the_same_texts_it_is_built_anew(pair, built, tmp_path):
-    """As in a model that was converted again."""
+    """A model that was converted again may have such tokens."""
     path = shutil.copy(builtin_target(), tmp_path / "other.gguf")
     kinds = gguf.GGUFReader(path, "r+").fields["tokenizer.ggml.token_type"]
     kinds.parts[kinds.data[1000]][0] = gguf.TokenType.CONTROL

@@ -1,4 +1,4 @@
-"""What is decoded of a text, and when."""
+"""The tokens of a text that are decoded, and when."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def append(text, *pieces):
 
 
 def decode(text, *rows, unfinished=False):
-    """Carry out the plan; `rows` are the logits of the last tokens."""
+    """Carry out the plan. `rows` are the logits of the last tokens."""
     feed = text.plan(unfinished=unfinished, n_room=ROOM)
     tokens = text.cut(feed)
     text.decoded.cache.take_edits()

@@ -25,7 +25,7 @@ WINDOW = MemoryTraits(n_rollback=8)
 
 
 def translating(seed, n_text, n_target=60, n_draft=60, **options):
-    """The model, the one that it translates for, and the text in tokens of the target."""
+    """(translating model, its own model, the text in tokens of the target)."""
     rng = generator(seed)
     text = random_text(rng, n_text)
     draft, target = random_vocabulary(rng, n_draft), random_vocabulary(rng, n_target)
@@ -34,7 +34,7 @@ def translating(seed, n_text, n_target=60, n_draft=60, **options):
 
 
 def share_followed(model, tokens):
-    """The share that is drafted of a text; what follows its end is not known."""
+    """The share of a text that is drafted. The model does not know what follows the end."""
     n = len(tokens) - 15
     return follow(model, tokens, 5, n) / n
 
@@ -49,7 +49,7 @@ def test_a_model_that_knows_the_text_drafts_nearly_all_of_it(seed, n_draft):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("lost", [b"c", b"ce"])
 def test_what_the_draft_model_cannot_read_costs_little_more_than_itself(seed, lost):
-    """A stand-in is read for it, and what follows is drafted as before."""
+    """The model reads a stand-in, and the rest of the text is drafted as before."""
     rng = generator(seed)
     text = random_text(rng, 300, "ab " * 4 + "cde")
     draft = without(random_vocabulary(rng, 60), lost)

@@ -85,7 +85,7 @@ def test_texts_begin_with_the_draft_model_s_bos_if_the_target_has_none(vocabular
 
 
 def test_the_draft_model_reads_its_bos_where_only_it_begins_texts_with_one(vocabularies, monkeypatch):
-    """A BOS that is not added may be a mark of chats; one that the draft model does not know is not read."""
+    """A BOS that is not added may be a mark of chats. A BOS unknown to the draft model is not read."""
     draft, target = vocabularies["llama2c"], vocabularies["gpt2"]
     monkeypatch.setattr(target, "bos", target.turn_end)
     monkeypatch.setattr(target, "adds_bos", False)

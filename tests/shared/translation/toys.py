@@ -1,4 +1,4 @@
-"""Random vocabularies, and following a text with a translating model."""
+"""Random vocabularies, and functions that follow a text with a translating model."""
 
 import random
 
@@ -59,7 +59,10 @@ def random_text(rng, n, alphabet=ALPHABET):
 
 
 def follow(model, tokens, n_first, n=None, slot=0):
-    """How many of `tokens` after the first ones a translating model would draft, each from the right text."""
+    """The number of `tokens` that a translating model drafts, each after the right text.
+
+    The first `n_first` tokens are read, and do not count.
+    """
     n_right = 0
     start = 0
     for end in range(n_first, len(tokens) if n is None else n_first + n):

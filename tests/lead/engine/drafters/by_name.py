@@ -1,4 +1,4 @@
-"""An inline drafter that is asked by the names of sequences."""
+"""An inline drafter whose methods take the names of sequences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from lead.engine.drafters.draft_source import InlineDraft, InlineDrafter
 
 @dataclass
 class Round:
-    """`drafts`: what has grown."""
+    """`drafts`: the drafts that have grown."""
 
     n_tokens: int
     drafts: dict[str, Any]

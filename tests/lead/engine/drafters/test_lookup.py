@@ -58,7 +58,7 @@ def ngram_draft(tokens, n_max=8):
 
 
 def continuation(tokens, at, n):
-    """tokens[at : at + n], where what is behind the end is the continuation itself."""
+    """Return tokens[at : at + n]. Behind the end of `tokens` the continuation repeats itself."""
     text = list(tokens)
     while len(text) < at + n:
         text.append(text[at + len(text) - len(tokens)])
@@ -130,7 +130,7 @@ def test_after_a_dispute_is_decided_the_confidence_is_that_of_a_match_alone():
 
 @given(FEW_KINDS, st.integers(1, 20), st.integers(1, 8))
 def test_every_draft_is_the_continuation_of_an_earlier_occurrence(tokens, n, n_bits):
-    """Whatever collides in an index of so few bits."""
+    """Entries collide in an index of so few bits."""
     proposal, confidences = NgramDrafter(n_bits).draft(tokens, n)
     assert len(proposal) == len(confidences)
     assert all(0 < value < 1 for value in confidences)

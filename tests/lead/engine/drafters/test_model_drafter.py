@@ -10,7 +10,7 @@ TEXT, _ = plain_run(submit(tokens=PROMPT), 100)
 
 
 def opened(tokens=None, *, n_slots=2, **more):
-    """A drafter whose model equals the target, and the committed tokens of `s` that it reads."""
+    """A drafter whose model equals the target, and the committed tokens of `s`, which it reads."""
     drafter, committed = ByName(inline_drafter(n_slots, 0.0, **more)), list(tokens or PROMPT)
     drafter.open("s", GREEDY, committed)
     return drafter, committed
@@ -35,7 +35,7 @@ def test_a_round_says_how_many_tokens_were_decoded():
 
 
 def test_a_round_that_begins_a_sequence_says_nothing_about_the_time_of_others():
-    """Texts may be stored and loaded in it."""
+    """The round may include storing and loading texts."""
     drafter, _ = opened(TEXT[:9])
     drafter.draft(["s"], 1000)
     assert not drafter.on_round(9, 0.01)
@@ -119,7 +119,7 @@ def test_a_sequence_that_the_drafter_gives_up_is_not_asked_for_again(monkeypatch
 
 
 class Machine:
-    """Rounds take as long as a test says, by the number of threads."""
+    """The duration of a round is set for each number of threads."""
 
     def __init__(self, used=1, other=4, **seconds):
         self.seconds = {int(name[1:]): each for name, each in seconds.items()}
@@ -132,7 +132,7 @@ class Machine:
         self.threads = n_threads
 
     def draft(self, n_rounds, n_tokens=1):
-        """What each round was said to be: typical of the next ones, or not."""
+        """Return for each round whether it was judged typical of the next rounds."""
         return [self.choice.on_round(n_tokens, self.seconds[self.threads]) for _ in range(n_rounds)]
 
 

@@ -1,4 +1,4 @@
-"""The index remembers the two newest places of each n-gram, however the text arrives."""
+"""The index remembers the two newest places of each n-gram, in whatever pieces the text arrives."""
 
 import numpy as np
 from hypothesis import given

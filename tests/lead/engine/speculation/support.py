@@ -1,4 +1,4 @@
-"""Tables of T(n), candidates and what is about to be added to their drafts."""
+"""Tables of T(n), candidates, and tokens that are about to be added to their drafts."""
 
 from itertools import accumulate
 from operator import mul
@@ -26,36 +26,36 @@ def cost_of(table, seconds=T1):
 
 
 def candidate(*probabilities, sequence="s", n_useful=99, **more):
-    """`probabilities`: of each token of its draft, if those before it are accepted."""
+    """`probabilities`: of each draft token, if the tokens before it are accepted."""
     chain = [DraftToken(i, "a", probability) for i, probability in enumerate(probabilities)]
     return Candidate(sequence, n_useful, chain=chain, **more)
 
 
 def depths_of(choice):
-    """How many draft tokens of each candidate are verified."""
+    """The number of verified draft tokens of each candidate."""
     return tuple(map(len, choice.drafts))
 
 
 def growing(*probabilities, first_in, per_token=None, n_first=1, mean=0.9, next_ones=(), n_max=10):
-    """A back whose draft has these probabilities, and which is about to add to it."""
+    """A back whose draft has these probabilities, and which will soon add to it."""
     arrival = Arrival(first_in, n_first, first_in if per_token is None else per_token)
     return future(*probabilities, mean=mean, next_ones=next_ones, n_max=n_max, arrival=arrival)
 
 
 def inline(*probabilities, mean=0.7, next_ones=(), n_max=8, **more):
-    """What the engine may add to such a draft of its own."""
+    """The tokens that the engine may add to its own draft with these probabilities."""
     return future(*probabilities, mean=mean, next_ones=next_ones, n_max=n_max, **more)
 
 
 def future(*drafted, mean, next_ones=(), n_max, **more):
-    """A draft that may grow to `n_max` tokens: `next_ones`, and others that are right with `mean`."""
+    """A draft that may grow to `n_max` tokens: `next_ones`, and others with the probability `mean`."""
     n_max = max(n_max, len(drafted))
     each = [*drafted, *next_ones, *[mean] * n_max][:n_max]
     return FutureDraft(tuple(accumulate(each, mul)), len(drafted), **more)
 
 
 class Given(Forecast):
-    """Tokens are as likely as `probability` says, a function of source, confidence and agreement."""
+    """The likelihood of a token is `probability`, a function of source, confidence and agreement."""
 
     def __init__(self, probability):
         super().__init__()

@@ -18,7 +18,7 @@ class Watching:
         self.arrivals.on_draft(self.drafts, source, base, end, now, alive=alive)
 
     def commit(self, n_tokens, now, *, dead=()):
-        """dead: sources whose drafts disagree."""
+        """`dead`: sources whose drafts disagree."""
         for source in dead:
             self.drafts.trees[source] = tree = DraftTree(source, n_tokens, [1])
             tree.follow([2])
@@ -33,7 +33,7 @@ class Watching:
 
 @pytest.fixture
 def drafting():
-    """Its source adds a token every 10 ms; the last one came at 0.05 s."""
+    """A source that adds a token every 10 ms. The last token came at 0.05 s."""
     watching = Watching()
     for i in range(1, 6):
         watching.post(10, 10 + i, i / 100)
@@ -42,7 +42,10 @@ def drafting():
 
 @pytest.fixture
 def answering():
-    """Its drafts die every time; a new one of 2 tokens comes 20 ms after each commit. The last was at 1 s."""
+    """A source whose drafts die every time. The last commit was at 1 s.
+
+    A new draft of 2 tokens comes 20 ms after each commit.
+    """
     watching = Watching()
     watching.post(10, 12, 0.005)
     for i in range(1, 21):
@@ -115,7 +118,7 @@ def test_a_pause_is_not_taken_for_the_time_of_a_token(drafting):
 
 @pytest.mark.parametrize("first", [0.00005, 0.0])
 def test_tokens_that_come_in_pairs_are_not_taken_for_quick_ones_with_pauses(first):
-    """The network brings two messages at once, whichever of the two the first sample is of."""
+    """The network delivers two messages at once. The first sample may be of either message."""
     watching, now = Watching(100), 0.01
     watching.post(100, 101, now)
     for i in range(2, 61):
@@ -164,7 +167,7 @@ def test_a_quiet_source_that_speaks_again_is_expected_again(answering):
 
 @pytest.mark.parametrize("early", [None, 0, 1], ids=["none", "a draft on older tokens", "one under way"])
 def test_a_late_answer_is_expected_late_next_time_whatever_comes_of_what_was_under_way(early):
-    """What was under way when its text died would seem to come at once, measured from the newest commit."""
+    """Measured from the newest commit, a draft under way when its text died would seem to come at once."""
     watching = Watching()
     watching.post(10, 13, 0.005)
     for i in range(1, 30):
@@ -187,7 +190,7 @@ def test_a_source_never_heard_of_is_not_expected():
 
 
 def test_a_source_cannot_keep_the_lead_waiting_by_repeating_a_draft(drafting):
-    """Old and new bases in turn: the draft lives, and does not grow."""
+    """It alternates between old and new bases: the draft lives, but does not grow."""
     drafting.commit(11, 0.051)
     for i in range(1, 500):
         drafting.post(10 + i % 2, 14 + i % 2, 0.051 + i / 100)

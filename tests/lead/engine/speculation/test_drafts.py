@@ -10,7 +10,7 @@ from tests.lead.engine.speculation.support import Given
 
 
 def scored(drafts):
-    """(token, agreement, place, whether it was right) of all that can be compared."""
+    """(token, agreement, place, whether it was right) of all tokens that can be compared."""
     outcomes = []
     drafts.score(lambda *outcome: outcomes.append(outcome))
     return outcomes
@@ -45,18 +45,18 @@ CHANCES = {"agreed": 0.95, "single": 0.8, "conflicting": 0.6}
 
 
 def machine_chance(source, confidence, agreement):
-    """Any function of all three will do, if it keeps the machine's short lines likely enough."""
+    """Any function of the three will do if it keeps the machine's short lines likely enough."""
     return CHANCES[agreement] - 0.01 * ord(source) % 0.07 - (confidence or 0) / 20
 
 
 class Posted:
-    """A posted tree, walked from its root each time."""
+    """A reference for a posted tree, which is walked from its root each time."""
 
     def __init__(self, base, tokens, parents, confidences):
         self.base, self.tokens, self.parents, self.confidences = base, tokens, parents, confidences
 
     def line(self, text):
-        """(token, confidence) of each node that it proposes to follow `text`."""
+        """(token, confidence) of each node that the draft proposes to follow `text`."""
         if self.base > len(text):
             return []
         node = -1
@@ -102,7 +102,7 @@ def shapes(draw):
 
 
 class DraftsMachine(RuleBasedStateMachine):
-    """Compares with every source's newest draft that lived when it came, and what it was tried for."""
+    """Compares with the newest living draft of every source, and with the positions at which it was tried."""
 
     sequences = Bundle("sequences")
     sources = st.sampled_from("abc")
@@ -197,7 +197,7 @@ class DraftsMachine(RuleBasedStateMachine):
         self.expected[sequence].clear()
 
     def n_tried(self, sequence, source):
-        """Up to which position."""
+        """The number of positions that were tried."""
         positions = [at for for_, by, at in self.tried if (for_, by) == (sequence, source)]
         return 1 + max(positions, default=-1)
 

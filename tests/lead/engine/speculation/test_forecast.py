@@ -1,4 +1,4 @@
-"""How likely a token is right: its source's word at first, and then what came of such tokens."""
+"""The likelihood of a token: at first its source's confidence, then the outcomes of such tokens."""
 
 import random
 
@@ -21,7 +21,7 @@ def learned(*outcomes, forecast=None):
 
 
 def mixed(n, share, confidence=0.9, agreement="single"):
-    """`n` outcomes of which `share` are right, in any order."""
+    """`n` outcomes in random order, of which the share `share` is right."""
     rights = [i < round(n * share) for i in range(n)]
     random.Random(n).shuffle(rights)
     return [outcome(right, confidence, agreement) for right in rights]

@@ -7,13 +7,13 @@ T1 = 0.01
 
 
 def learn(guard, *, gain=0.0, own=0.0, n=1, n_sequences=1):
-    """n steps, each with so many tokens more than its time is worth; `own`: of the engine, in T(1)."""
+    """Learn n steps, each with this relative gain of tokens. `own`: the engine's own time, in T(1)."""
     for _ in range(n):
         guard.learn(n_sequences, n_sequences * (1 + gain), (1 + own) * T1, T1)
 
 
 def pauses(guard, n_steps, **steps):
-    """The lengths of the pauses within so many steps."""
+    """The lengths of the pauses within this number of steps."""
     lengths, length = [], 0
     for _ in range(n_steps):
         learn(guard, **steps)
@@ -60,7 +60,7 @@ def test_a_trial_costs_no_more_than_a_few_steps():
 
 
 def test_the_engine_s_own_time_counts_where_only_speculation_takes_it():
-    """In a pause a step takes a tenth more than T(n); with drafts another twentieth."""
+    """In a pause a step takes a tenth longer than T(n), and with drafts another twentieth longer."""
     guard = paused()
     learn(guard, own=0.1, n=64)
     assert not guard.is_pausing

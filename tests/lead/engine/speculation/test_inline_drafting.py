@@ -12,7 +12,7 @@ STEP_S = 0.05
 
 
 class Scripted:
-    """Each sequence has as many pending tokens as a test says."""
+    """A drafter whose sequences have the numbers of pending tokens that a test sets."""
 
     source, n_max = "draft_model", 8
 
@@ -53,7 +53,7 @@ def opened(drafting, name, n_tokens=2):
 
 
 class Known:
-    """A drafter with these numbers of pending tokens, and what is known of it."""
+    """A drafter with these numbers of pending tokens, and its known costs."""
 
     def __init__(self, token_s=0.001, **pending):
         self.drafter = Scripted(**pending)
@@ -71,13 +71,13 @@ class Known:
         return self.drafting.draft(DraftOrder((self.sequences["s"],), at_once=at_once))
 
     def timed(self, n_rounds=32):
-        """So many rounds were drafted that what they take and how often they are right is known."""
+        """Draft enough rounds to know their duration and how often they are right."""
         for _ in range(n_rounds):
             self.drafting.on_round(1, 1, self.cost.seconds(1))
         return self
 
     def explored(self, n_steps, mean=0.7):
-        """How often it was explored."""
+        """Return how often the drafter was explored."""
         n = 0
         for _ in range(n_steps):
             self.drafting.on_step(STEP_S)

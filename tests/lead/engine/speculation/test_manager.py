@@ -22,7 +22,7 @@ PROMPT = (10, 11, 12)
 
 
 class Scripted(LookupDrafter):
-    """A local drafter that proposes what a test says."""
+    """A local drafter that proposes the tokens that a test sets."""
 
     def __init__(self, tokens=(), confidence=0.9):
         self.tokens, self.confidence = tokens, confidence
@@ -38,7 +38,7 @@ class Scripted(LookupDrafter):
 
 
 class Table:
-    """One sequence, what is said about it, and a table of T(n)."""
+    """One sequence, its statistics, and a table of T(n)."""
 
     def __init__(self, policy="adaptive", depth=4, local=None, table=None, *, inline=None, batch_sizes=None):
         self.speculation = SpeculationManager(
@@ -75,12 +75,12 @@ class Table:
         return self.speculation.plan([Slot(cache, self.sequence)], n_prompt, now)
 
     def wait_at(self, now=0.0, **more):
-        """0: it does not wait."""
+        """Return the seconds to wait; 0 if it does not wait."""
         decision = self.decide(now, **more)
         return decision.seconds if isinstance(decision, Wait) else 0
 
     def order(self):
-        """None: nothing is drafted in the engine."""
+        """Return the order; None if nothing is drafted in the engine."""
         decision = self.decide()
         return decision if isinstance(decision, DraftOrder) else None
 
@@ -104,7 +104,7 @@ class Table:
 
 
 def answering(table, source="a", n=8, after=0.004):
-    """The draft is rejected n times; each time a new one arrives `after` seconds after the commit."""
+    """Reject the draft n times. Each time a new draft arrives `after` seconds after the commit."""
     for i in range(n):
         table.post([7], now=i + after, source=source)
         table.commit(8, now=i + 1.0)
@@ -192,7 +192,7 @@ def test_a_draft_that_came_while_its_tokens_were_decoded_is_in_time_and_one_afte
 
 
 def test_a_commit_may_be_counted_when_the_next_step_has_begun():
-    """What comes until then changes nothing: neither a draft that is late, nor another commit."""
+    """A draft or another commit that comes until then changes nothing."""
     table = Table()
     table.post([1, 2, 3], now=0.1)
     steps = [table.commit_uncounted(1, 9, now=0.2, n_accepted=1, rejected=[2])]
@@ -281,7 +281,7 @@ def test_each_sequence_has_lookup_drafters_of_its_own():
 
 @pytest.fixture
 def right_by_now():
-    """A table whose source answers quickly, wrongly at first; and the time."""
+    """A table whose source answers quickly and was wrong at first; and the time."""
     table = Table()
     now = float(answering(table))
     for _ in range(40):
@@ -305,7 +305,7 @@ def test_a_wait_in_vain_ends(right_by_now):
 
 
 def growing(table, n=4, **more):
-    """A source that adds a token every millisecond, sure of each."""
+    """Let a source add a token every millisecond, with high confidence."""
     for i in range(1, n + 1):
         table.post(list(range(1, i + 1)), now=i / 1000, confidences=[0.95] * i, **more)
     return n / 1000
@@ -449,7 +449,7 @@ def test_steps_that_took_no_time_are_counted():
 
 
 class ScriptedInline:
-    """Drafts the tokens that a test says, one in each round."""
+    """Drafts the tokens that a test sets, one in each round."""
 
     source, n_max = "draft_model", 8
 
@@ -497,7 +497,7 @@ def with_draft_model(*tokens, price=0.0005, policy="adaptive", **more):
 
 
 def drafted(table, seconds=0.0005):
-    """What is verified when everything that was ordered has been drafted."""
+    """Return the verified draft after everything that was ordered has been drafted."""
     while order := table.order():
         while order:
             done = table.speculation.draft(order)
@@ -543,7 +543,7 @@ def test_drafting_counts_as_time_of_the_step():
 
 
 def always_wrong(n_steps):
-    """A table after so many steps, and how many tokens were drafted for each."""
+    """A table after these steps, and the number of tokens drafted for each step."""
     table, n_drafted = with_draft_model(7, 7, 7, price=0.005), []
     for _ in range(n_steps):
         n_drafted.append(len(drafted(table, 0.005)))
@@ -596,13 +596,13 @@ def test_without_ngrams_nothing_is_guessed():
 
 
 def plain_step(table, own=0.0):
-    """One without drafts. `own`: what the engine took itself before it."""
+    """A step without drafts. `own`: the engine's own time before it."""
     table.now += own + 0.05
     table.speculation.on_step(StepReport(1, 0.05, [0], 1, 1.0, ended_at=table.now))
 
 
 def losing(table):
-    """The engine took longer for its plans than they were worth."""
+    """A table whose engine took longer for its plans than they were worth."""
     while not table.speculation.guard.is_pausing:
         plain_step(table, own=0.01)
     return table

@@ -145,7 +145,7 @@ def test_a_token_is_waited_for_if_that_pays(given, n_prompt, waits):
 
 
 def test_it_waits_until_as_many_tokens_are_there_as_pay():
-    """Four tokens cost less than two: three draft tokens are worth a longer wait than one is."""
+    """Four tokens cost less than two: three draft tokens are worth a longer wait than one token."""
     prospect = growing(first_in=0.002, per_token=0.001, mean=0.75)
     candidates, cost = [candidate(awaited=(prospect,))], cost_of(Q4_0)
     assert waited(taught(2, cost).choose(candidates, 0)) == pytest.approx(0.004)
@@ -203,7 +203,7 @@ def test_several_sequences_may_wait_together():
 
 @pytest.mark.parametrize("others", [0, 1])
 def test_of_two_sources_that_answer_at_once_the_one_worth_most_counts(others):
-    """The other one has more expected tokens in all, but that many are dearer than they are worth."""
+    """The other source has more expected tokens, but more tokens cost more than they are worth."""
     at = 0.4 * T1
     many, sure = (
         growing(0.5, first_in=at, per_token=0.0, mean=0.97),
@@ -217,7 +217,7 @@ def test_of_two_sources_that_answer_at_once_the_one_worth_most_counts(others):
 
 
 def test_sequences_that_share_a_deeper_step_are_waited_for_together():
-    """A unit has a token of each: one sequence alone does not pay for it."""
+    """A unit has a token of each sequence. One sequence alone does not pay for it."""
     policy = Adaptive(EqualDepths(cost_of({1: 1, 2: 1.0, 3: 1.6, 4: 1.6})))
     soon, later = (growing(first_in=at, per_token=9.0) for at in (0.002, 0.004))
     together = [candidate(awaited=(soon,)), candidate(awaited=(later,))]
@@ -238,7 +238,7 @@ def test_the_soonest_of_several_sources_is_waited_for():
     mean=st.floats(0.01, 1),
 )
 def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there, first_in, per_token, mean):
-    """Until something is learned, a second is worth what the best step without waiting makes of it."""
+    """Until something is learned, a second is worth the gain per second of the best step without waiting."""
     cost = cost_of(dict(enumerate([1.0, *ratios], start=1)))
 
     def steps(probabilities):
@@ -271,7 +271,7 @@ def test_it_waits_only_if_that_is_worth_more_and_then_for_the_best(ratios, there
 
 
 def explored(table, n_choices, *candidates, cost=None):
-    """How often each depth was chosen, with each step learned."""
+    """The number of times that each depth was chosen. Each step is learned."""
     cost = cost or cost_of(table)
     policy = Adaptive(LikeliestFirst(cost))
     chosen = Counter()
@@ -297,14 +297,14 @@ def test_nothing_is_explored_that_is_not_there():
 
 
 def test_a_cost_that_fell_is_noticed():
-    """Two tokens were dear while a neighbor was busy."""
+    """Steps of two tokens were slow while a neighbor was busy."""
     cost = cost_of({1: 1, 2: 3.0}, T1)
     chosen = explored(FLAT, 4000, candidate(0.8), cost=cost)
     assert chosen[1] > 1000
 
 
 def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
-    """The machine was busy in three of five rounds of calibration: four draft tokens seem a bad choice."""
+    """The machine was busy in three of five rounds of calibration, so four draft tokens seem a bad choice."""
     cost = StepCost()
     cost.learn_sweeps(
         (n, T1 * (F16 | {5: ratio_of_5, 7: 2.0})[n])
@@ -315,7 +315,7 @@ def test_a_depth_that_seems_slower_than_a_deeper_one_is_measured_again_soon():
 
 
 def test_a_real_jump_in_t_is_seldom_measured_again():
-    """Three draft tokens are dearer than four, for good."""
+    """Steps with three draft tokens always take longer than steps with four."""
     step = {1: 1, 2: 1.28, 3: 1.4, 4: 2.5, 5: 1.7, 6: 2.2}
     chosen = explored(step, 8000, candidate(*[0.8] * 3, 0.05))
     assert 0 < chosen[3] < 8000 / 64
@@ -326,13 +326,13 @@ def test_a_real_jump_in_t_is_seldom_measured_again():
 
 
 def choose(price, *candidates, table=F16, n_prompt=0):
-    """`price`: of a draft token, in T(1)."""
+    """`price`: the cost of a draft token, in T(1)."""
     drafts = cost_of({n: 0.8 + 0.2 * n for n in range(1, 9)}, price * T1)
     return Adaptive(LikeliestFirst(cost_of(table)), drafts).choose(candidates, n_prompt)
 
 
 def drafting(*drafted, sequence="s", awaited=(), **more):
-    """A candidate with these tokens, which an inline drafter may add to."""
+    """A candidate with these tokens, to which an inline drafter may add."""
     return candidate(*drafted, sequence=sequence, awaited=awaited, inline=inline(**more))
 
 
@@ -346,7 +346,7 @@ def test_what_the_engine_could_draft_is_worth_less_than_what_is_there_by_its_par
 
 
 def drafting_on(*drafted, sequence="s", **more):
-    """The tokens are its own."""
+    """A candidate whose tokens are all the inline drafter's own."""
     return candidate(*drafted, sequence=sequence, inline=inline(*drafted, **more))
 
 

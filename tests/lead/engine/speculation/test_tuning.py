@@ -12,7 +12,7 @@ CHEAP = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
 
 
 def managed(policy="adaptive", depth=4, table=()):
-    """A manager that knows T(n) / T(1)."""
+    """A manager with known T(n) / T(1)."""
     manager = SpeculationManager(policy, depth, frozenset())
     for n, ratio in dict(table).items():
         manager.cost.learn(n, 0.05 * ratio)
@@ -20,7 +20,7 @@ def managed(policy="adaptive", depth=4, table=()):
 
 
 def run(manager, n_steps, depth=0, n_committed=1, table=CHEAP):
-    """What backs are told during steps of one sequence."""
+    """The updates that backs get during steps of one sequence."""
     told, sequence = [], engine_sequence(tokens=[1])
     manager.open(sequence, 0.0)
     for _ in range(n_steps):

@@ -1,4 +1,4 @@
-"""In how many tokens steps are decoded, on a GPU that records each width anew."""
+"""The sizes to which steps are padded, on a GPU that has to record each new width."""
 
 import pytest
 
@@ -9,7 +9,7 @@ T1 = 0.01
 FIRST, SECOND = 0.002, 0.004
 GENTLE = {1: 1.0, 2: 1.05, 3: 1.1, 4: 1.15, 5: 1.2}
 RATE = 1 / T1
-"""What a second is worth without drafts, in tokens."""
+"""The tokens per second without drafts."""
 
 
 def cost_of(table, settling=(FIRST, SECOND), *, settles=True):
@@ -20,13 +20,13 @@ def cost_of(table, settling=(FIRST, SECOND), *, settles=True):
 
 
 def settled(cost, width):
-    """The last steps had this width."""
+    """Note that the last steps had this width."""
     cost.last_size, cost._n_of_size = width, 9
     return cost
 
 
 def used_to(width, table=None):
-    """Most steps have been worth this width."""
+    """Widths for which this width was best in most steps."""
     cost = settled(cost_of(table or GENTLE), width)
     widths = Widths(cost, pads=True)
     for _ in range(20):
@@ -74,7 +74,7 @@ def test_a_better_width_has_to_pay_for_the_change_first():
 
 
 def test_where_each_step_has_another_best_width_none_is_usual():
-    """Steps of changing widths never cost the second one, which is the dear one here."""
+    """The width changes in each step, so the slow second step of a width never comes."""
     widths = Widths(settled(cost_of({n: 1 + 0.3 * n for n in range(18)}, (0.0001, 0.02)), 1), pads=True)
     for n in range(200):
         depth = (0, 4, 8, 12)[n % 4]
@@ -90,7 +90,7 @@ def test_other_numbers_of_sequences_begin_anew():
 
 
 def test_a_dip_is_used_without_any_cost_of_changes():
-    """As Strix Halo: three tokens take six times as long as two or four."""
+    """As on Strix Halo, three tokens take six times as long as two or four."""
     widths = Widths(cost_of({1: 1.0, 2: 1.04, 3: 6.0, 4: 1.06, 5: 9.6, 6: 3.0}, (0, 0)), pads=True)
     assert [widths.width(n, n - 1) for n in range(1, 6)] == [1, 2, 4, 4, 6]
     assert widths.seconds(range(1, 4)) == pytest.approx([T1, 1.04 * T1, 1.06 * T1])

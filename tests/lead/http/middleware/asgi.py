@@ -1,10 +1,10 @@
-"""Asking an application for a route without a network, a client library or a body."""
+"""Asks an application for a route without a network, a client library or a body."""
 
 
 async def asgi_request(app, method, path, headers=(), *, query=b"", content=b"", state=()):
-    """(status, headers, body) of the answer; of a WebSocket 101 if it is accepted, 404 if it is not there.
+    """(status, headers, body) of the answer; for a WebSocket 101 if it is accepted, 404 if there is none.
 
-    state: that of the request, as its listener sets it.
+    state: the state of the request, as its listener sets it.
     """
     is_websocket = method == "WEBSOCKET"
     prefix = "websocket." if is_websocket else ""

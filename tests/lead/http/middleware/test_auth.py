@@ -86,7 +86,7 @@ def test_the_table_covers_every_route():
 
 
 async def statuses(app, headers):
-    """What each method and path of MAY is answered with."""
+    """The status of the answer to each method and path of MAY."""
     return {route: (await asgi_request(app, *route, headers))[0] for route in MAY}
 
 

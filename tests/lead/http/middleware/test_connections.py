@@ -1,4 +1,4 @@
-"""At the limit on open files new connections are still served, in place of idle ones, and /health always."""
+"""At the limit on open files new connections replace idle ones, and /health is always served."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ class Transport:
 
 
 class Kernel:
-    """Connections, and `n_other` descriptors that are open for other things."""
+    """Connections, and `n_other` open descriptors of other things."""
 
     def __init__(self, n_descriptors):
         self.limit = ConnectionLimit(n_descriptors, lambda: len(self.open) + self.n_other, lambda: self.now)
@@ -212,7 +212,7 @@ async def test_a_back_that_has_joined_keeps_its_place(lead):
 
 @pytest.fixture
 async def answering(lead):
-    """A server with room for one connection, which is being answered."""
+    """A server with room for one connection, which is waiting for its answer."""
     lead.engine.hold()
     body = b'{"prompt": "Hi", "stream": true}'
     head = b"POST /completion HTTP/1.1\r\nHost: lead\r\nContent-Type: application/json\r\nContent-Length: %d"

@@ -11,7 +11,7 @@ def guesses(clock):
 
 
 def tried(guesses, host, digests):
-    """How many wrong keys could be tried."""
+    """The number of wrong keys that could be tried."""
     n = 0
     for digest in digests:
         if not guesses.seconds_to_wait(host, digest):

@@ -19,7 +19,7 @@ from tests.toy_engine import submit
 PATIENT = {"header_seconds": 60.0, "body_seconds": 60.0, "write_seconds": 60.0}
 SHORT = 0.1
 SMALL_BUFFER = 4096
-"""So that not even megabytes disappear in the kernel."""
+"""With a larger buffer even megabytes disappear in the kernel."""
 
 
 pytestmark = pytest.mark.both_loops
@@ -48,7 +48,7 @@ async def connected(port):
 
 
 async def drip(reader, writer, drop, until=None):
-    """Send `drop` again and again until the connection ends or `until` has come back; what came back."""
+    """Send `drop` repeatedly until the connection ends or `until` has come back; return what came back."""
     received = b""
     while not reader.at_eof() and (until is None or until not in received):
         writer.write(drop)
@@ -223,7 +223,7 @@ async def test_a_client_that_does_not_read_the_end_of_an_answer_is_disconnected(
 
 
 class Transport:
-    """What is unsent, and whether it was given up."""
+    """Counts unsent bytes, and records whether it was aborted."""
 
     n_unsent = 100
     aborted = False
@@ -280,7 +280,7 @@ async def test_a_peer_that_only_pings_and_reads_nothing_is_disconnected(monkeypa
 
 @pytest.mark.parametrize("frame", [b"\x80\x80" + bytes(4), b"\x8a\x80" + bytes(4), b"\x00\x80" + bytes(4)])
 async def test_a_flood_of_frames_that_are_no_messages_ends_the_connection(frame):
-    """The last part of a message that never began, pongs, and empty parts of a message that never ends."""
+    """Frames: the last part of a message that never began, pongs, empty parts of an endless message."""
     closed_with = asyncio.get_running_loop().create_future()
 
     async def app(_scope, receive, send):

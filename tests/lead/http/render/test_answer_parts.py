@@ -17,7 +17,7 @@ def asking(url):
 
 @pytest.fixture
 def said(lead):
-    """Two tokens, each with its own and another's log-probability; their ids."""
+    """Two tokens, each with its own and another token's log-probability; returns their ids."""
     a, b = lead.tokens("a")[0], lead.tokens("b")[0]
     lead.engine.steps = [
         ([token], {"probabilities": [TokenProbabilities(chosen=-0.5, top=[(token, -0.5), (b, -1.5)])]})
@@ -123,7 +123,7 @@ async def test_an_echo_precedes_the_text(lead, client):
 REGENERATED = AnswerStats(
     n_prompt=50, n_cached=49, n_generated=40, n_first=17, prompt_seconds=0.0125, generation_seconds=0.5
 )
-"""The prompt was in the cache, so the first step had a draft."""
+"""The statistics of a prompt that was in the cache, so that the first step had a draft."""
 
 
 def test_tokens_of_the_first_step_count_for_the_prompt():

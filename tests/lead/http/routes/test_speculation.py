@@ -1,4 +1,4 @@
-"""The backs' door: by POST in-process, by WebSocket over a real server on a free port."""
+"""The backs' routes: by POST in this process, by WebSocket over a real server on a free port."""
 
 import asyncio
 import contextlib
@@ -70,7 +70,7 @@ async def drain(back):
 
 
 async def closed(back):
-    """How the lead closed the connection."""
+    """The frame with which the lead closed the connection."""
     async with asyncio.timeout(60):
         with pytest.raises(ConnectionClosed) as ended:
             await drain(back)
@@ -273,7 +273,7 @@ async def test_a_lead_that_is_loading_says_try_again(lead):
 
 
 async def test_a_back_that_does_not_read_delays_no_other(lead):
-    """Megabytes that one back does not take leave the other's news unharmed."""
+    """One back does not take megabytes. The other back still gets its updates."""
     sequence = running(lead, [5] * 100_000)
     async with (
         served(lead.app) as url,

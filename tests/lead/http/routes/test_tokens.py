@@ -56,7 +56,7 @@ async def test_the_answer_need_not_be_begun(client):
 
 @pytest.fixture
 def begins_with_bos(lead, tmp_path):
-    """A model whose vocabulary and whose template both put BOS first."""
+    """A model whose vocabulary and template both put BOS first."""
     vocabulary = Vocabulary.load(write_vocabulary(tmp_path / "model.gguf", "llama", WITH_BOS))
     lead.use(
         template=ChatTemplate("{{ bos_token }}{{ messages[0].content }}", "<s>", "</s>"),
