@@ -131,7 +131,8 @@ def check_memory(
     types = f"{options.cache_type_k}/{options.cache_type_v}"
     report.add(
         "context",
-        f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
+        f"{plan.parameters.n_ctx} tokens for {count(options.parallel, 'slot')}, KV cache {types}: "
+        f"{plan.size}",
     )
     if plan.placement is None:  # llama.cpp places layers: nothing to compare
         where = "on RPC workers" if plan.with_workers else "in VRAM"

@@ -148,7 +148,7 @@ def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
     options = ModelOptions(ctx_size=512, parallel=1, threads=1)
     found = PreflightReport()
     plan = check_memory(found, lambda: plan_memory(tiny_model("qwen35"), options), {})
-    assert f"512 tokens for 1 slots, KV cache f16/f16: {plan.size}" in str(found)
+    assert f"512 tokens for 1 slot, KV cache f16/f16: {plan.size}" in str(found)
     assert "9 recurrent states of 0.021 MB" in str(found)
 
 
