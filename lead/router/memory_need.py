@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.vector_models import COMPUTING_BYTES
-from shared.errors import ConfigError
+from shared.errors import ConfigError, UnavailableError
 from shared.keeper import run_child
 from shared.model_files.file_kind import pooling_of, size_of
 from shared.python_child import child_command
@@ -41,17 +41,17 @@ async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> Memo
     """Return the need of a model with these options (`ServedModel`), as if no other model were loaded.
 
     in_use: the bytes on each device that belong to models that could be unloaded. Raises ConfigError with the
-    reason.
+    reason; raises UnavailableError if a later attempt may succeed.
     """
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     seconds = None if "hf_repo" in options else _SECONDS  # it may be downloaded first
     try:
         done = await run_child(child_command("lead.router.memory_need"), question, seconds)
-        if done.returncode:
+        if done.returncode == 1:
             raise ConfigError(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
         return MemoryNeed.model_validate_json(done.stdout)
     except (TimeoutError, ValueError) as error:
-        raise ConfigError(f"its memory cannot be estimated: {error}") from error
+        raise UnavailableError(f"its memory cannot be estimated: {error}") from error
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
