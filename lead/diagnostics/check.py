@@ -228,8 +228,9 @@ def _check_draft_model(
         if vocabulary and (reason := why_no_target(vocabulary.info.architecture)):
             report.problems.append(f"--draft-model: {reason}")
         return
-    if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings, vocabulary)):
+    if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings)):
         report.add("draft model", f"{describe(draft.info)}, in the engine")
+        _add_translation(report, draft, vocabulary)
 
 
 def _draft(
@@ -237,20 +238,22 @@ def _draft(
     option: str,
     source: DraftModelOptions | OwnBackOptions,
     settings: LeadSettings,
-    vocabulary: Vocabulary | None,
 ) -> Vocabulary | None:
     """Return the vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
     try:
         with locate(source.source(settings.source)) as found:
             if found is None:
                 return None
-            draft = found.vocabulary
+            return found.vocabulary
     except ConfigError as error:
         report.problems.append(f"{option}: {error}")
         return None
+
+
+def _add_translation(report: PreflightReport, draft: Vocabulary, vocabulary: Vocabulary | None) -> None:
+    """Add a line below a draft model if it has another vocabulary than the target."""
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         report.add("", describe_translation(draft, vocabulary, stored_pair(draft, vocabulary)))
-    return draft
 
 
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
@@ -258,5 +261,6 @@ def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Voc
     if not own_back.is_wanted:
         report.add("backs", "the lead starts no back; other backs may connect")
         return
-    if draft := _draft(report, "--back", own_back, settings, vocabulary):
+    if draft := _draft(report, "--back", own_back, settings):
         report.add("backs", f"{describe(draft.info)}, on {own_back.back_cpus or 'any core'}")
+        _add_translation(report, draft, vocabulary)

@@ -226,14 +226,24 @@ def test_a_model_to_convert_is_described_without_converting_it(checkpoint, conve
     assert not conversion_cache.exists()
 
 
-def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder, tmp_path, monkeypatch):  # noqa: F811
+@pytest.mark.parametrize("option", ["--back", "--draft-model"])
+def test_a_draft_model_that_must_translate_is_no_problem_and_says_so_below_its_name(
+    checkpoint,  # noqa: F811
+    gpt2_folder,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    option,
+):
     monkeypatch.setattr("shared.translation.stored_pair.user_cache_path", lambda _name: tmp_path)
     settings = LeadSettings.from_command_line(
-        ["-m", str(checkpoint), "--back", str(gpt2_folder), "--port", "0", "-t", "2"]
+        ["-m", str(checkpoint), option, str(gpt2_folder), "--port", "0", "-t", "2"]
     )
-    report = check(settings)
-    assert report.problems == []
-    assert "translating: gpt2 and stories have different tokenizers" in str(report)
+    found = check(settings)
+    assert found.problems == []
+    topics = [each for each, _ in found.lines]
+    below, text = found.lines[topics.index({"--back": "backs"}.get(option, "draft model")) + 1]
+    assert below == ""
+    assert text.startswith("translating: gpt2 and stories have different tokenizers")
 
 
 @pytest.fixture(name="gpu")
