@@ -34,6 +34,7 @@ from shared.llama import devices
 from shared.llama.devices import METAL
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
+from shared.llama.native_parameters import is_offloaded
 from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
@@ -76,7 +77,7 @@ def check(settings: LeadSettings) -> PreflightReport:
             settings = settings.model_copy(update={"images": images})
             _check_images(report, vocabulary, settings)
             _check_memory(report, vocabulary, settings)
-    check_cores(report, settings.cpus, lambda: settings.n_threads)
+    check_cores(report, settings.cpus, lambda: settings.n_threads, _tried_threads(settings))
     _check_address(report, settings)
     _check_workers(report, settings)
     _check_draft_model(report, settings, vocabulary)
@@ -199,6 +200,12 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
         else "no keys: anyone who can reach this address can use the lead"
     )
     report.add("address", f"{settings.host} port {settings.port}, {keys}")
+
+
+def _tried_threads(settings: LeadSettings) -> int:
+    """Return the number of threads that the engine uses if it measures that they are faster; 0: none."""
+    is_fixed = settings.compute.exact != "off" or settings.own_back.is_wanted or settings.workers.rpc
+    return 0 if is_fixed or is_offloaded(settings.compute) else settings.max_threads
 
 
 def _check_workers(report: PreflightReport, settings: LeadSettings) -> None:

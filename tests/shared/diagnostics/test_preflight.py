@@ -120,6 +120,19 @@ def test_threads_are_counted_on_the_chosen_cores():
     assert found.problems == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "3 threads on 4 cores, or 4 threads if they are faster and no back runs on this machine"),
+        (("--back", "builtin"), "3 threads on 4 cores"),
+        (("--exact",), "3 threads on 4 cores"),
+    ],
+)
+def test_a_lead_that_tries_two_numbers_of_threads_states_both(arguments, said):
+    found = check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", *arguments]))
+    assert dict(found.lines)["computing"] == said
+
+
 def test_a_projector_is_counted_and_has_to_be_one_of_the_model(tiny_model, tmp_path):
     paths = {kind: write_tiny_projector(kind, tmp_path / kind) for kind in ("gemma3", "qwen2vl")}
     model = ["-m", str(tiny_model("qwen2vl")), "--port", "0", "-t", "1"]
