@@ -12,7 +12,7 @@ from lead.server.listening import listen
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.placed_load import placed_load
-from lead.settings.vector_models import COMPUTING_BYTES
+from lead.settings.vector_models import COMPUTING_BYTES, max_text_tokens
 from shared.diagnostics.findings import exit_with
 from shared.diagnostics.preflight import (
     PreflightReport,
@@ -68,7 +68,7 @@ def check(settings: LeadSettings) -> PreflightReport:
         return report
     _check_vector_models(report, settings)
     if (path := _own_path(settings.source)) and pooling_of(path) is not None:
-        _add_vector_model(report, "model", path, settings.compute.n_gpu_layers)
+        _add_vector_model(report, "model", path, settings, settings.compute.n_gpu_layers)
         _check_address(report, settings)
         return report
     with read_model(report, _with_default(report, settings.source)) as vocabulary:
@@ -126,10 +126,12 @@ def _check_vector_models(report: PreflightReport, settings: LeadSettings) -> Non
         report.add("embeddings", "means of the model's own states")
     for topic, path in (("embedding model", found.embedding_model), ("rerank model", found.rerank_model)):
         if path:
-            _add_vector_model(report, topic, path, found.embedding_gpu_layers)
+            _add_vector_model(report, topic, path, settings, found.embedding_gpu_layers)
 
 
-def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_layers: int) -> None:
+def _add_vector_model(
+    report: PreflightReport, topic: str, path: Path, settings: LeadSettings, n_gpu_layers: int
+) -> None:
     try:
         info = Vocabulary.load(path, writes_text=False).info
     except ConfigError as error:
@@ -137,7 +139,8 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_lay
         return
     report.add(topic, str(path))
     does = "reranks texts" if pooling_of(path) == RANK else "embeds texts"
-    report.add("", f"{describe(info)}; {does} of up to {info.n_ctx_train} tokens")
+    n_tokens = max_text_tokens(settings.vectors.embedding_ctx_size, info.n_ctx_train)
+    report.add("", f"{describe(info)}; {does} of up to {n_tokens} tokens")
     n_needed = info.size + COMPUTING_BYTES
     gpus = devices.own_gpus() if n_gpu_layers else []
     n_free = sum(device.free for device in gpus) if gpus else free_memory()

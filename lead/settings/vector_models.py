@@ -13,6 +13,8 @@ from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadC
 
 COMPUTING_BYTES = 256 << 20
 """The memory of such a model besides its weights."""
+_USUAL_CTX = 2048
+"""Attention takes memory with the square of a text's length."""
 
 
 class VectorModelOptions(OptionGroup):
@@ -94,3 +96,10 @@ class VectorModelOptions(OptionGroup):
                 if (path := getattr(self, name))
             }
         )
+
+
+def max_text_tokens(chosen: int, n_trained: int) -> int:
+    """Return the maximum number of tokens of a text. chosen: `embedding_ctx_size`. n_trained: the training
+    context; 0 if it is unknown.
+    """
+    return min(chosen or _USUAL_CTX, n_trained or _USUAL_CTX)

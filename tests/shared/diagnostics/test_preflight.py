@@ -22,6 +22,7 @@ from shared.memory.plan_memory import plan_memory
 from shared.model_files import builtin
 from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+from tests.minilm import tiny_bert
 from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     checkpoint,
     conversion_cache,
@@ -237,6 +238,13 @@ def test_a_model_to_convert_is_described_without_converting_it(checkpoint, conve
     assert "stories, 0.1M parameters, 0.233 MB, mostly ALL_F32, on any core" in text
     assert "PROBLEM" not in text
     assert not conversion_cache.exists()
+
+
+def test_a_model_that_makes_vectors_states_the_length_of_its_texts(tmp_path):
+    model = ["-m", str(tiny_bert(tmp_path / "bert.gguf", ["fox"], n_ctx=4096)), "--port", "0"]
+    assert "embeds texts of up to 2048 tokens" in str(check(LeadSettings.from_command_line(model)))
+    longer = LeadSettings.from_command_line([*model, "--embedding-ctx-size", "3000"])
+    assert "embeds texts of up to 3000 tokens" in str(check(longer))
 
 
 @pytest.mark.parametrize("option", ["--back", "--draft-model"])
