@@ -75,7 +75,9 @@ def test_models_are_listed_with_size_and_architecture(run):
 def test_where_there_are_none_it_says_how_to_get_one(run, folder):
     for path in folder.iterdir():
         path.unlink()
-    assert run().startswith("no models found. Download a model with `lead models pull")
+    said = run()
+    assert said.startswith("no models found, except the small models that lead and back use without --model")
+    assert "Download a model with `lead models pull" in said
 
 
 def test_a_model_is_shown_with_its_context_memory_and_drafts(run):
