@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr, SecretStr, field_validator, model_valid
 from pydantic_settings import CliSuppress
 
 from shared import cpus
+from shared.diagnostics.findings import count
 from shared.drafting.drafter_options import N_FURTHER_STATES
 from shared.key_file import read_key
 from shared.logs import LogLevel
@@ -193,7 +194,7 @@ class BackSettings(FileSettings):
         compute, n_slots = self.compute, self.n_slots
         if self.n_parallel > MAX_SLOTS:
             raise ValueError(
-                f"--parallel {compute.parallel} for {len(self.lead)} leads exceeds the maximum of "
+                f"--parallel {compute.parallel} for {count(len(self.lead), 'lead')} exceeds the maximum of "
                 f"{MAX_SLOTS} in total. Lower --parallel"
             )
         if (self.discover or self.discover_all) and len(self.lead) > 1:

@@ -95,6 +95,10 @@ class ServerError(DuoError):
     """The request is valid, but failed in the server: HTTP 500."""
 
 
+class UnusableModelError(ServerError):
+    """A model cannot be loaded until a person changes its file or options: HTTP 500, with this message."""
+
+
 class EngineError(DuoError):
     """The lead's engine dies repeatedly, so the lead must end."""
 

@@ -16,7 +16,7 @@ COVERED_BY: dict[str, tuple[str, ...]] = {
         "lead/router/kind.py",
         "lead/router/model_lead.py",
     ),
-    "tests/lead/router/test_models_program.py": ("lead/router/memory_need.py", "lead/router/model_report.py"),
+    "tests/lead/router/test_models_program.py": ("lead/router/model_report.py",),
     "tests/lead/server/test_app.py": ("lead/http/application.py",),
     "tests/real/test_ray_fleet.py": (
         "fleet/app.py",

@@ -252,7 +252,8 @@ def _check_acceptance(planner: PlannerReport) -> Iterator[Finding]:
     n_choices = sum(planner.depths.values())
     if planner.n_steps < MIN_STEPS or not n_choices:
         yield hint(
-            f"the lead has run only {planner.n_steps} steps. Request a long answer, then run doctor again"
+            f"the lead has run only {count(planner.n_steps, 'step')}. Request a long answer, then "
+            "run doctor again"
         )
         return
     per_step = planner.n_committed / n_choices

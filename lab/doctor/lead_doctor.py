@@ -34,6 +34,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
         report.add(probe.run())
         if probe.report:
             report.add(check_version(probe.report, VERSION))
+            report.add(name_model(probe.report.lead.model, settings))
             report.add(check_lead(probe.report, back_command=settings.back_command))
             if not probe.report.backs:
                 report.add(check_address(settings))
@@ -46,6 +47,16 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
     except ConfigError as error:
         report.add([problem(str(error))])
     return report
+
+
+def name_model(model: str, settings: LeadSettings) -> Iterator[Finding]:
+    """Name the examined model. With --models-dir, say which of the loaded models it is."""
+    if not model:  # an older lead
+        return
+    which = ""
+    if settings.served.models_dir:
+        which = ", the loaded model that a back on this machine drafts for, or would draft for"
+    yield good(f"model: {model}{which}")
 
 
 def check_address(settings: LeadSettings) -> Iterator[Finding]:

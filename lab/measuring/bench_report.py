@@ -15,6 +15,7 @@ from lab.measuring.summary import Row
 from lab.planning.measurements import busy_cores, busy_warnings, wider_steps
 from lead import text_table
 from shared import cpus
+from shared.diagnostics.findings import count
 from shared.errors import ConfigError
 
 _PACKAGES = ("llama-duo", "llama-cpp-python", "numpy", "fastapi", "uvicorn", "websockets")
@@ -84,7 +85,7 @@ class BenchReport:
     def _asked(self) -> str:
         sampling = self.settings.sampling
         return (
-            f"{self.rows[0].n_texts} answers of up to {sampling.n_predict} tokens to "
+            f"{count(self.rows[0].n_texts, 'answer')} of up to {sampling.n_predict} tokens to "
             f"{', '.join(self.settings.prompts)}, temperature {sampling.with_seed(0).temperature:g}"
         )
 

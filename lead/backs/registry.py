@@ -19,6 +19,7 @@ from lead.backs.join_limits import JoinLimits
 from lead.engine.commands import OWN_SOURCES, SetBacks
 from lead.engine.events import Committed
 from lead.engine_client.sequences import LiveSequence, Sequences
+from shared.diagnostics.findings import count
 from shared.errors import ProtocolError, UnavailableError, VocabularyError
 from shared.protocol import PROTOCOL_VERSION, Draft, Hello, LeadMessage, Tune, VocabularyId, Welcome
 
@@ -97,8 +98,8 @@ class Backs:
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
-                f"the lead already has its maximum of {len(self._backs)} backs. Stop another back, or raise "
-                "the lead's --max-backs"
+                f"the lead already has its maximum of {count(len(self._backs), 'back')}. Stop another back, or "
+                "raise the lead's --max-backs"
             )
         back = self._register(hello, transport, peer, is_local=is_local)
         welcome = Welcome(

@@ -12,7 +12,7 @@ from lead.server.listening import listen
 from lead.settings.draft_model import DraftModelOptions, OwnBackOptions
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.placed_load import placed_load
-from lead.settings.vector_models import COMPUTING_BYTES
+from lead.settings.vector_models import COMPUTING_BYTES, max_text_tokens
 from shared.diagnostics.findings import exit_with
 from shared.diagnostics.preflight import (
     PreflightReport,
@@ -34,6 +34,7 @@ from shared.llama import devices
 from shared.llama.devices import METAL
 from shared.llama.memory_plan import MemoryPlan
 from shared.llama.model_info import ModelInfo
+from shared.llama.native_parameters import is_offloaded
 from shared.llama.placement import Placement
 from shared.llama.vocabulary import Vocabulary
 from shared.memory.texts_kept import describe_checkpoints, describe_prompt_cache
@@ -67,7 +68,7 @@ def check(settings: LeadSettings) -> PreflightReport:
         return report
     _check_vector_models(report, settings)
     if (path := _own_path(settings.source)) and pooling_of(path) is not None:
-        _add_vector_model(report, "model", path, settings.compute.n_gpu_layers)
+        _add_vector_model(report, "model", path, settings, settings.compute.n_gpu_layers)
         _check_address(report, settings)
         return report
     with read_model(report, _with_default(report, settings.source)) as vocabulary:
@@ -76,7 +77,7 @@ def check(settings: LeadSettings) -> PreflightReport:
             settings = settings.model_copy(update={"images": images})
             _check_images(report, vocabulary, settings)
             _check_memory(report, vocabulary, settings)
-    check_cores(report, settings.cpus, lambda: settings.n_threads)
+    check_cores(report, settings.cpus, lambda: settings.n_threads, _tried_threads(settings))
     _check_address(report, settings)
     _check_workers(report, settings)
     _check_draft_model(report, settings, vocabulary)
@@ -125,10 +126,12 @@ def _check_vector_models(report: PreflightReport, settings: LeadSettings) -> Non
         report.add("embeddings", "means of the model's own states")
     for topic, path in (("embedding model", found.embedding_model), ("rerank model", found.rerank_model)):
         if path:
-            _add_vector_model(report, topic, path, found.embedding_gpu_layers)
+            _add_vector_model(report, topic, path, settings, found.embedding_gpu_layers)
 
 
-def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_layers: int) -> None:
+def _add_vector_model(
+    report: PreflightReport, topic: str, path: Path, settings: LeadSettings, n_gpu_layers: int
+) -> None:
     try:
         info = Vocabulary.load(path, writes_text=False).info
     except ConfigError as error:
@@ -136,7 +139,8 @@ def _add_vector_model(report: PreflightReport, topic: str, path: Path, n_gpu_lay
         return
     report.add(topic, str(path))
     does = "reranks texts" if pooling_of(path) == RANK else "embeds texts"
-    report.add("", f"{describe(info)}; {does} of up to {info.n_ctx_train} tokens")
+    n_tokens = max_text_tokens(settings.vectors.embedding_ctx_size, info.n_ctx_train)
+    report.add("", f"{describe(info)}; {does} of up to {n_tokens} tokens")
     n_needed = info.size + COMPUTING_BYTES
     gpus = devices.own_gpus() if n_gpu_layers else []
     n_free = sum(device.free for device in gpus) if gpus else free_memory()
@@ -202,6 +206,12 @@ def _check_address(report: PreflightReport, settings: LeadSettings) -> None:
     report.add("address", f"{settings.host} port {settings.port}, {keys}")
 
 
+def _tried_threads(settings: LeadSettings) -> int:
+    """Return the number of threads that the engine uses if it measures that they are faster; 0: none."""
+    is_fixed = settings.compute.exact != "off" or settings.own_back.is_wanted or settings.workers.rpc
+    return 0 if is_fixed or is_offloaded(settings.compute) else settings.max_threads
+
+
 def _check_workers(report: PreflightReport, settings: LeadSettings) -> None:
     try:
         settings.workers.check_built()
@@ -229,8 +239,9 @@ def _check_draft_model(
         if vocabulary and (reason := why_no_target(vocabulary.info.architecture)):
             report.problems.append(f"--draft-model: {reason}")
         return
-    if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings, vocabulary)):
+    if drafting.is_wanted and (draft := _draft(report, "--draft-model", drafting, settings)):
         report.add("draft model", f"{describe(draft.info)}, in the engine")
+        _add_translation(report, draft, vocabulary)
 
 
 def _draft(
@@ -238,20 +249,22 @@ def _draft(
     option: str,
     source: DraftModelOptions | OwnBackOptions,
     settings: LeadSettings,
-    vocabulary: Vocabulary | None,
 ) -> Vocabulary | None:
     """Return the vocabulary of a draft model; None if it cannot be loaded. Adds problems."""
     try:
         with locate(source.source(settings.source)) as found:
             if found is None:
                 return None
-            draft = found.vocabulary
+            return found.vocabulary
     except ConfigError as error:
         report.problems.append(f"{option}: {error}")
         return None
+
+
+def _add_translation(report: PreflightReport, draft: Vocabulary, vocabulary: Vocabulary | None) -> None:
+    """Add a line below a draft model if it has another vocabulary than the target."""
     if vocabulary and draft.identify().fingerprint != vocabulary.identify().fingerprint:
         report.add("", describe_translation(draft, vocabulary, stored_pair(draft, vocabulary)))
-    return draft
 
 
 def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Vocabulary | None) -> None:
@@ -259,5 +272,6 @@ def _check_back(report: PreflightReport, settings: LeadSettings, vocabulary: Voc
     if not own_back.is_wanted:
         report.add("backs", "the lead starts no back; other backs may connect")
         return
-    if draft := _draft(report, "--back", own_back, settings, vocabulary):
+    if draft := _draft(report, "--back", own_back, settings):
         report.add("backs", f"{describe(draft.info)}, on {own_back.back_cpus or 'any core'}")
+        _add_translation(report, draft, vocabulary)

@@ -23,6 +23,7 @@ from typing import BinaryIO, NamedTuple
 
 from shared.cache_edits import Snapshot
 from shared.cached_files import ABANDONED_SECONDS, write_private, written_whole
+from shared.diagnostics.findings import count
 from shared.slot_cache import SavedPart, SavedText
 
 log = logging.getLogger("engine")
@@ -148,7 +149,7 @@ class TextFiles:
             for each in (path, *path.parent.glob(f"{path.stem}-*")):
                 each.unlink(missing_ok=True)
         if earlier:
-            log.info("cache on disk: deleted %d texts of an earlier format", len(earlier))
+            log.info("cache on disk: deleted %s of an earlier format", count(len(earlier), "text"))
 
     def look(self) -> FolderNews:
         """Return the changes since the last call; do not call it twice at the same time.

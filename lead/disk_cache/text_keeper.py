@@ -39,6 +39,7 @@ from lead.disk_cache.text_files import (
 from lead.engine.engine import Engine
 from lead.engine.side_jobs import SteppedJob
 from shared.cache_edits import SlotMemory, Snapshot, apply_edits
+from shared.diagnostics.findings import count
 from shared.errors import RequestError, UnavailableError
 from shared.slot_cache import SavedPart, SavedText, StoredText
 
@@ -139,7 +140,7 @@ class TextKeeper:
         self._at_full_speed = threading.Event()  # the engine ends: write at full speed
         self._stop = threading.Event()  # stop writing
         self._take_in(files.look())
-        log.info("cache on disk: found %d texts in %s", len(self._names), files.folder)
+        log.info("cache on disk: found %s in %s", count(len(self._names), "text"), files.folder)
 
     def __enter__(self) -> Self:
         return self

@@ -16,6 +16,7 @@ from lead.embeddings.encoder_messages import (
     TextBatch,
     Together,
 )
+from lead.settings.vector_models import max_text_tokens
 from shared.errors import DecodeFatalError, ModelLoadError
 from shared.llama import devices, library
 from shared.llama.batch import NativeBatch
@@ -23,8 +24,6 @@ from shared.llama.native import llama_cpp
 from shared.llama.vocabulary import Vocabulary, load_native
 from shared.model_files.file_kind import RANK, pooling_of
 
-_USUAL_CTX = 2048
-"""The default maximum number of tokens of a text: attention takes memory with the square of this number."""
 _MIN_BATCH = 512
 _ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
 """Limits of a batch: larger batches are not faster, nor batches of long texts on a CPU. The other texts in a
@@ -56,7 +55,7 @@ class VectorEncoder:
         self._model = load_native(load.model, parameters, writes_text=self._sums)
         self._vocabulary = Vocabulary(self._model, load.model)
         info = self._vocabulary.info
-        n_ctx = min(load.n_ctx or _USUAL_CTX, info.n_ctx_train or _USUAL_CTX)
+        n_ctx = max_text_tokens(load.n_ctx, info.n_ctx_train)
         self._n_batch = max(n_ctx, _MIN_BATCH)
         pooling_type = pooling or llama_cpp.LLAMA_POOLING_TYPE_MEAN
         is_on_cpu = not (load.n_gpu_layers and devices.has_gpu())

@@ -25,6 +25,7 @@ from shared.errors import (
     RequestError,
     UnavailableError,
     UnsupportedError,
+    UnusableModelError,
 )
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -85,7 +86,7 @@ def error_response(error: Exception, **fields: str) -> ErrorResponse:
         headers = {"Retry-After": str(_RETRY_AFTER_SECONDS)}
         if isinstance(error, NotServingError):
             headers[NotServingError.HEADER] = "true"
-    elif isinstance(error, UnsupportedError):
+    elif isinstance(error, UnsupportedError | UnusableModelError):
         headers = _NEVER
     return ErrorResponse(fields | error_body(error), _status_and_type(error)[0], headers)
 
@@ -100,7 +101,7 @@ def http_error(
 def error_body(error: Exception) -> dict[str, Any]:
     """Return the body of an error for a response, or for the last event of a stream."""
     status, kind = _status_and_type(error)
-    if status == HTTPStatus.INTERNAL_SERVER_ERROR:
+    if status == HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, UnusableModelError):
         return _body("the server failed. Read its log", kind)
     body = _body(str(error), kind, getattr(error, "param", None), getattr(error, "code", None))
     if isinstance(error, ContextExceededError):

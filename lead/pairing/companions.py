@@ -10,6 +10,7 @@ from platformdirs import user_data_path
 
 from lead.pairing.pairing_server import PairingServer
 from lead.server.site import Companion, Site
+from lead.settings.keys import Role
 from shared.errors import ConfigError
 from shared.pairing.discovery import announced
 
@@ -42,6 +43,7 @@ def _pairing_server(site: Site) -> PairingServer | None:
         log.error("invitations are off: %s", error)  # noqa: TRY400 - a sentence for a person
         return None
     site.app.state.pairing = pairing
+    site.app.state.has_joined_backs = lambda: any(each.role is Role.BACK for each in pairing.members)
     return pairing
 
 

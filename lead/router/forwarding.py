@@ -55,7 +55,8 @@ class Forwarder:
     async def answer(
         self, request: Request, name: str, body: bytes, keep_seconds: float | None = None
     ) -> Response:
-        """Return the response of the model `name`; raises UnavailableError, ClientGoneError.
+        """Return the response of the model `name`; raises UnavailableError, UnusableModelError,
+        ClientGoneError.
 
         keep_seconds: see `ModelHost.use`.
         """

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from lead.settings.lead_settings import LeadSettings
 from lead.settings.vector_models import COMPUTING_BYTES
-from shared.errors import ConfigError
+from shared.errors import ConfigError, UnavailableError
 from shared.keeper import run_child
 from shared.model_files.file_kind import pooling_of, size_of
 from shared.python_child import child_command
@@ -23,35 +23,43 @@ from shared.python_child import child_command
 PROCESS_BYTES = 300 << 20
 """The memory of the processes of a lead besides the model, with a vocabulary of 50,000 tokens."""
 _SECONDS = 120.0
+_N_PADDED = 256
+"""llama.cpp rounds a context up to a multiple of this number."""
 
 
 class MemoryNeed(BaseModel):
     """The memory that a model needs. sizes: bytes by place, `CPU` or the name of a device.
 
     free: the free bytes of each device, as if models that could be unloaded were not loaded. n_ctx: the
-    context of one request, in tokens.
+    room of one request, in tokens, of which the model may use fewer; n_reserve: the part of it for padding.
     """
 
     sizes: dict[str, int]
     free: dict[str, int] = {}
     n_ctx: int = 0
+    n_reserve: int = 0
+
+    def n_ctx_of_request(self, n_trained: int) -> int:
+        """Return the context of one request, as the engine limits it. n_trained: 0 if it is unknown."""
+        n_cells = -(-self.n_ctx // _N_PADDED) * _N_PADDED
+        return min(n_cells, n_trained or n_cells) - self.n_reserve
 
 
 async def measure(options: Mapping[str, Any], in_use: Mapping[str, int]) -> MemoryNeed:
     """Return the need of a model with these options (`ServedModel`), as if no other model were loaded.
 
     in_use: the bytes on each device that belong to models that could be unloaded. Raises ConfigError with the
-    reason.
+    reason; raises UnavailableError if a later attempt may succeed.
     """
     question = json.dumps({"options": options, "in_use": in_use}).encode()
     seconds = None if "hf_repo" in options else _SECONDS  # it may be downloaded first
     try:
         done = await run_child(child_command("lead.router.memory_need"), question, seconds)
-        if done.returncode:
+        if done.returncode == 1:
             raise ConfigError(done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])
         return MemoryNeed.model_validate_json(done.stdout)
     except (TimeoutError, ValueError) as error:
-        raise ConfigError(f"its memory cannot be estimated: {error}") from error
+        raise UnavailableError(f"its memory cannot be estimated: {error}") from error
 
 
 def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed:
@@ -70,7 +78,8 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
     load = placed_load(settings, settings.source.model)
     taken = {place: load.taken.get(place, 0) - in_use.get(place, 0) for place in {*load.taken, *in_use}}
     alone = load.model_copy(update={"taken": taken})
-    plan = plan_target(alone, planned_source(load), *options_of_target(load.options))
+    options, n_reserve = options_of_target(load.options)
+    plan = plan_target(alone, planned_source(load), options, n_reserve)
     placement = plan.placement
     texts = settings.compute.cache_ram << 20 if settings.compute.cache_ram > 0 else 0
     host = placement.host_bytes if placement else size_of(load.model) + plan.size.total
@@ -85,7 +94,7 @@ def memory_need(settings: LeadSettings, in_use: Mapping[str, int]) -> MemoryNeed
             sizes[device.name] = placement.used(device.name) + taken_there
             free[device.name] = device.free + taken_there
     n_ctx = plan.parameters.n_ctx // (1 if plan.context.kv_unified else settings.compute.parallel)
-    return MemoryNeed(sizes=sizes, free=free, n_ctx=n_ctx)
+    return MemoryNeed(sizes=sizes, free=free, n_ctx=n_ctx, n_reserve=n_reserve)
 
 
 def _need_of_vectors(path: Path, in_use: Mapping[str, int], *, on_gpu: bool) -> MemoryNeed:

@@ -24,7 +24,15 @@ from lead.router.model_pool import (
 )
 from lead.router.model_process import ModelEndedError, ModelProcess
 from lead.router.models_file import ServedModel
-from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
+from lead.router.unusable_files import UnusableFiles
+from shared.errors import (
+    ConfigError,
+    DuoError,
+    NotServingError,
+    QueueFullError,
+    UnavailableError,
+    UnusableModelError,
+)
 from shared.llama.placement import CPU
 
 log = logging.getLogger("models")
@@ -70,6 +78,7 @@ class ModelHost:
         self._measure_need = measure_need
         self._clock = clock
         self._devices: dict[str, int] = {}  # free bytes by name
+        self._unusable = UnusableFiles()
         self._processes: dict[str, ModelProcess] = {}  # by the name of the model
         self._prepared: ModelProcess | None = None  # started, without a model yet
         self._admissions: dict[WaitingFor, asyncio.Future[ModelProcess]] = {}  # of requests that wait
@@ -140,8 +149,11 @@ class ModelHost:
         """Yield the process of a model, which is started if needed and not unloaded within this context.
 
         keep_seconds: the idle time after which it is unloaded; None: as before. Raises QueueFullError. Raises
-        UnavailableError with the reason if the model cannot be started.
+        UnavailableError with the reason if the model cannot be started now, UnusableModelError if a person
+        must change its file or options first.
         """
+        if (model := self.models.get(name)) and (reason := await self._unusable.reason(model.path)):
+            raise UnusableModelError(reason)
         if self._is_stopping:
             raise NotServingError("the server is shutting down")
         if name not in self.models:
@@ -201,8 +213,8 @@ class ModelHost:
                 match action:
                     case Admitted(ticket, name):
                         self._admissions[ticket].set_result(self._processes[name])
-                    case NotServed(ticket, reason):
-                        self._refuse(ticket, reason)
+                    case NotServed():
+                        self._refuse(action)
                     case MeasureModel(name):
                         self._do(self._measure(name))
                     case StartModel(name):
@@ -237,9 +249,10 @@ class ModelHost:
         self.pool.release(name, self._clock())
         self.decide()
 
-    def _refuse(self, ticket: WaitingFor, reason: str) -> None:
-        if not self._admissions[ticket].done():
-            self._admissions[ticket].set_exception(UnavailableError(reason))
+    def _refuse(self, refused: NotServed) -> None:
+        if not (admission := self._admissions[refused.ticket]).done():
+            kind = UnusableModelError if refused.is_final else UnavailableError
+            admission.set_exception(kind(refused.reason))
 
     async def _measure(self, name: str) -> None:
         in_use: dict[str, int] = {}
@@ -249,15 +262,17 @@ class ModelHost:
                     in_use[place] = in_use.get(place, 0) + n_bytes
         model = self.models[name]
         try:
-            need: MemoryNeed | ConfigError = await self._measure_need(model.options, in_use)
-        except ConfigError as error:
+            need: MemoryNeed | DuoError = await self._measure_need(model.options, in_use)
+        except (ConfigError, UnavailableError) as error:
             need = error
+            await self._unusable.note(model.path, str(error))
         if self.models.get(name) is not model:
             pass  # replaced by a model that is measured when needed, or no longer served
-        elif isinstance(need, ConfigError):
+        elif isinstance(need, DuoError):
             log.error("%s: %s", name, need)
-            for refused in self.pool.cannot_measure(name, str(need)):
-                self._refuse(refused.ticket, refused.reason)
+            is_final = isinstance(need, ConfigError) and model.path is not None
+            for refused in self.pool.cannot_measure(name, str(need), is_final=is_final):
+                self._refuse(refused)
         else:
             self.needs[name] = need
             self._devices |= need.free
@@ -289,6 +304,7 @@ class ModelHost:
         except (ModelEndedError, OSError) as error:
             if self._is_loading(name):
                 failure, is_final = str(error), getattr(error, "is_final", False)
+                await self._unusable.note(self.models[name].path, failure)
         self._end(name, failure, is_final=is_final)
 
     def _is_loading(self, name: str) -> bool:
@@ -314,7 +330,7 @@ class ModelHost:
         if failure:
             log.error("%s: %s", name, failure)
         for refused in self.pool.ended(name, failure, is_final=is_final):
-            self._refuse(refused.ticket, refused.reason)
+            self._refuse(refused)
         self.decide()
         self.on_change()
         if failure and self.models[name].pinned and not is_final:
@@ -324,7 +340,7 @@ class ModelHost:
         try:
             async with self.use(name, keep_seconds):
                 pass
-        except UnavailableError as error:
+        except (UnavailableError, UnusableModelError) as error:
             log.error("cannot load %s: %s", name, error)  # noqa: TRY400 - a sentence for a person
 
     def _do(self, work: Coroutine[Any, Any, object]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from lead.router.catalog import KnownModel
 from lead.router.memory_need import MemoryNeed, memory_need
 from lead.router.models_file import ServedModel
+from lead.settings.vector_models import max_text_tokens
 from shared.diagnostics.preflight import describe
 from shared.errors import ConfigError, ModelLoadError
 from shared.free_memory import free_memory
@@ -35,20 +36,26 @@ def model_report(model: ServedModel, others: Iterable[KnownModel]) -> str:
         ("file", f"{path}{more}, {size_text(n_bytes)}"),
         ("model", describe(vocabulary.info)),
         ("images", model.settings.images.describe() or "none, text only"),
-        *_about_texts(vocabulary, need, pooling),
+        *_about_texts(model, vocabulary, need, pooling),
         *(("memory", line) for line in _fits(need)),
         *(("draft", line) for line in _drafts(vocabulary, n_bytes, others) if pooling is None),
     ]
     return "\n".join([one_line(model.name), *(f"  {topic:<8} {one_line(text)}" for topic, text in lines)])
 
 
-def _about_texts(vocabulary: Vocabulary, need: MemoryNeed, pooling: int | None) -> Iterator[tuple[str, str]]:
+def _about_texts(
+    model: ServedModel, vocabulary: Vocabulary, need: MemoryNeed, pooling: int | None
+) -> Iterator[tuple[str, str]]:
     n_trained = vocabulary.info.n_ctx_train
     if pooling is None:
-        yield "context", f"{need.n_ctx} tokens for one request; trained with {n_trained}"
+        yield (
+            "context",
+            f"{need.n_ctx_of_request(n_trained)} tokens for one request; trained with {n_trained}",
+        )
         return
     yield "serves", "/v1/rerank" if pooling == RANK else "/v1/embeddings"
-    yield "context", f"texts of up to {n_trained} tokens"
+    n_tokens = max_text_tokens(model.settings.vectors.embedding_ctx_size, n_trained)
+    yield "context", f"texts of up to {n_tokens} tokens"
 
 
 def _fits(need: MemoryNeed) -> Iterator[str]:

@@ -94,8 +94,8 @@ def _table(models: Iterable[KnownModel]) -> str:
         rows.append((model.name, size_text(model.n_bytes), kind, model.origin))
     if not rows:
         return (
-            "no models found. Download a model with `lead models pull USER/REPO:QUANT`, or set "
-            "--models-dir FOLDER"
+            "no models found, except the small models that lead and back use without --model. Download a "
+            "model with `lead models pull USER/REPO:QUANT`, or set --models-dir FOLDER"
         )
     return listing(("name", "size", "architecture", "from"), rows)
 

@@ -31,7 +31,7 @@ from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, hand_over, open_address, takeover_path
 from lead.server.local_back import NAME, LocalBack, back_command, back_environment
-from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask
+from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask, wants_backs
 from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
 from lead.settings.lead_settings import LeadSettings
@@ -307,11 +307,10 @@ class Lead:
             self._say_what_to_do(address)
 
     def _say_what_to_do(self, address: Address) -> None:
-        """Log where to ask, and how another machine can draft if nothing else does."""
-        settings = self._settings
-        if not (settings.own_back.is_wanted or settings.drafting.is_wanted):
+        """Log where to ask, and how another machine can draft if none is known."""
+        if wants_backs(self._app, self._settings):
             log.info("no back is connected. To add a second machine, run `lead invite --open --nearby`")
-        log.info("%s", how_to_ask(settings, address))
+        log.info("%s", how_to_ask(self._settings, address))
 
     def _services(
         self,

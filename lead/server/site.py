@@ -1,7 +1,7 @@
 """Companions: services of rings that run beside the server of a lead or router."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,6 +39,17 @@ def how_to_ask(settings: LeadSettings, address: Address) -> str:
     url = local_url(address.host, address.port, tls=settings.security.https)
     page = f"open {url}/ in a browser; " if settings.ui else ""
     return f"{page}OpenAI's API: {url}/v1"
+
+
+def wants_backs(app: FastAPI, settings: LeadSettings) -> bool:
+    """Return whether nothing drafts: no back is connected or has joined before, and none is in the options.
+
+    A ring that knows of backs sets `app.state.has_joined_backs`.
+    """
+    if settings.own_back.is_wanted or settings.drafting.is_wanted:
+        return False
+    has_joined_backs: Callable[[], bool] = getattr(app.state, "has_joined_backs", lambda: False)
+    return not has_joined_backs() and not any(app.state.services.backs)
 
 
 def companions_of(site: Site) -> list[Companion]:

@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from lead.engine.load import MtpMode
-from shared.model_files.builtin import builtin_draft
+from shared.model_files.builtin import BUILTIN, builtin_draft
 from shared.model_files.file_kind import is_eagle_file
 from shared.settings.model_options import MAX_CTX, MAX_THREADS, CacheType, ModelOptions
 from shared.settings.model_source import HubRepository, ModelPath, ModelSource
@@ -20,7 +20,6 @@ from shared.settings.options import (
     ThreadCount,
 )
 
-_BUILTIN = Path("builtin")
 _MAX_DRAFTED = 32
 
 
@@ -29,7 +28,7 @@ def _source(given: Path | None, repository: str | None, hub: ModelSource) -> Mod
 
     Raises ConfigError in an installation without the demo's.
     """
-    path = builtin_draft() if given == _BUILTIN else given and given.absolute()
+    path = builtin_draft() if given == BUILTIN else given and given.absolute()
     return hub.model_copy(update={"model": path, "hf_repo": repository, "hf_file": None})
 
 

@@ -387,7 +387,7 @@ class LeadSettings(FileSettings):
         return self.compute.threads or max(1, cpus.n_physical() - (0 if self.cpus else 1))
 
     @property
-    def _max_threads(self) -> int:
+    def max_threads(self) -> int:
         """The maximum number of threads to try; 0 if threads or cores were chosen."""
         said = self.compute.threads or self.compute.threads_batch or self.cpus
         return 0 if said else cpus.n_physical()
@@ -441,7 +441,7 @@ class LeadSettings(FileSettings):
             draft=self.load_draft(draft_cache_ram),
             mtp=self.drafting.mtp,
             max_mtp=self.drafting.draft_max,
-            max_threads=self._max_threads,
+            max_threads=self.max_threads,
             taken=self.beside_bytes,
             **dict(self.workers),
             **dict(self.disk),

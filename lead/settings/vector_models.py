@@ -13,6 +13,8 @@ from shared.settings.options import GpuLayers, OptionError, OptionGroup, ThreadC
 
 COMPUTING_BYTES = 256 << 20
 """The memory that an embedding or reranking model takes besides its weights."""
+_USUAL_CTX = 2048
+"""The default maximum number of tokens of a text: attention takes memory with the square of this number."""
 
 
 class VectorModelOptions(OptionGroup):
@@ -94,3 +96,10 @@ class VectorModelOptions(OptionGroup):
                 if (path := getattr(self, name))
             }
         )
+
+
+def max_text_tokens(chosen: int, n_trained: int) -> int:
+    """Return the maximum number of tokens of a text. chosen: `embedding_ctx_size`. n_trained: the training
+    context; 0 if it is unknown.
+    """
+    return min(chosen or _USUAL_CTX, n_trained or _USUAL_CTX)

@@ -26,10 +26,13 @@ class _Record(BaseModel):
 
 
 class LeadInfo(_Record):
-    """The lead itself. cores: the cores that it may run on. n_threads: the threads of its engine."""
+    """The lead itself. model: its name for clients. cores: the cores that it may run on. n_threads: the
+    threads of its engine.
+    """
 
     version: str | None = None
     protocol: int | None = None
+    model: str = ""
     speculates: bool | None = None
     promise: str = ""  # the guarantee for its texts
     cores: frozenset[int] = frozenset()
@@ -172,7 +175,10 @@ class LeadProbe:
             self.report = LeadReport.model_validate_json(answer.raise_for_status().content)
         except (httpx.HTTPStatusError, ValidationError):
             said = error_reason(answer.content, answer.status_code)
-            yield hint(f"the lead does not report on speculation ({said}). Check that it is a llama-duo lead")
+            advice = "Check that it is a llama-duo lead"
+            if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:  # a router without a loaded model
+                advice = "Request a long answer, then run doctor again"
+            yield hint(f"the lead does not report on speculation ({said}). {advice}")
 
 
 def is_own_address(url: str) -> bool:

@@ -131,7 +131,8 @@ def check_memory(
     types = f"{options.cache_type_k}/{options.cache_type_v}"
     report.add(
         "context",
-        f"{plan.parameters.n_ctx} tokens for {options.parallel} slots, KV cache {types}: {plan.size}",
+        f"{plan.parameters.n_ctx} tokens for {count(options.parallel, 'slot')}, KV cache {types}: "
+        f"{plan.size}",
     )
     if plan.placement is None:  # llama.cpp places layers: nothing to compare
         where = "on RPC workers" if plan.with_workers else "in VRAM"
@@ -206,11 +207,14 @@ def _host_places(placement: Placement) -> list[str]:
     return [CPU, *(device.name for device in placement.devices if device.is_shared)]
 
 
-def check_cores(report: PreflightReport, chosen: str | None, count_threads: Callable[[], int]) -> None:
+def check_cores(
+    report: PreflightReport, chosen: str | None, count_threads: Callable[[], int], n_tried: int = 0
+) -> None:
     """Report threads, cores and llama.cpp's CPU kernel; more threads than cores are a problem.
 
     chosen: the option --cpus, such as 0-3. This process is pinned to these cores as the program would be,
-    because the result of `count_threads` depends on it.
+    because the result of `count_threads` depends on it. n_tried: a larger number of threads that the program
+    uses if it is faster; 0: none.
     """
     try:
         if chosen:
@@ -220,10 +224,10 @@ def check_cores(report: PreflightReport, chosen: str | None, count_threads: Call
         report.problems.append(str(error))
         return
     n_threads, n_cores = count_threads(), len(cpus.usable())
-    report.add(
-        "computing",
-        f"{count(n_threads, 'thread')} on {f'cores {chosen}' if chosen else count(n_cores, 'core')}",
-    )
+    threads = f"{count(n_threads, 'thread')} on {f'cores {chosen}' if chosen else count(n_cores, 'core')}"
+    if n_tried > n_threads:
+        threads += f", or {n_tried} threads if they are faster and no back runs on this machine"
+    report.add("computing", threads)
     report.add("CPU kernel", kernel)
     if n_threads > n_cores:
         report.problems.append(

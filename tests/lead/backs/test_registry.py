@@ -83,12 +83,13 @@ def test_another_protocol_is_refused_naming_both(harness):
         harness.join(protocol=99)
 
 
-def test_the_number_of_backs_is_limited():
-    harness = RegistryHarness(max_backs=2)
-    one, _ = harness.join(), harness.join()
-    with pytest.raises(UnavailableError, match="maximum of 2 backs"):
+@pytest.mark.parametrize(("n", "said"), [(1, "1 back "), (2, "2 backs ")])
+def test_the_number_of_backs_is_limited(n, said):
+    harness = RegistryHarness(max_backs=n)
+    first, *_ = [harness.join() for _ in range(n)]
+    with pytest.raises(UnavailableError, match=f"maximum of {said}"):
         harness.join()
-    harness.backs.leave(one)
+    harness.backs.leave(first)
     harness.join()
 
 

@@ -274,7 +274,7 @@ def test_texts_of_an_earlier_format_are_deleted_with_a_line_in_the_log(files, tm
     with caplog.at_level("INFO"):
         assert TextFiles(tmp_path, KEY, 1 << 30).look().texts == [kept]
     assert [record.getMessage() for record in caplog.records] == [
-        "cache on disk: deleted 1 texts of an earlier format"
+        "cache on disk: deleted 1 text of an earlier format"
     ]
     assert not list(folder.iterdir())
     assert contents_of(files, kept) == [CONTENT]

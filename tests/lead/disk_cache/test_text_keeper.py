@@ -476,4 +476,4 @@ def test_how_many_texts_were_found_is_said(caplog):
     machine.keep()
     with caplog.at_level("INFO", "engine"):
         machine.start()
-    assert "cache on disk: found 1 texts in a fake" in caplog.messages
+    assert "cache on disk: found 1 text in a fake" in caplog.messages

@@ -3,12 +3,15 @@
 import asyncio
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
 from lead.router.model_pool import ModelState
-from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError
-from tests.lead.router.fakes import House, running_house, served, until
+from lead.router.models_file import ServedModel
+from lead.settings.lead_settings import LeadSettings
+from shared.errors import ConfigError, NotServingError, QueueFullError, UnavailableError, UnusableModelError
+from tests.lead.router.fakes import FakeProcess, House, failing, running_house, served, until
 
 LOADING = ModelState.LOADING
 
@@ -65,6 +68,48 @@ async def test_a_model_whose_memory_is_unknown_says_why(house):
     house.host._measure_need = fail
     with pytest.raises(UnavailableError, match="damaged"):
         await use(house, "a")
+
+
+@pytest.fixture
+def damaged(tmp_path):
+    """A model whose file is damaged."""
+    path = tmp_path / "a.gguf"
+    path.write_bytes(b"GGUF")
+    return ServedModel("a", {"model": str(path)}, LeadSettings.from_options(model=path))
+
+
+async def test_no_process_is_started_for_a_damaged_file_until_it_changes(damaged):
+    async with running_house(models=[damaged]) as house:
+        make, house.make = house.make, lambda: FakeProcess(failure=failing("it is incomplete"))
+        for _ in range(2):
+            with pytest.raises(UnusableModelError, match="it is incomplete"):
+                await use(house, "a")
+        assert len(house.processes) == 1
+        damaged.path.write_bytes(b"GGUF, whole")
+        house.make = make
+        assert await use(house, "a") is house.processes[1]
+
+
+async def test_a_damaged_file_is_measured_once(damaged):
+    measured = []
+
+    async def fail(*_):
+        measured.append(1)
+        raise ConfigError("it is incomplete")
+
+    async with running_house(models=[damaged]) as house:
+        house.host._measure_need = fail
+        for _ in range(2):
+            with pytest.raises(UnusableModelError, match="it is incomplete"):
+                await use(house, "a")
+    assert len(measured) == 1
+
+
+async def test_a_model_that_cannot_be_loaded_at_the_start_does_not_end_the_host(damaged, caplog):
+    async with running_house(models=[replace(damaged, on_startup=True)]) as house:
+        house.make = lambda: FakeProcess(failure=failing("it is incomplete"))
+        house.host.start()
+        await until(lambda: "cannot load a: it is incomplete" in caplog.text)
 
 
 async def test_a_process_that_cannot_be_started_is_tried_again_some_times(house):

@@ -75,12 +75,14 @@ def test_models_are_listed_with_size_and_architecture(run):
 def test_where_there_are_none_it_says_how_to_get_one(run, folder):
     for path in folder.iterdir():
         path.unlink()
-    assert run().startswith("no models found. Download a model with `lead models pull")
+    said = run()
+    assert said.startswith("no models found, except the small models that lead and back use without --model")
+    assert "Download a model with `lead models pull" in said
 
 
 def test_a_model_is_shown_with_its_context_memory_and_drafts(run):
     text = run("show", "big")
-    assert "tokens for one request; trained with" in text
+    assert "2048 tokens for one request; trained with 2048" in text
     assert "fits: " in text
     assert "small: yes, with the same vocabulary" in text
 
@@ -92,6 +94,12 @@ def test_what_is_no_draft_says_why(run):
 def test_options_of_the_models_file_count(run, folder):
     (folder / "models.toml").write_text("[big]\nctx-size = 256\n")
     assert "256 tokens for one request" in run("show", "big")
+
+
+def test_the_length_of_texts_of_a_model_that_makes_vectors_is_the_option(run, folder):
+    tiny_bert(folder / "bert.gguf", ["fox"], n_ctx=512)
+    (folder / "models.toml").write_text("[bert]\nembedding-ctx-size = 256\n")
+    assert "texts of up to 256 tokens" in run("show", "bert")
 
 
 def test_a_model_of_the_hub_is_downloaded_and_then_listed(run):

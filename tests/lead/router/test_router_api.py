@@ -58,7 +58,9 @@ async def test_which_models_see_is_known_before_they_are_loaded(routed, tmp_path
 async def test_one_that_failed_says_so_as_in_llama_server(routed):
     house = await routed(make=lambda: FakeProcess(failure=failing("a: no such file")))
     answer = await house.ask("a")
-    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "a: no such file")
+    assert (answer.status_code, answer.json()["error"]["message"]) == (500, "a: no such file")
+    assert "retry-after" not in answer.headers
+    assert answer.headers["x-should-retry"] == "false"
     status = (await records(house))["a"]["status"]
     assert (status["value"], status["failed"], status["message"]) == ("unloaded", True, "a: no such file")
 

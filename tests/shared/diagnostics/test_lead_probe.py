@@ -59,6 +59,11 @@ def test_a_lead_that_loads_is_not_ready():
     assert "not ready (because)" in found.sentence
 
 
+def test_a_lead_without_a_loaded_model_is_still_a_lead():
+    *_, found = probe(healthy(refusal(503)))[0]
+    assert "(because). Request a long answer, then run doctor again" in found.sentence
+
+
 def test_another_http_server_is_not_a_lead():
     (found,), _ = probe(lambda _: httpx.Response(404))
     assert "is not a lead" in found.sentence

@@ -22,6 +22,7 @@ from shared.memory.plan_memory import plan_memory
 from shared.model_files import builtin
 from shared.model_files.builtin import builtin_target
 from shared.settings.model_options import ModelOptions
+from tests.minilm import tiny_bert
 from tests.shared.convert.conftest import (  # noqa: F401 - fixtures
     checkpoint,
     conversion_cache,
@@ -120,6 +121,19 @@ def test_threads_are_counted_on_the_chosen_cores():
     assert found.problems == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "3 threads on 4 cores, or 4 threads if they are faster and no back runs on this machine"),
+        (("--back", "builtin"), "3 threads on 4 cores"),
+        (("--exact",), "3 threads on 4 cores"),
+    ],
+)
+def test_a_lead_that_tries_two_numbers_of_threads_states_both(arguments, said):
+    found = check(LeadSettings.from_command_line(["-m", TARGET, "--port", "0", *arguments]))
+    assert dict(found.lines)["computing"] == said
+
+
 def test_a_projector_is_counted_and_has_to_be_one_of_the_model(tiny_model, tmp_path):
     paths = {kind: write_tiny_projector(kind, tmp_path / kind) for kind in ("gemma3", "qwen2vl")}
     model = ["-m", str(tiny_model("qwen2vl")), "--port", "0", "-t", "1"]
@@ -148,7 +162,7 @@ def test_the_parts_of_the_memory_are_stated_as_at_start_up(tiny_model):
     options = ModelOptions(ctx_size=512, parallel=1, threads=1)
     found = PreflightReport()
     plan = check_memory(found, lambda: plan_memory(tiny_model("qwen35"), options), {})
-    assert f"512 tokens for 1 slots, KV cache f16/f16: {plan.size}" in str(found)
+    assert f"512 tokens for 1 slot, KV cache f16/f16: {plan.size}" in str(found)
     assert "9 recurrent states of 0.021 MB" in str(found)
 
 
@@ -226,14 +240,31 @@ def test_a_model_to_convert_is_described_without_converting_it(checkpoint, conve
     assert not conversion_cache.exists()
 
 
-def test_a_draft_model_that_must_translate_is_no_problem(checkpoint, gpt2_folder, tmp_path, monkeypatch):  # noqa: F811
+def test_a_model_that_makes_vectors_states_the_length_of_its_texts(tmp_path):
+    model = ["-m", str(tiny_bert(tmp_path / "bert.gguf", ["fox"], n_ctx=4096)), "--port", "0"]
+    assert "embeds texts of up to 2048 tokens" in str(check(LeadSettings.from_command_line(model)))
+    longer = LeadSettings.from_command_line([*model, "--embedding-ctx-size", "3000"])
+    assert "embeds texts of up to 3000 tokens" in str(check(longer))
+
+
+@pytest.mark.parametrize("option", ["--back", "--draft-model"])
+def test_a_draft_model_that_must_translate_is_no_problem_and_says_so_below_its_name(
+    checkpoint,  # noqa: F811
+    gpt2_folder,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    option,
+):
     monkeypatch.setattr("shared.translation.stored_pair.user_cache_path", lambda _name: tmp_path)
     settings = LeadSettings.from_command_line(
-        ["-m", str(checkpoint), "--back", str(gpt2_folder), "--port", "0", "-t", "2"]
+        ["-m", str(checkpoint), option, str(gpt2_folder), "--port", "0", "-t", "2"]
     )
-    report = check(settings)
-    assert report.problems == []
-    assert "translating: gpt2 and stories have different tokenizers" in str(report)
+    found = check(settings)
+    assert found.problems == []
+    topics = [each for each, _ in found.lines]
+    below, text = found.lines[topics.index({"--back": "backs"}.get(option, "draft model")) + 1]
+    assert below == ""
+    assert text.startswith("translating: gpt2 and stories have different tokenizers")
 
 
 @pytest.fixture(name="gpu")

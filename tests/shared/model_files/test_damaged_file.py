@@ -130,7 +130,7 @@ def test_a_part_that_is_missing_is_named(tmp_path, refusals):
     path = tmp_path / "model-00001-of-00002.gguf"
     path.write_bytes(WHOLE)
     (said,) = set(refusals(path))
-    assert said.endswith("1 are missing in its folder: model-00002-of-00002.gguf")
+    assert said.endswith("its folder lacks 1 of them: model-00002-of-00002.gguf")
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,13 @@ def test_a_missing_file_is_an_error(tmp_path):
 
 def test_a_folder_without_a_model_is_an_error(tmp_path):
     with pytest.raises(
-        ModelLoadError, match=r"is a folder. Choose a GGUF file in it, or a folder with GPT-2"
+        ModelLoadError,
+        match=r"is a folder. Choose a GGUF file in it, or a folder with GPT-2 \(config.json\)$",
     ):
+        loadable(tmp_path)
+
+
+def test_a_folder_with_models_names_the_option_that_serves_them(tmp_path):
+    (tmp_path / "a.gguf").touch()
+    with pytest.raises(ModelLoadError, match=f"`lead --models-dir {tmp_path}` serves all models in it"):
         loadable(tmp_path)

@@ -2,6 +2,7 @@ import plistlib
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -73,11 +74,23 @@ def test_files_of_keys_are_credentials_of_a_system_service(machine, monkeypatch,
     assert "Environment=BACK_KEY_FILE=%d/key_file" in unit
 
 
-def test_a_file_that_is_not_there_is_named(machine):
-    assert "--api-key-file nowhere: the file does not exist" in machine.run(
-        "lead", "install", "--api-key-file", "nowhere"
-    )
+@pytest.mark.parametrize("option", ["--api-key-file", "--model", "--draft-model", "--models-dir"])
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]])
+def test_a_file_that_is_not_there_is_named(machine, option, dry):
+    said = machine.run("lead", "install", option, "nowhere.gguf", *dry)
+    assert f"{option} nowhere.gguf does not exist" in said
     assert machine.files() == set()
+
+
+def test_a_model_that_is_named_needs_no_file(machine):
+    assert machine.run("lead", "install", "--draft-model", "builtin") == 0
+    assert lead_settings(machine).drafting.draft_model == Path("builtin")
+
+
+def test_a_folder_that_the_lead_will_make_is_the_same_one_for_the_service(machine, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert machine.run("lead", "install", "--cache-disk", "texts") == 0
+    assert lead_settings(machine).disk.cache_disk == tmp_path / "texts"
 
 
 def test_what_a_system_service_may_not_read_is_refused(machine, tmp_path):
