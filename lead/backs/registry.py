@@ -98,8 +98,8 @@ class Backs:
         self.join_limits.admit_name(peer, hello.name, self._clock())
         if len(self._backs) >= self._limits.max_backs:
             raise UnavailableError(
-                f"the lead already has its maximum of {count(len(self._backs), 'back')}. Stop another back, or "
-                "raise the lead's --max-backs"
+                f"the lead already has its maximum of {count(len(self._backs), 'back')}. Stop another "
+                "back, or raise the lead's --max-backs"
             )
         back = self._register(hello, transport, peer, is_local=is_local)
         welcome = Welcome(
