@@ -1,8 +1,8 @@
 """Moves texts to disk and back between the engine's steps: for `--cache-disk`, and for saved slots.
 
-All texts pass through host memory. A text is stored there in steps, and another thread writes its file. A
-file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows the
-texts, `text_files` the files; this module decides when to move them, and in which thread.
+All texts pass through host memory. The engine stores a text there during a step. Another thread writes the
+file. A file is read into host memory and checked before the engine loads any of it. `shared.text_store` knows
+the texts, `text_files` the files; this module decides when to move them, and in which thread.
 
 `TextKeeper`: the engine decides which texts are worth keeping. A failure costs only the text: the model reads
 it again. The folder decides what is on disk; the engine learns of other programs' changes by looking there.

@@ -112,7 +112,7 @@ def _check(settings: LeadSettings, path: Path) -> None:
         raise ConfigError(f"{option}: --model {path} {kind}, too. Use only one of them")
     if settings.vectors.serve_embeddings:
         raise ConfigError(
-            f"--serve-embeddings: --model {path} {kind}. Use this option with a text model only"
+            f"--serve-embeddings needs a text model, but --model {path} {kind}. Leave the option out"
         )
     if settings.drafting.is_wanted or settings.own_back.is_wanted:
         raise ConfigError(f"--model {path} {kind} and is not a text model, so nothing can draft for it")

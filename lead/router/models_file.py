@@ -41,8 +41,9 @@ _FIXED: Final = {"host": "127.0.0.1", "port": 0, "ui": False, "print": "none", "
 class ServedModel:
     """A model with its options.
 
-    options: of its process, JSON-compatible; settings: the same, validated. pinned: never unload it for
-    another model. on_startup: load it at the start. aliases: other names that requests may use.
+    options: the options of the model's process, JSON-compatible. settings: these options, validated. pinned:
+    never unload it for another model. on_startup: load it at the start. aliases: other names that requests
+    may use.
     """
 
     name: str

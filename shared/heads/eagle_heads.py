@@ -34,8 +34,8 @@ def why_no_target(architecture: str) -> str | None:
     if architecture in ARCHITECTURES:
         return None
     return (
-        f"llama.cpp does not give the inputs of the layers of {architecture} models, which EAGLE-3 drafters "
-        f"read (it does for {', '.join(sorted(ARCHITECTURES))})"
+        "EAGLE-3 drafters read the inputs of the target's layers. llama.cpp gives these inputs for "
+        f"{', '.join(sorted(ARCHITECTURES))}, not for {architecture}"
     )
 
 

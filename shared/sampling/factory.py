@@ -70,7 +70,7 @@ def drafting_sampler(
     like: Sampler | None = None,
     /,
 ) -> Sampler:
-    """Return a sampler that makes the lead's choices from a draft model's logits.
+    """Return a sampler that chooses from a draft model's logits as the lead does from the target's.
 
     A grammar that cannot be compiled here is ignored, and so are all grammars on systems without fork. The
     lead then rejects the drafts that violate them.

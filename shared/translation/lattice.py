@@ -28,7 +28,9 @@ _SMALLEST_LOG = -13.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NextTokens:
-    """Draft tokens in ascending order and their probabilities, without very unlikely tokens."""
+    """Possible next tokens of the draft model, by ascending id, and their probabilities. Very unlikely tokens
+    are left out.
+    """
 
     ids: NDArray[np.int32]
     probabilities: NDArray[np.float32]

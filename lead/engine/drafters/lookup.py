@@ -177,7 +177,7 @@ class PredictionDrafter(LookupDrafter):
         self._left = 0  # where the answer was last seen to follow the prediction
 
     def draft(self, tokens: Sequence[int], max_tokens: int) -> Continuation:
-        """Return a draft of at most `max_tokens` tokens; empty where the prediction has ended."""
+        """Return a draft of at most `max_tokens` tokens; empty if the prediction has ended."""
         matches = self._matches(tokens)
         return follow(self._text, matches, max_tokens, wraps=False) if matches else ([], [])
 

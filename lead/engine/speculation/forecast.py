@@ -218,7 +218,8 @@ class Forecast:
     def describe(self, source: str) -> dict[str, object]:
         """Return a source's record for `GET /v1/speculation`.
 
-        It has the share of right tokens by position (None: no tokens) and by confidence, and times.
+        It has the source's times, and the share of right tokens by position (None: no tokens) and by
+        confidence.
         """
         record = self._records.get(source, _SourceRecord())
         n_places = max((place + 1 for place, (n, _) in enumerate(record.by_place) if n), default=0)
