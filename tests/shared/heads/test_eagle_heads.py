@@ -95,6 +95,6 @@ def test_a_drafter_of_another_model_is_refused(target, tmp_path, more, reason):
 
 
 def test_where_llama_cpp_would_abort_it_is_refused_by_the_name_of_the_architecture(target, tmp_path):
-    with pytest.raises(ModelLoadError, match="gives these inputs for .*, not for gemma3"):
+    with pytest.raises(ModelLoadError, match=r"gives these inputs for .*, not for gemma3"):
         open_eagle(target("gemma3"), write_tiny_eagle(tmp_path / "eagle.gguf"))
     assert why_no_target("qwen3") is None
