@@ -36,7 +36,9 @@ _ARRANGEMENTS = {
 }
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
-_RANGE = "low, high: tokens/s if the acceptance is at the lower or upper end of its confidence interval"
+_RANGE = (
+    "low, high: range of tokens/s with the measured acceptance and with the ends of its confidence interval"
+)
 _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lab.planning.arrangements import (
+    _N_WARM_UP,
     Arrangement,
     Machines,
     SpeedForecast,
@@ -26,6 +27,7 @@ from lead.engine.commands import DRAFT_MODEL, MTP
 def short_texts(monkeypatch):
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 128)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
+    monkeypatch.setattr("lab.planning.arrangements._N_WARM_UP", 64)
 
 
 FLAT = {1: 0.05, 2: 0.051, 4: 0.053, 8: 0.057, 16: 0.06}
@@ -102,6 +104,26 @@ def test_the_range_follows_the_certainty_of_the_acceptance():
     assert found.high > 1.05 * found.tokens_per_second
     given = forecast(Arrangement("engine"), engine(), 0.8)
     assert given.low == given.high == given.tokens_per_second == found.tokens_per_second
+
+
+@pytest.fixture
+def hardly_pays():
+    """Short steps, which take longer with each token: a lead tries drafts a few times, then pauses them."""
+    steps = {1: 0.001, 2: 0.00132, 4: 0.00201, 8: 0.00289}
+    drafter = DrafterTimes(0.0006, 0.0, 0.3, AcceptanceRate(91, 100))
+    return EngineTimes(steps, 0.00001, {DRAFT_MODEL: drafter})
+
+
+def test_the_range_encloses_a_value_that_a_lower_acceptance_would_raise(hardly_pays):
+    """With a lower acceptance the lead sees sooner that drafts do not pay."""
+    found = forecast(Arrangement("engine"), hardly_pays)
+    assert found.low <= found.tokens_per_second <= found.high
+
+
+def test_a_lead_has_tried_what_does_not_pay_before_its_speed_is_forecast(hardly_pays, monkeypatch):
+    monkeypatch.setattr("lab.planning.arrangements._N_WARM_UP", _N_WARM_UP)
+    monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 512)
+    assert rate("engine", hardly_pays, acceptance=0.91) > 0.99 * rate("none", hardly_pays)
 
 
 def test_a_given_acceptance_counts_and_not_the_measured_one():

@@ -36,6 +36,7 @@ def run(monkeypatch, capsys):
     """Runs `lead plan` with arguments; returns what it prints."""
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 64)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
+    monkeypatch.setattr("lab.planning.arrangements._N_WARM_UP", 16)
     monkeypatch.setattr(plan_program, "_MIN_TOGETHER_S", 0.1)
 
     def run(*arguments):

@@ -98,7 +98,7 @@ def test_what_its_columns_mean_is_said(report):
     header = next(n for n, line in enumerate(lines) if line.startswith("arrangement"))
     assert lines[header].split() == ["arrangement", "tokens/s", "low", "high", "speed-up"]
     assert lines[header + 2].split()[-4:] == ["40.0", "35.0", "44.0", "2.00"]
-    assert lines[header + 5].startswith("low, high: tokens/s if the acceptance is at")
+    assert lines[header + 5].startswith("low, high: range of tokens/s with the measured acceptance")
     assert "low, high" not in str(replace(report, acceptance=0.5))
 
 
