@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -64,6 +65,25 @@ def test_other_programs_that_compute_are_mentioned_before_the_command():
     assert len(json.loads(busy.to_json())["remarks"]) == 1
     assert "cores at the start" not in str(quiet)
     assert json.loads(quiet.to_json())["remarks"] == []
+
+
+def disturbed(n_accepted):
+    """A report whose drafts gave 4.00 times the speed, with so many of 10 tokens accepted in each answer."""
+    runs = [run("no drafts", STORY, 1.0), run("back", STORY, 0.25)]
+    last = replace(runs[1].measurement, n_accepted=n_accepted)
+    rows = summarize("m", [runs[0], replace(runs[1], measurement=last)], baseline="no drafts")
+    return replace(report(), rows=rows)
+
+
+def test_a_speed_up_that_drafts_cannot_give_is_not_recommended():
+    found = disturbed(n_accepted=2)
+    assert "back: the accepted tokens allow a speed-up of at most 1.25, not 4.00." in str(found)
+    assert str(found).endswith("so nothing is recommended. End other programs and measure again.")
+    assert len(json.loads(found.to_json())["remarks"]) == 1
+
+
+def test_a_speed_up_that_accepted_tokens_allow_is_recommended():
+    assert "Fastest: back, 40.0 tokens/s." in str(disturbed(n_accepted=8))
 
 
 def test_json_has_the_same():
