@@ -24,7 +24,7 @@ _COLUMNS = {
     "tokens_per_second": ("tokens/s", ".1f"),
     "speedup": ("speed-up", ".2f"),
     "accepted_share": ("accepted", ".0%"),
-    "accepted_per_step": ("per step", ".2f"),
+    "accepted_per_step": ("accepted tokens per step", ".2f"),
     "first_ms": ("first, ms", ".0f"),
     "same_text": ("same text", ""),
 }

@@ -44,6 +44,10 @@ def test_each_way_has_its_speed_acceptance_first_token_and_texts():
     assert line(text, "back", "20.0") == ["back", "20.0", "40.0"]
 
 
+def test_columns_say_what_they_count():
+    assert "accepted tokens per step" in str(report())
+
+
 def test_the_fastest_is_named_with_its_command():
     text = str(report())
     assert text.endswith("Fastest: back, 26.7 tokens/s.\nRun\n\n  lead --back x")
