@@ -36,9 +36,7 @@ _ARRANGEMENTS = {
 }
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
-_RANGE = (
-    "low, high: range of tokens/s with the measured acceptance and with the ends of its confidence interval"
-)
+_RANGE = "low, high: range of tokens/s with the measured acceptance and the ends of its confidence interval"
 _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 
@@ -289,7 +287,5 @@ def _words(name: str, value: object) -> list[str]:
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]
     values = value if isinstance(value, tuple) else (value,)
-    return [
-        f"--{option}",
-        ",".join(shown_path(each) if isinstance(each, Path) else str(each) for each in values),
-    ]
+    shown = (shown_path(each) if isinstance(each, Path) else str(each) for each in values)
+    return [f"--{option}", ",".join(shown)]
