@@ -102,9 +102,9 @@ class PlanReport:
         plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
         now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
         return (
-            f"The {describe(other.slow.arrangement)}, gives a speed-up of only {now:.2f}. A draft model "
-            f"there that takes {other.token_s / step_s:.2f} of a step for a token would give {then:.2f}, "
-            f"even if its acceptance were {other.acceptance:.0%} instead of {other.slow_acceptance:.0%}."
+            f"The speed-up is only {now:.2f} with the {describe(other.slow.arrangement)}. A draft model "
+            f"there that takes only {other.token_s / step_s:.2f} of a step per token would give {then:.2f}. "
+            f"This assumes an acceptance of {other.acceptance:.0%} instead of {other.slow_acceptance:.0%}."
         )
 
     def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
