@@ -119,16 +119,19 @@ def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
     return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
 
 
-def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """Return the best arrangement with backs on other machines; None if none clearly beats the best one here.
+def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
+    """Return the best arrangements with backs on other machines, with one draft model and with several.
 
-    The best is the fastest, or a smaller one that is nearly as fast.
+    Each clearly beats the one before it, and the best one here.
     """
+    found = [best(forecasts)]
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
-    remote = [each for each in remote if not each.arrangement.differs]
-    minimum = best(forecasts).tokens_per_second * (1 + _MARGIN)
-    faster = [each for each in remote if each.tokens_per_second > minimum]
-    return _fastest(faster) if faster else None
+    for differs in (False, True):
+        minimum = found[-1].tokens_per_second * (1 + _MARGIN)
+        rivals = [each for each in remote if each.arrangement.differs is differs]
+        if faster := [each for each in rivals if each.tokens_per_second > minimum]:
+            found.append(_fastest(faster))
+    return found[1:]
 
 
 def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:

@@ -37,6 +37,7 @@ _ARRANGEMENTS = {
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
 _RANGE = "low, high: range of tokens/s with the measured acceptance and the ends of its confidence interval"
+_ASSUMED = " The other draft model is assumed to be as fast and as often right."
 _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 
@@ -57,15 +58,11 @@ class PlanReport:
     acceptance: float | None = None
     faster: Sequence[FasterModel] = ()
 
-    status = 0
-
     def __str__(self) -> str:
         """Return paragraphs: measurements, remarks, the table, the fastest arrangement and its commands."""
-        chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
         parts = [self._measured(), self._prospect().value, *self.remarks, self._table()]
-        parts.append(f"Fastest here: {self._verdict(chosen)}")
-        if remote:
-            parts.append(f"Faster still: {self._verdict(remote)}")
+        parts.append(f"Fastest here{self._verdict(best(self.forecasts))}")
+        parts += [f"Faster still{self._verdict(each)}" for each in better_elsewhere(self.forecasts)]
         parts += [self._faster(each) for each in self.faster]
         if gains := gains_of_more(self.forecasts):
             advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
@@ -163,8 +160,9 @@ class PlanReport:
         speedup = chosen.tokens_per_second / self.forecasts[0].tokens_per_second
         gain = f", {speedup:.2f} times as fast as without drafts" if chosen.arrangement.kind != "none" else ""
         name = describe(chosen.arrangement)
+        assumed = _ASSUMED * chosen.arrangement.differs
+        begin = f": {name}, {chosen.tokens_per_second:.1f} tokens/s{gain}.{assumed} Run\n"
         commands = self.commands[list(self.forecasts).index(chosen)]
-        begin = f"{name}, {chosen.tokens_per_second:.1f} tokens/s{gain}. Run\n"
         return "\n".join([begin, *(f"  {command}" for command in commands)])
 
 

@@ -170,7 +170,7 @@ def test_what_more_backs_add_is_told_by_the_next_number():
 
 
 def test_more_machines_are_not_advised_for_hardly_more_speed():
-    better = better_elsewhere(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
+    (better,) = better_elsewhere(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
     assert better.arrangement.elsewhere.n == 2
 
 
@@ -187,9 +187,11 @@ def test_two_backs_with_different_draft_models_give_more_than_two_with_the_same(
     assert other_models_pay(plan)
 
 
-def test_a_model_that_nobody_has_is_not_the_fastest():
-    rival = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, differ=True)), 9.0, 9.0, 9.0)
-    assert better_elsewhere([SpeedForecast(Arrangement("none"), 1.0, 1.0, 1.0), rival]) is None
+@pytest.mark.parametrize(("rate", "named"), [(40.0, [False, True]), (33.1, [False]), (9.0, [False])])
+def test_a_model_that_nobody_has_is_named_after_those_at_hand_if_it_is_faster(rate, named):
+    rival = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, differ=True)), rate, rate, rate)
+    better = better_elsewhere([*elsewhere({1: 30.0, 2: 33.0}), rival])
+    assert [each.arrangement.differs for each in better] == named
 
 
 def test_a_slow_back_would_give_more_with_a_faster_draft_model():

@@ -47,6 +47,19 @@ def test_a_back_elsewhere_is_named_too_if_it_is_faster(report):
     assert text.endswith("\n  lead --host\n  back")
 
 
+def test_the_fastest_row_is_named_although_its_second_model_is_only_assumed(report):
+    differ = SpeedForecast(
+        Arrangement("remote", elsewhere=Machines(2, 0.0003, differ=True)), 60.0, 60.0, 60.0
+    )
+    forecasts = [*report.forecasts[:3], replace(report.forecasts[3], tokens_per_second=50.0), differ]
+    text = str(replace(report, forecasts=forecasts, commands=[*report.commands, ["lead", "back"]]))
+    assert (
+        "Faster still: 2 backs on other machines, 0.3 ms away, different draft models, 60.0 tokens/s, "
+        "3.00 times as fast as without drafts. The other draft model is assumed to be as fast and as "
+        "often right. Run" in text
+    )
+
+
 def test_what_more_backs_add_is_said(report):
     two = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, 0.0003, 0.5)), 39.0, 28.0, 31.0)
     four = SpeedForecast(Arrangement("remote", elsewhere=Machines(4, 0.0003, 0.5)), 42.0, 28.0, 31.0)
