@@ -99,7 +99,8 @@ class BenchReport:
 
     def _verdict(self) -> str:
         fastest = max(self.rows, key=lambda row: row.tokens_per_second)
-        said = [f"Fastest: {fastest.way}, {fastest.tokens_per_second:.1f} tokens/s."]
+        doubt = ", if these figures hold" if self._remarks() else ""
+        said = [f"Fastest{doubt}: {fastest.way}, {fastest.tokens_per_second:.1f} tokens/s."]
         if any(row.is_disturbed for row in self.rows):
             said = [_DISTURBED]
         elif lines := self.commands.get(fastest.way):

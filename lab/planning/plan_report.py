@@ -47,7 +47,7 @@ class PlanReport:
     included.
 
     texts: the prompts with which drafts were tried. acceptance: the given value instead of a measured one.
-    faster: a suggestion to replace slow draft models.
+    faster: a suggestion to replace slow draft models. is_doubtful: other programs computed.
     """
 
     pairs: Sequence[PairTimes]
@@ -57,6 +57,7 @@ class PlanReport:
     texts: Sequence[str]
     acceptance: float | None = None
     faster: Sequence[FasterModel] = ()
+    is_doubtful: bool = False
 
     def __str__(self) -> str:
         """Return paragraphs: measurements, remarks, the table, the fastest arrangement and its commands."""
@@ -160,8 +161,8 @@ class PlanReport:
         speedup = chosen.tokens_per_second / self.forecasts[0].tokens_per_second
         gain = f", {speedup:.2f} times as fast as without drafts" if chosen.arrangement.kind != "none" else ""
         name = describe(chosen.arrangement)
-        assumed = _ASSUMED * chosen.arrangement.differs
-        begin = f": {name}, {chosen.tokens_per_second:.1f} tokens/s{gain}.{assumed} Run\n"
+        doubt, assumed = ", if these figures hold" * self.is_doubtful, _ASSUMED * chosen.arrangement.differs
+        begin = f"{doubt}: {name}, {chosen.tokens_per_second:.1f} tokens/s{gain}.{assumed} Run\n"
         commands = self.commands[list(self.forecasts).index(chosen)]
         return "\n".join([begin, *(f"  {command}" for command in commands)])
 

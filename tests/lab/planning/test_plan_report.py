@@ -60,6 +60,10 @@ def test_the_fastest_row_is_named_although_its_second_model_is_only_assumed(repo
     )
 
 
+def test_no_fastest_is_certain_while_other_programs_compute(report):
+    assert "Fastest here, if these figures hold: draft" in str(replace(report, is_doubtful=True))
+
+
 def test_what_more_backs_add_is_said(report):
     two = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, 0.0003, 0.5)), 39.0, 28.0, 31.0)
     four = SpeedForecast(Arrangement("remote", elsewhere=Machines(4, 0.0003, 0.5)), 42.0, 28.0, 31.0)
