@@ -26,8 +26,8 @@ Kind = Literal["none", "mtp", "engine", "split", "remote"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """Kinds of arrangements, fewest parts first."""
 
-_N_TOKENS = 512
-_N_WARM_UP = 512
+_N_TOKENS = 384
+_N_WARM_UP = 448
 """Until then a lead has tried drafts that do not pay a few times, and pauses them."""
 _N_SEEDS = 3
 _MAX, _MIN = 0.995, 0.005
