@@ -25,10 +25,11 @@ _COLUMNS = {
     "tokens_per_second": ("tokens/s", ".1f"),
     "speedup": ("speed-up", ".2f"),
     "accepted_share": ("accepted", ".0%"),
-    "accepted_per_step": ("per step", ".2f"),
+    "accepted_per_step": ("accepted tokens per step", ".2f"),
     "first_ms": ("first, ms", ".0f"),
     "same_text": ("same text", ""),
 }
+_DISTURBED = "The measurement was disturbed, so nothing is recommended. End other programs and measure again."
 _DIFFERENT = (
     "Different texts are equally good samples, because the last bits of a step depend on its "
     "size. With --exact the texts are identical."
@@ -54,15 +55,16 @@ class BenchReport:
 
     def __str__(self) -> str:
         """Return paragraphs: the request, the tables, T(n), the fastest way and its command."""
-        parts = [self._asked(), text_table.text(self.title, [_shown(row) for row in self.rows], _COLUMNS)]
-        if len(kinds := self._kinds()) > 1:
+        shown = [asdict(row) | {"same_text": f"{row.n_same_text} of {row.n_texts}"} for row in self.rows]
+        parts = [self._asked(), text_table.text(self.title, shown, _COLUMNS)]
+        if len(kinds := dict.fromkeys(kind for row in self.rows for kind in row.by_kind)) > 1:
             columns = {"way": ("tokens/s", ""), **{kind: (kind, ".1f") for kind in kinds}}
             parts.append(text_table.text("", [{"way": row.way, **row.by_kind} for row in self.rows], columns))
         if 1 in self.step_ms:
-            parts.append(self._steps())
+            one = f"A step of one token takes {self.step_ms[1]:.3g} ms"
+            parts.append(f"{', '.join([one, *wider_steps(self.step_ms, (2, 4, 8))])}.")
         parts += [f"Not measured: {failure}" for failure in self.failures]
-        parts += busy_warnings(self.busy)
-        return "\n\n".join([*parts, self._verdict()])
+        return "\n\n".join([*parts, *self._remarks(), self._verdict()])
 
     def to_json(self) -> str:
         settings = self.settings
@@ -77,7 +79,7 @@ class BenchReport:
             "step_ms": dict(self.step_ms),
             "rows": list(map(asdict, self.rows)),
             "failures": list(self.failures),
-            "remarks": busy_warnings(self.busy),
+            "remarks": self._remarks(),
             "commands": {way: list(lines) for way, lines in self.commands.items()},
         }
         return json.dumps(rounded(result))
@@ -89,18 +91,20 @@ class BenchReport:
             f"{', '.join(self.settings.prompts)}, temperature {sampling.with_seed(0).temperature:g}"
         )
 
-    def _kinds(self) -> list[str]:
-        return list(dict.fromkeys(kind for row in self.rows for kind in row.by_kind))
-
-    def _steps(self) -> str:
-        """Return a sentence with T(1), and T(n) over T(1)."""
-        one = f"A step of one token takes {self.step_ms[1]:.3g} ms"
-        return f"{', '.join([one, *wider_steps(self.step_ms, (2, 4, 8))])}."
+    def _remarks(self) -> list[str]:
+        """Return reasons to doubt the figures."""
+        said = (
+            "{0.way}: the accepted tokens allow a speed-up of at most {0.explained:.2f}, not {0.speedup:.2f}."
+        )
+        return busy_warnings(self.busy) + [said.format(row) for row in self.rows if row.is_disturbed]
 
     def _verdict(self) -> str:
         fastest = max(self.rows, key=lambda row: row.tokens_per_second)
-        said = [f"Fastest: {fastest.way}, {fastest.tokens_per_second:.1f} tokens/s."]
-        if lines := self.commands.get(fastest.way):
+        doubt = ", if these figures hold" if self._remarks() else ""
+        said = [f"Fastest{doubt}: {fastest.way}, {fastest.tokens_per_second:.1f} tokens/s."]
+        if any(row.is_disturbed for row in self.rows):
+            said = [_DISTURBED]
+        elif lines := self.commands.get(fastest.way):
             said += ["Run", "", *(f"  {line}" for line in lines)]
         if any(row.n_same_text < row.n_texts for row in self.rows):
             said += ["", _DIFFERENT]
@@ -177,7 +181,3 @@ def _version(name: str) -> str | None:
         return version(name)
     except PackageNotFoundError:
         return None
-
-
-def _shown(row: Row) -> dict[str, Any]:
-    return asdict(row) | {"same_text": f"{row.n_same_text} of {row.n_texts}"}

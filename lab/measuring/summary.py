@@ -8,6 +8,8 @@ from lab.measuring.contest import Run
 from lab.measuring.measured_answer import MeasuredAnswer
 
 BASELINE = "no back"
+_NOISE = 1.15
+"""A larger part of a speed-up that drafts do not explain shows that a measurement was disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,16 @@ class Row:
     n_texts: int
     by_kind: dict[str, float]
     """Tokens per second of each kind of question."""
+
+    @property
+    def explained(self) -> float:
+        """The highest speed-up that drafts can give: as if a step took no longer with draft tokens."""
+        return 1 + (self.accepted_per_step or 0.0)
+
+    @property
+    def is_disturbed(self) -> bool:
+        """True if drafts cannot explain the speed-up: something else slowed the baseline down."""
+        return self.speedup is not None and self.speedup > _NOISE * self.explained
 
 
 def summarize(
@@ -65,7 +77,7 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str) -> Ro
     speeds, base = by_repeat(runs, way), by_repeat(runs, baseline)
     ratios = [speeds[repeat] / base[repeat] for repeat in speeds if base.get(repeat)]
     speedup = statistics.median(ratios) if ratios else None
-    n_steps = sum(run.measurement.n_steps for run in mine)
+    n_steps = max(1, sum(run.measurement.n_steps for run in mine))
     n_drafted = sum(run.measurement.n_drafted for run in mine)
     n_accepted = sum(run.measurement.n_accepted for run in mine)
     firsts = [seconds for run in mine if (seconds := run.measurement.first_seconds) is not None]
@@ -78,8 +90,8 @@ def _row(configuration: str, way: str, runs: Sequence[Run], baseline: str) -> Ro
         high=max(speeds.values()),
         speedup=speedup,
         accepted_share=n_accepted / n_drafted if n_drafted else None,
-        accepted_per_step=n_accepted / n_steps if n_drafted and n_steps else None,
-        mean_depth=n_drafted / n_steps if n_drafted and n_steps else None,
+        accepted_per_step=n_accepted / n_steps if n_drafted else None,
+        mean_depth=n_drafted / n_steps if n_drafted else None,
         wait_share=_wait_share(mine),
         first_ms=1000 * statistics.median(firsts) if firsts else None,
         n_same_text=n_same,

@@ -30,7 +30,7 @@ COLUMNS = {
     "high": ("most", ".2f"),
     "speedup": ("speed-up", ".2f"),
     "accepted_share": ("accepted", ".0%"),
-    "accepted_per_step": ("per step", ".2f"),
+    "accepted_per_step": ("accepted tokens per step", ".2f"),
     "mean_depth": ("depth", ".2f"),
     "wait_share": ("waiting", ".0%"),
     "first_ms": ("first token, ms", ".0f"),

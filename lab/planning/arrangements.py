@@ -26,7 +26,9 @@ Kind = Literal["none", "mtp", "engine", "split", "remote"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """Kinds of arrangements, fewest parts first."""
 
-_N_TOKENS = 512
+_N_TOKENS = 384
+_N_WARM_UP = 448
+"""Until then a lead has tried drafts that do not pay a few times, and pauses them."""
 _N_SEEDS = 3
 _MAX, _MIN = 0.995, 0.005
 """The highest and lowest acceptance that simulated texts can have."""
@@ -34,8 +36,6 @@ _LOCAL_TRIP_S = 0.0002
 """The seconds of a round trip between two processes of one machine."""
 _MARGIN = 0.02
 """An arrangement with fewer parts is preferred to another arrangement that is faster by a smaller share."""
-
-
 _FASTER, _LESS_RIGHT = 4.0, 0.1
 """How many times faster than a slow draft model a suggested model is, and how much lower its acceptance."""
 
@@ -78,7 +78,10 @@ class Arrangement:
 
 @dataclass(frozen=True, slots=True)
 class SpeedForecast:
-    """The tokens per second of one client; low, high: at the ends of the acceptance's confidence interval."""
+    """The tokens per second of one client; low, high: the range within the acceptance's confidence interval.
+
+    A higher acceptance can be slower: the lead then drafts, although drafts hardly pay.
+    """
 
     arrangement: Arrangement
     tokens_per_second: float
@@ -106,11 +109,9 @@ def forecast(arrangement: Arrangement, engine: EngineTimes, acceptance: float | 
         return SpeedForecast(arrangement, rate, rate, rate)
     drafter = engine.drafters[MTP if arrangement.kind == "mtp" else DRAFT_MODEL]
     values = _acceptances(drafter.acceptance, acceptance)
-    rates = {
-        each: tokens_per_second(_cell(arrangement, engine, drafter, each), "adaptive") for each in set(values)
-    }
-    middle, low, high = (rates[each] for each in values)
-    return SpeedForecast(arrangement, middle, low, high)
+    cells = (_cell(arrangement, engine, drafter, each) for each in values)
+    rates = [tokens_per_second(replace(each, n_warm_up=_N_WARM_UP), "adaptive") for each in cells]
+    return SpeedForecast(arrangement, rates[0], min(rates), max(rates))
 
 
 def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
@@ -118,16 +119,19 @@ def best(forecasts: Sequence[SpeedForecast]) -> SpeedForecast:
     return _fastest([each for each in forecasts if each.arrangement.kind != "remote"])
 
 
-def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> SpeedForecast | None:
-    """Return the best arrangement with backs on other machines; None if none clearly beats the best one here.
+def better_elsewhere(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
+    """Return the best arrangements with backs on other machines, with one draft model and with several.
 
-    The best is the fastest, or a smaller one that is nearly as fast.
+    Each clearly beats the one before it, and the best one here.
     """
+    found = [best(forecasts)]
     remote = sorted((each for each in forecasts if each.arrangement.kind == "remote"), key=n_machines)
-    remote = [each for each in remote if not each.arrangement.differs]
-    minimum = best(forecasts).tokens_per_second * (1 + _MARGIN)
-    faster = [each for each in remote if each.tokens_per_second > minimum]
-    return _fastest(faster) if faster else None
+    for differs in (False, True):
+        minimum = found[-1].tokens_per_second * (1 + _MARGIN)
+        rivals = [each for each in remote if each.arrangement.differs is differs]
+        if faster := [each for each in rivals if each.tokens_per_second > minimum]:
+            found.append(_fastest(faster))
+    return found[1:]
 
 
 def best_by_place(forecasts: Sequence[SpeedForecast]) -> list[SpeedForecast]:
@@ -204,17 +208,12 @@ def _fastest(rivals: Sequence[SpeedForecast]) -> SpeedForecast:
     return next(each for each in rivals if each.tokens_per_second >= maximum * (1 - _MARGIN))
 
 
-def _acceptances(measured: AcceptanceRate | None, given: float | None) -> tuple[float, float, float]:
-    """Return the likeliest, lowest and highest acceptance; about 0 for a drafter that was never asked."""
-    if given is not None or measured is None:
-        low = middle = high = given or 0.0
-    else:
-        middle, (low, high) = measured.value, measured.interval()
-    return _possible(middle), _possible(low), _possible(high)
-
-
-def _possible(acceptance: float) -> float:
-    return min(max(acceptance, _MIN), _MAX)
+def _acceptances(measured: AcceptanceRate | None, given: float | None) -> list[float]:
+    """Return the likeliest acceptance, then its interval's ends; about 0 if the drafter was never asked."""
+    found = [given or 0.0]
+    if given is None and measured is not None:
+        found = [measured.value, *measured.interval()]
+    return [min(max(each, _MIN), _MAX) for each in found]
 
 
 def _cell(arrangement: Arrangement, engine: EngineTimes, drafter: DrafterTimes, acceptance: float) -> Cell:

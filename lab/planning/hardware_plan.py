@@ -26,6 +26,7 @@ _WARNING = (
     "(--round-trip)."
 )
 _COLUMNS = "Tokens/s (and speed-up), by draft model and its time per token:"
+_GAPS = "A cell is empty if the acceptance is unusual for a draft model of this size."
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ class HardwarePlan:
             ("no draft model", *([f"{self.alone:.1f} (1.00)"] * len(columns))),
             *((_describe(each), *(self._rate(each, right) for right in columns)) for each in self.forecasts),
         ]
-        return "\n".join([_COLUMNS, "", aligned(rows, 14)])
+        gaps = [_GAPS] if any(len(each.rates) < len(columns) for each in self.forecasts) else []
+        return "\n".join([_COLUMNS, "", aligned(rows, 14), *gaps])
 
     def _rate(self, each: PlaceForecast, right: float) -> str:
         rate = each.rates.get(right)
@@ -178,8 +180,7 @@ def _there(cell: Cell, hardware: Hardware, machines: Machines) -> Cell:
 
 def _token_s(cells: Cells, place: DraftPlace) -> float:
     cell = next(cell for (each, _), cell in cells.items() if each == place)
-    drafting = cell.inline or cell.backs[0]
-    return drafting.step_s
+    return (cell.inline or cell.backs[0]).step_s
 
 
 def _second(

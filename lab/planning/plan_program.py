@@ -111,6 +111,7 @@ def plan(settings: PlanSettings) -> PlanReport:
         texts,
         settings.acceptance,
         [each for each in faster if each],
+        is_doubtful=bool(busy_warnings(busy)),
     )
 
 

@@ -36,7 +36,8 @@ _ARRANGEMENTS = {
 }
 _DRAFTERS = {DRAFT_MODEL: "draft model", MTP: "model's own head"}
 _CHOSEN_HERE = frozenset({"threads", "hf_token", "draft_model", "hf_repo_draft", "mtp"})
-_RANGE = "low, high: tokens/s if the acceptance is at the lower or upper end of its confidence interval"
+_RANGE = "low, high: range of tokens/s with the measured acceptance and the ends of its confidence interval"
+_ASSUMED = " The other draft model is assumed to be as fast and as often right."
 _ANOTHER_MODEL = ["--model", "ANOTHER.gguf"]
 
 
@@ -46,7 +47,7 @@ class PlanReport:
     included.
 
     texts: the prompts with which drafts were tried. acceptance: the given value instead of a measured one.
-    faster: a suggestion to replace slow draft models.
+    faster: a suggestion to replace slow draft models. is_doubtful: other programs computed.
     """
 
     pairs: Sequence[PairTimes]
@@ -56,16 +57,13 @@ class PlanReport:
     texts: Sequence[str]
     acceptance: float | None = None
     faster: Sequence[FasterModel] = ()
-
-    status = 0
+    is_doubtful: bool = False
 
     def __str__(self) -> str:
         """Return paragraphs: measurements, remarks, the table, the fastest arrangement and its commands."""
-        chosen, remote = best(self.forecasts), better_elsewhere(self.forecasts)
         parts = [self._measured(), self._prospect().value, *self.remarks, self._table()]
-        parts.append(f"Fastest here: {self._verdict(chosen)}")
-        if remote:
-            parts.append(f"Faster still: {self._verdict(remote)}")
+        parts.append(f"Fastest here{self._verdict(best(self.forecasts))}")
+        parts += [f"Faster still{self._verdict(each)}" for each in better_elsewhere(self.forecasts)]
         parts += [self._faster(each) for each in self.faster]
         if gains := gains_of_more(self.forecasts):
             advice = [SECOND_BACK] if other_models_pay(self.forecasts) else []
@@ -102,9 +100,9 @@ class PlanReport:
         plain, step_s = self.forecasts[0].tokens_per_second, self.pairs[0].engine.steps[1]
         now, then = other.slow.tokens_per_second / plain, other.tokens_per_second / plain
         return (
-            f"The {describe(other.slow.arrangement)}, gives a speed-up of only {now:.2f}. A draft model "
-            f"there that takes {other.token_s / step_s:.2f} of a step for a token would give {then:.2f}, "
-            f"even if its acceptance were {other.acceptance:.0%} instead of {other.slow_acceptance:.0%}."
+            f"The speed-up is only {now:.2f} with the {describe(other.slow.arrangement)}. A draft model "
+            f"there that takes only {other.token_s / step_s:.2f} of a step per token would give {then:.2f}. "
+            f"This assumes an acceptance of {other.acceptance:.0%} instead of {other.slow_acceptance:.0%}."
         )
 
     def _row(self, each: SpeedForecast, commands: Sequence[str]) -> dict[str, Any]:
@@ -163,8 +161,9 @@ class PlanReport:
         speedup = chosen.tokens_per_second / self.forecasts[0].tokens_per_second
         gain = f", {speedup:.2f} times as fast as without drafts" if chosen.arrangement.kind != "none" else ""
         name = describe(chosen.arrangement)
+        doubt, assumed = ", if these figures hold" * self.is_doubtful, _ASSUMED * chosen.arrangement.differs
+        begin = f"{doubt}: {name}, {chosen.tokens_per_second:.1f} tokens/s{gain}.{assumed} Run\n"
         commands = self.commands[list(self.forecasts).index(chosen)]
-        begin = f"{name}, {chosen.tokens_per_second:.1f} tokens/s{gain}. Run\n"
         return "\n".join([begin, *(f"  {command}" for command in commands)])
 
 
@@ -287,7 +286,5 @@ def _words(name: str, value: object) -> list[str]:
     if isinstance(value, bool):
         return [f"--{option}" if value else f"--no-{option}"]
     values = value if isinstance(value, tuple) else (value,)
-    return [
-        f"--{option}",
-        ",".join(shown_path(each) if isinstance(each, Path) else str(each) for each in values),
-    ]
+    shown = (shown_path(each) if isinstance(each, Path) else str(each) for each in values)
+    return [f"--{option}", ",".join(shown)]

@@ -177,12 +177,8 @@ class PlanSettings(ComparisonSettings):
     def options(cls) -> dict[str, FieldInfo]:
         """Return the options of a comparison; `device` may also name hardware that is not here."""
         found = super().options()
-        found["device"] = copy(found["device"])
-        found[
-            "device"
-        ].description = (
-            f"{found['device'].description}. Or the name of simulated hardware: {', '.join(NAMES)}"
-        )
+        found["device"] = device = copy(found["device"])
+        device.description = f"{device.description}. Or the name of simulated hardware: {', '.join(NAMES)}"
         return found
 
     @model_validator(mode="after")

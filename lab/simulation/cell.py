@@ -15,16 +15,14 @@ from lead.engine.speculation.constants import DEFAULTS, SpeculationConstants
 from shared.drafting.drafter import DrafterMessage
 from shared.protocol import BranchPart, Close, Extend, Open, Tune
 
-_N_WARM_UP = 64
-"""Tokens before the clock starts. Speculation keeps what it learns from them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """A client requests texts of `n_text` tokens, one after the other, until it has `n_tokens`.
 
     `inline`: a draft model in the lead's engine. `seed`: the seed of the texts and of the times of steps.
-    `contention`: given if the backs run on the lead's machine.
+    `contention`: given if the backs run on the lead's machine. `n_warm_up`: tokens before the clock starts;
+    speculation keeps what it learns from them.
     """
 
     steps: StepTable
@@ -36,13 +34,14 @@ class Cell:
     contention: Contention | None = None
     constants: SpeculationConstants = DEFAULTS
     host: HostTime = HOST
+    n_warm_up: int = 64
 
 
 def simulate(cell: Cell, policy: PolicyName) -> float:
     """Return the tokens per second after the warm-up."""
     simulation = _Simulation(cell, policy)
-    began, n_before = simulation.run(_N_WARM_UP)
-    ended, n_tokens = simulation.run(_N_WARM_UP + cell.n_tokens)
+    began, n_before = simulation.run(cell.n_warm_up)
+    ended, n_tokens = simulation.run(cell.n_warm_up + cell.n_tokens)
     return (n_tokens - n_before) / (ended - began)
 
 

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,10 @@ def test_each_way_has_its_speed_acceptance_first_token_and_texts():
     assert line(text, "back", "20.0") == ["back", "20.0", "40.0"]
 
 
+def test_columns_say_what_they_count():
+    assert "accepted tokens per step" in str(report())
+
+
 def test_the_fastest_is_named_with_its_command():
     text = str(report())
     assert text.endswith("Fastest: back, 26.7 tokens/s.\nRun\n\n  lead --back x")
@@ -60,10 +65,31 @@ def test_what_could_not_be_measured_is_said():
 
 def test_other_programs_that_compute_are_mentioned_before_the_command():
     busy, quiet = report(busy=3.0), report()
-    assert "used 3.0 cores at the start. Measure again" in str(busy).split("Fastest:")[0]
+    assert (
+        "used 3.0 cores at the start. Measure again" in str(busy).split("Fastest, if these figures hold:")[0]
+    )
     assert len(json.loads(busy.to_json())["remarks"]) == 1
     assert "cores at the start" not in str(quiet)
     assert json.loads(quiet.to_json())["remarks"] == []
+
+
+def disturbed(n_accepted):
+    """A report whose drafts gave 4.00 times the speed, with so many of 10 tokens accepted in each answer."""
+    runs = [run("no drafts", STORY, 1.0), run("back", STORY, 0.25)]
+    last = replace(runs[1].measurement, n_accepted=n_accepted)
+    rows = summarize("m", [runs[0], replace(runs[1], measurement=last)], baseline="no drafts")
+    return replace(report(), rows=rows)
+
+
+def test_a_speed_up_that_drafts_cannot_give_is_not_recommended():
+    found = disturbed(n_accepted=2)
+    assert "back: the accepted tokens allow a speed-up of at most 1.25, not 4.00." in str(found)
+    assert str(found).endswith("so nothing is recommended. End other programs and measure again.")
+    assert len(json.loads(found.to_json())["remarks"]) == 1
+
+
+def test_a_speed_up_that_accepted_tokens_allow_is_recommended():
+    assert "Fastest: back, 40.0 tokens/s." in str(disturbed(n_accepted=8))
 
 
 def test_json_has_the_same():

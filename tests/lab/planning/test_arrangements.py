@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lab.planning.arrangements import (
+    _N_WARM_UP,
     Arrangement,
     Machines,
     SpeedForecast,
@@ -26,6 +27,7 @@ from lead.engine.commands import DRAFT_MODEL, MTP
 def short_texts(monkeypatch):
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 128)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
+    monkeypatch.setattr("lab.planning.arrangements._N_WARM_UP", 64)
 
 
 FLAT = {1: 0.05, 2: 0.051, 4: 0.053, 8: 0.057, 16: 0.06}
@@ -104,6 +106,26 @@ def test_the_range_follows_the_certainty_of_the_acceptance():
     assert given.low == given.high == given.tokens_per_second == found.tokens_per_second
 
 
+@pytest.fixture
+def hardly_pays():
+    """Short steps, which take longer with each token: a lead tries drafts a few times, then pauses them."""
+    steps = {1: 0.001, 2: 0.00132, 4: 0.00201, 8: 0.00289}
+    drafter = DrafterTimes(0.0006, 0.0, 0.3, AcceptanceRate(91, 100))
+    return EngineTimes(steps, 0.00001, {DRAFT_MODEL: drafter})
+
+
+def test_the_range_encloses_a_value_that_a_lower_acceptance_would_raise(hardly_pays):
+    """With a lower acceptance the lead sees sooner that drafts do not pay."""
+    found = forecast(Arrangement("engine"), hardly_pays)
+    assert found.low <= found.tokens_per_second <= found.high
+
+
+def test_a_lead_has_tried_what_does_not_pay_before_its_speed_is_forecast(hardly_pays, monkeypatch):
+    monkeypatch.setattr("lab.planning.arrangements._N_WARM_UP", _N_WARM_UP)
+    monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 512)
+    assert rate("engine", hardly_pays, acceptance=0.91) > 0.99 * rate("none", hardly_pays)
+
+
 def test_a_given_acceptance_counts_and_not_the_measured_one():
     few, many = (rate("engine", engine(n_right=n), acceptance=0.3) for n in (10, 80))
     assert few == many
@@ -148,7 +170,7 @@ def test_what_more_backs_add_is_told_by_the_next_number():
 
 
 def test_more_machines_are_not_advised_for_hardly_more_speed():
-    better = better_elsewhere(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
+    (better,) = better_elsewhere(elsewhere({1: 30.0, 2: 33.0, 4: 33.3}))
     assert better.arrangement.elsewhere.n == 2
 
 
@@ -165,9 +187,11 @@ def test_two_backs_with_different_draft_models_give_more_than_two_with_the_same(
     assert other_models_pay(plan)
 
 
-def test_a_model_that_nobody_has_is_not_the_fastest():
-    rival = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, differ=True)), 9.0, 9.0, 9.0)
-    assert better_elsewhere([SpeedForecast(Arrangement("none"), 1.0, 1.0, 1.0), rival]) is None
+@pytest.mark.parametrize(("rate", "named"), [(40.0, [False, True]), (33.1, [False]), (9.0, [False])])
+def test_a_model_that_nobody_has_is_named_after_those_at_hand_if_it_is_faster(rate, named):
+    rival = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, differ=True)), rate, rate, rate)
+    better = better_elsewhere([*elsewhere({1: 30.0, 2: 33.0}), rival])
+    assert [each.arrangement.differs for each in better] == named
 
 
 def test_a_slow_back_would_give_more_with_a_faster_draft_model():

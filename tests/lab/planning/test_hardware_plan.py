@@ -135,6 +135,13 @@ def test_rows_are_places_and_columns_how_often_drafts_are_right():
     assert "back on a CPU: 8B, 80 ms 11.0 (1.10) 11.9 (1.19)" in lines
 
 
+def test_why_cells_are_empty_is_said_only_if_some_are():
+    said, whole = "\nA cell is empty if the acceptance is unusual for a draft model of this size.", report()
+    assert said in str(whole)
+    plan = whole.plans[0]
+    assert said not in str(replace(plan, forecasts=plan.forecasts[:1]))
+
+
 def test_a_back_that_is_too_slow_is_compared_with_a_faster_one():
     said = (
         "On the same CPU a 1B with an acceptance of 60% gives a speed-up of 1.59, an 8B with an acceptance "

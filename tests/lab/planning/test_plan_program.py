@@ -36,9 +36,11 @@ def run(monkeypatch, capsys):
     """Runs `lead plan` with arguments; returns its output."""
     monkeypatch.setattr("lab.planning.arrangements._N_TOKENS", 64)
     monkeypatch.setattr("lab.planning.arrangements._N_SEEDS", 1)
+    monkeypatch.setattr("lab.planning.arrangements._N_WARM_UP", 16)
     monkeypatch.setattr(plan_program, "_MIN_TOGETHER_S", 0.1)
 
-    def run(*arguments):
+    def run(*arguments, busy=0.0):
+        monkeypatch.setattr(plan_program, "busy_cores", lambda: busy)
         monkeypatch.setattr("sys.argv", ["lead", "plan", *map(str, arguments), *SMALL])
         main()
         return capsys.readouterr().out
@@ -92,6 +94,11 @@ def test_without_anything_that_drafts_it_says_so(run, tiny_model):
     said = run("--model", tiny_model("llama"))
     assert "Fastest here: no draft model" in said
     assert "Set --draft-model" in said
+
+
+@pytest.mark.usefixtures("here")
+def test_while_other_programs_compute_the_verdict_is_doubtful(run, tiny_model):
+    assert "Fastest here, if these figures hold: no draft" in run("--model", tiny_model("llama"), busy=3.0)
 
 
 @pytest.mark.usefixtures("here")

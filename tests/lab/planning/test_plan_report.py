@@ -47,6 +47,23 @@ def test_a_back_elsewhere_is_named_too_if_it_is_faster(report):
     assert text.endswith("\n  lead --host\n  back")
 
 
+def test_the_fastest_row_is_named_although_its_second_model_is_only_assumed(report):
+    differ = SpeedForecast(
+        Arrangement("remote", elsewhere=Machines(2, 0.0003, differ=True)), 60.0, 60.0, 60.0
+    )
+    forecasts = [*report.forecasts[:3], replace(report.forecasts[3], tokens_per_second=50.0), differ]
+    text = str(replace(report, forecasts=forecasts, commands=[*report.commands, ["lead", "back"]]))
+    assert (
+        "Faster still: 2 backs on other machines, 0.3 ms away, different draft models, 60.0 tokens/s, "
+        "3.00 times as fast as without drafts. The other draft model is assumed to be as fast and as "
+        "often right. Run" in text
+    )
+
+
+def test_no_fastest_is_certain_while_other_programs_compute(report):
+    assert "Fastest here, if these figures hold: draft" in str(replace(report, is_doubtful=True))
+
+
 def test_what_more_backs_add_is_said(report):
     two = SpeedForecast(Arrangement("remote", elsewhere=Machines(2, 0.0003, 0.5)), 39.0, 28.0, 31.0)
     four = SpeedForecast(Arrangement("remote", elsewhere=Machines(4, 0.0003, 0.5)), 42.0, 28.0, 31.0)
@@ -74,9 +91,9 @@ def test_a_slow_back_is_told_what_a_faster_model_would_give(report):
     other = FasterModel(replace(report.forecasts[3], tokens_per_second=24.0), 0.8, 0.01, 0.7, 32.0)
     text = str(replace(report, faster=[other]))
     assert (
-        "The back on another machine, 0.3 ms away, gives a speed-up of only 1.20. A draft model there that "
-        "takes 0.20 of a step for a token would give 1.60, even if its acceptance were 70% instead of 80%."
-        in text
+        "The speed-up is only 1.20 with the back on another machine, 0.3 ms away. A draft model there that "
+        "takes only 0.20 of a step per token would give 1.60. This assumes an acceptance of 70% instead "
+        "of 80%." in text
     )
 
 
@@ -98,7 +115,7 @@ def test_what_its_columns_mean_is_said(report):
     header = next(n for n, line in enumerate(lines) if line.startswith("arrangement"))
     assert lines[header].split() == ["arrangement", "tokens/s", "low", "high", "speed-up"]
     assert lines[header + 2].split()[-4:] == ["40.0", "35.0", "44.0", "2.00"]
-    assert lines[header + 5].startswith("low, high: tokens/s if the acceptance is at")
+    assert lines[header + 5].startswith("low, high: range of tokens/s with the measured acceptance")
     assert "low, high" not in str(replace(report, acceptance=0.5))
 
 
