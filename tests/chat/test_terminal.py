@@ -100,7 +100,7 @@ def tmux(server, tmp_path):
     # The shell shows the exit status: tmux may miss that a program has ended.
     chat = f"{sys.executable} -m chat --lead 127.0.0.1:{server.server_port}"
     shell = f"trap : INT; {chat}; echo exit status $?; exec cat"
-    tmux("new-session", "-d", "-x", "60", "-y", "16", "-c", str(ROOT), *settings, shell)
+    tmux("new-session", "-d", "-x", "64", "-y", "16", "-c", str(ROOT), *settings, shell)
     try:
         tmux.see("1 back · :help")
         yield tmux
