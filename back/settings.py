@@ -158,8 +158,8 @@ class BackSettings(FileSettings):
     )
     name: str | None = Field(
         None,
-        description="name of this back in the lead's log and metrics. A back that has joined keeps the name "
-        "with which it joined. Default: the host name",
+        description="name of this back in the lead's log and metrics. If this machine has joined under "
+        "another name, that name comes first (laptop:NAME). Default: the host name",
     )
     n_ahead: int = Field(
         16,
@@ -224,7 +224,7 @@ class BackSettings(FileSettings):
             "lead": (lead.url,),
             "key": lead.key,
             "pinned_certificate_file": lead.certificate,
-            "name": lead.name or self.name,
+            "name": self.name or lead.name or None,
         }
         joined = self.model_copy(update=found)
         joined._is_joined = True  # noqa: SLF001 - of this class

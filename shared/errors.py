@@ -96,7 +96,7 @@ class ServerError(DuoError):
 
 
 class UnusableModelError(ServerError):
-    """A model cannot be loaded until a person changes its file or options: HTTP 500, with this message."""
+    """The file of a model is damaged: HTTP 500, because a retry would not help."""
 
 
 class EngineError(DuoError):

@@ -212,8 +212,8 @@ def _named(report: LeadReport, own: str) -> BackReport | None:
 
 
 def _is_named(back: BackReport, own: str) -> bool:
-    """Return whether a back has this name; a lead numbers backs of the same name: desk, desk-2."""
-    return re.fullmatch(rf"{re.escape(own)}(-\d+)?", back.name) is not None
+    """Return whether a back has this name: desk, desk:2 (numbered), laptop:desk (joined as laptop)."""
+    return re.fullmatch(rf"(.+:)?{re.escape(own)}(:\d+)?", back.name) is not None
 
 
 def _check_policy(planner: PlannerReport) -> Iterator[Finding]:

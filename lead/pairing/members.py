@@ -138,10 +138,6 @@ class Members:
         """Remove a member, whose key is then refused; return None if there is no such member."""
         return self._members.pop(name, None)
 
-    def restore(self, member: JoinedMachine) -> None:
-        """Undo `remove`."""
-        self._members[member.name] = member
-
     def identify(self, key: str | None) -> Principal | None:
         """Return the member with this key; None if there is none."""
         return identify(key or "", ((each.digest, each.principal) for each in self))

@@ -27,7 +27,7 @@ from lead.server.draining import DrainingServer
 from lead.server.listening import listen
 from lead.settings.keys import Principal, Role
 from shared.cached_files import hold_folder, write_private
-from shared.errors import ConfigError, DuoError
+from shared.errors import ConfigError
 from shared.pairing.discovery import announce_pairing, own_addresses, with_port
 from shared.pairing.invitation import Invitation, MemberRole, fingerprint
 
@@ -270,23 +270,9 @@ class PairingServer:
         """Add a client that needs no code; return it and its key. Raises ConfigError."""
         return self._saved(self.members.add(Role.CLIENT, name))
 
-    def join(
-        self, secret: bytes, name: str, peer: str, former_key: str | None = None
-    ) -> tuple[JoinedMachine, str]:
-        """Add a member by its code (`Members.join`); also raises ConfigError if it cannot be saved.
-
-        former_key: the key of the membership that the machine has; the new one replaces it.
-        """
-        principal = self.members.identify(former_key)
-        former = self.members.remove(principal.member) if principal and principal.member else None
-        try:
-            member, key = self._saved(self.members.join(secret, name))
-        except DuoError:
-            if former:
-                self.members.restore(former)
-            raise
-        if former:
-            self._server.disconnect(former.number)
+    def join(self, secret: bytes, name: str, peer: str) -> tuple[JoinedMachine, str]:
+        """Add a member by its code (`Members.join`); also raises ConfigError if it cannot be saved."""
+        member, key = self._saved(self.members.join(secret, name))
         log.info("%s %s has joined from %s", member.role.value, member.name, peer)
         return member, key
 

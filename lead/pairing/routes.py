@@ -225,13 +225,10 @@ class _JoinRoute(JsonRoute):
 
 
 class JoinRequest(NullIsDefault):
-    """A request to join. secret: the secret of a code. name: the machine's own name for itself. former_key:
-    the key of a membership that the machine already has, which the new membership replaces.
-    """
+    """A request to join. secret: the secret of a code. name: the machine's own name for itself."""
 
     secret: Base64UrlBytes
     name: _MemberName
-    former_key: Annotated[str, Field(max_length=64)] | None = None
 
 
 _joining = APIRouter(route_class=_JoinRoute)
@@ -244,7 +241,7 @@ async def join(
     """Return the key of a new member, with the role for which the code was made."""
     try:
         peer = request.client.host if request.client else "unknown"
-        member, key = _saved(lambda: pairing.join(body.secret, body.name, peer, body.former_key))
+        member, key = _saved(lambda: pairing.join(body.secret, body.name, peer))
     except NotInvitedError as error:
         raise HTTPException(403, str(error)) from error
     return {

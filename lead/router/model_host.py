@@ -149,8 +149,8 @@ class ModelHost:
         """Yield the process of a model, which is started if needed and not unloaded within this context.
 
         keep_seconds: the idle time after which it is unloaded; None: as before. Raises QueueFullError. Raises
-        UnavailableError with the reason if the model cannot be started now, UnusableModelError if a person
-        must change its file or options first.
+        UnavailableError with the reason if the model cannot be started now, UnusableModelError if its file
+        is damaged.
         """
         if (model := self.models.get(name)) and (reason := await self._unusable.reason(model.path)):
             raise UnusableModelError(reason)
@@ -249,10 +249,11 @@ class ModelHost:
         self.pool.release(name, self._clock())
         self.decide()
 
-    def _refuse(self, refused: NotServed) -> None:
+    def _refuse(self, refused: NotServed, name: str | None = None) -> None:
+        """Fail a waiting request; name: the model that failed."""
         if not (admission := self._admissions[refused.ticket]).done():
-            kind = UnusableModelError if refused.is_final else UnavailableError
-            admission.set_exception(kind(refused.reason))
+            is_damaged = name in self.models and self._unusable.has(self.models[name].path)
+            admission.set_exception((UnusableModelError if is_damaged else UnavailableError)(refused.reason))
 
     async def _measure(self, name: str) -> None:
         in_use: dict[str, int] = {}
@@ -270,9 +271,8 @@ class ModelHost:
             pass  # replaced by a model that is measured when needed, or no longer served
         elif isinstance(need, DuoError):
             log.error("%s: %s", name, need)
-            is_final = isinstance(need, ConfigError) and model.path is not None
-            for refused in self.pool.cannot_measure(name, str(need), is_final=is_final):
-                self._refuse(refused)
+            for refused in self.pool.cannot_measure(name, str(need)):
+                self._refuse(refused, name)
         else:
             self.needs[name] = need
             self._devices |= need.free
@@ -303,8 +303,9 @@ class ModelHost:
                 del self._processes[name]
         except (ModelEndedError, OSError) as error:
             if self._is_loading(name):
+                await self._unusable.note(self.models[name].path, str(error))
+            if self._is_loading(name):  # still
                 failure, is_final = str(error), getattr(error, "is_final", False)
-                await self._unusable.note(self.models[name].path, failure)
         self._end(name, failure, is_final=is_final)
 
     def _is_loading(self, name: str) -> bool:
@@ -330,7 +331,7 @@ class ModelHost:
         if failure:
             log.error("%s: %s", name, failure)
         for refused in self.pool.ended(name, failure, is_final=is_final):
-            self._refuse(refused)
+            self._refuse(refused, name)
         self.decide()
         self.on_change()
         if failure and self.models[name].pinned and not is_final:

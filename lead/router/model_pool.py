@@ -91,11 +91,10 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class NotServed:
-    """Fail the request with this reason. is_final: repeating the request would not help."""
+    """Fail the request with this reason."""
 
     ticket: WaitingFor
     reason: str
-    is_final: bool = False
 
 
 ModelAction = MeasureModel | StartModel | StopModel | Admitted | NotServed
@@ -164,14 +163,11 @@ class ModelPool:
         model = self.models[name]
         model.need, model.is_measured = None, False
 
-    def cannot_measure(self, name: str, reason: str, *, is_final: bool = False) -> Iterator[NotServed]:
-        """Record that measuring failed, so the model cannot be loaded; yield the requests that fail.
-
-        is_final: measuring it again would not help.
-        """
+    def cannot_measure(self, name: str, reason: str) -> Iterator[NotServed]:
+        """Record that measuring failed, so the model cannot be loaded; yield the requests that fail."""
         self.models[name].is_measured = False
         self.models[name].failure = reason
-        yield from self._refuse(name, reason, is_final=is_final)
+        yield from self._refuse(name, reason)
 
     def loaded(self, name: str, now: float) -> None:
         model = self.models[name]
@@ -192,7 +188,7 @@ class ModelPool:
         model.n_deaths += 1
         if is_final or model.n_deaths > _MAX_DEATHS:
             model.failure, model.n_deaths = failure, 0
-            yield from self._refuse(name, failure, is_final=is_final)
+            yield from self._refuse(name, failure)
 
     def next(self, now: float, measure_room: RoomGauge) -> list[ModelAction]:
         """Return the actions to perform now.
@@ -321,10 +317,10 @@ class ModelPool:
         model.state = ModelState.UNLOADING
         return StopModel(model.name)
 
-    def _refuse(self, name: str, reason: str, *, is_final: bool = False) -> Iterator[NotServed]:
+    def _refuse(self, name: str, reason: str) -> Iterator[NotServed]:
         for ticket in [ticket for ticket, wanted in self._waiting.items() if wanted == name]:
             del self._waiting[ticket]
-            yield NotServed(ticket, reason, is_final)
+            yield NotServed(ticket, reason)
 
     def _expect(self, model: PooledModel, *states: ModelState) -> None:
         if model.state not in states:

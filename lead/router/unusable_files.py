@@ -8,7 +8,7 @@ from shared.model_files.damaged_file import why_unusable
 from shared.model_files.file_kind import parts_of
 
 FileState = tuple[tuple[Path, int, int, int], ...]
-"""Path, inode, size and time of the last change of each part."""
+"""Path, inode, size and time of the last change of each part, of its contents or its permissions."""
 
 
 class UnusableFiles:
@@ -21,6 +21,10 @@ class UnusableFiles:
         """Remember why a model could not be loaded, if its file is damaged; does nothing otherwise."""
         if path is not None and (state := await asyncio.to_thread(_state_if_damaged, path)):
             self._found[path] = state, reason
+
+    def has(self, path: Path | None) -> bool:
+        """Return whether the file was damaged when its model last failed."""
+        return path in self._found
 
     async def reason(self, path: Path | None) -> str | None:
         """Return the remembered reason; None: there is none, or the file has changed."""
@@ -35,6 +39,11 @@ class UnusableFiles:
 
 def _state_if_damaged(path: Path) -> FileState | None:
     state = _state(path)  # before the files are read, which may change meanwhile
+    try:
+        for part, *_ in state or ():
+            part.open("rb").close()
+    except OSError:  # of the system, not of the file
+        return None
     return state if state and any(why_unusable(part) for part, *_ in state) else None
 
 
@@ -44,4 +53,4 @@ def _state(path: Path) -> FileState | None:
         stats = [(part, part.stat()) for part in parts_of(path)]
     except (ModelLoadError, OSError):
         return None
-    return tuple((part, each.st_ino, each.st_size, each.st_mtime_ns) for part, each in stats)
+    return tuple((part, each.st_ino, each.st_size, each.st_ctime_ns) for part, each in stats)

@@ -146,9 +146,9 @@ class CallReader:
         return self._read_between_calls()
 
     def finish(self, *, is_cut: bool) -> list[Delta]:
-        """End the text; return the remaining deltas. An incomplete call is left out.
+        """End the text; return the remaining deltas.
 
-        is_cut: the model would have continued.
+        is_cut: the model would have continued; an incomplete call is then left out.
         """
         if self._is_unfinished_call():
             return [] if is_cut else self._reject_call()

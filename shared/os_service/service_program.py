@@ -211,7 +211,7 @@ class _Service:
         given = Path(str(value))
         if given.exists() or name in _CREATED:
             return given.absolute()
-        if given == BUILTIN or named_model(given) != given:
+        if (given == BUILTIN and name in {"draft_model", "back"}) or named_model(given) != given:
             return None
         raise ConfigError(f"--{name.replace('_', '-')} {value} does not exist. Check the path")
 

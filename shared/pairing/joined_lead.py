@@ -127,9 +127,9 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
         kept = None
     if kept and kept.code == _digest(invitation):
         return
-    former_key = _former_key(folder, kept, invitation)
-    _join(folder, invitation, name, former_key)
-    if kept and not former_key:
+    is_another = kept is not None and not _is_of(folder, invitation)
+    _join(folder, invitation, name)
+    if kept and is_another:
         log.info("forgot the joined lead at %s", kept.addresses[0])
 
 
@@ -233,20 +233,18 @@ def _invitation(code: str, role: MemberRole) -> Invitation:
     return invitation
 
 
-def _former_key(folder: Path, kept: _KeptLead | None, invitation: Invitation) -> str | None:
-    """Return the key of the lead that made this code, if this machine has joined it before."""
+def _is_of(folder: Path, invitation: Invitation) -> bool:
+    """Return whether the lead that made this code is the joined lead."""
     with suppress(OSError, ValueError):
-        if kept and fingerprint((folder / _CERTIFICATE).read_text("ascii")) == invitation.fingerprint:
-            return kept.key
-    return None
+        return fingerprint((folder / _CERTIFICATE).read_text("ascii")) == invitation.fingerprint
+    return False
 
 
-def _join(folder: Path, invitation: Invitation, name: str, former_key: str | None) -> None:
+def _join(folder: Path, invitation: Invitation, name: str) -> None:
     """Get a key, and save it with the addresses of its lead; raises ConfigError."""
     address, certificate = _reach(invitation)
     secret = base64.urlsafe_b64encode(invitation.secret).decode("ascii")
-    body = {"secret": secret, "name": name[:64] or "machine", "former_key": former_key}
-    answer = _post(address, certificate, body)
+    answer = _post(address, certificate, {"secret": secret, "name": name[:64] or "machine"})
     addresses = tuple(dict.fromkeys((address, *invitation.addresses, *answer.addresses)))
     code = _digest(invitation)
     kept = _KeptLead(addresses=addresses[:_MAX_KEPT], key=answer.key, code=code, name=answer.name)
@@ -296,7 +294,7 @@ def _look_for(invitation: Invitation) -> tuple[str, ...]:
     )
 
 
-def _post(address: str, certificate: str, body: dict[str, str | None]) -> _Membership:
+def _post(address: str, certificate: str, body: dict[str, str]) -> _Membership:
     import httpx  # noqa: PLC0415 - only to join
 
     try:

@@ -160,8 +160,10 @@ class _Sender(NamedTuple):
     member: str | None = None
 
     def named(self, hello: Hello) -> Hello:
-        """Return `hello` with the name by which `lead invite --revoke` knows the sender."""
-        return hello.model_copy(update={"name": self.member}) if self.member else hello
+        """Return `hello` with a name that begins with the sender's name for `lead invite --revoke`."""
+        if self.member in {None, hello.name}:
+            return hello
+        return hello.model_copy(update={"name": f"{self.member}:{hello.name}"})
 
 
 def _sender_of(connection: HTTPConnection) -> _Sender:

@@ -103,13 +103,13 @@ def test_where_backs_pay_that_is_said(first_ms, words):
     assert any(words in each.sentence for each in check_lead(report(step_ms=steps)))
 
 
-@pytest.mark.parametrize("backs", [[], [DESK | {"name": "others"}]])
+@pytest.mark.parametrize("backs", [[], [DESK | {"name": "others"}], [DESK | {"name": "other-2"}]])
 def test_a_back_that_is_not_connected_is_reported(backs):
     severity = Severity.HINT if backs else Severity.PROBLEM
     only(check_lead(report(backs=backs), "other"), severity, "this back (other) is not connected")
 
 
-@pytest.mark.parametrize("name", ["desk", "desk-2"])
+@pytest.mark.parametrize("name", ["desk", "desk:2", "laptop:desk", "laptop:desk:2"])
 def test_a_connected_back_is_recognized_by_its_name(name):
     back = LATE[0] | {"name": name}
     found = check_lead(report(backs=[back], depths={"0": 60, "4": 40}), "desk")

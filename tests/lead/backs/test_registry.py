@@ -83,7 +83,7 @@ def test_another_protocol_is_refused_naming_both(harness):
         harness.join(protocol=99)
 
 
-@pytest.mark.parametrize(("n", "said"), [(1, "1 back "), (2, "2 backs ")])
+@pytest.mark.parametrize(("n", "said"), [(1, "1 back."), (2, "2 backs.")])
 def test_the_number_of_backs_is_limited(n, said):
     harness = RegistryHarness(max_backs=n)
     first, *_ = [harness.join() for _ in range(n)]

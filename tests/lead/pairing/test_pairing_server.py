@@ -338,12 +338,3 @@ async def test_at_its_end_a_lead_takes_leave_of_the_network(announced, make):
     await pairing.end()
     assert said[1:] == ["gone"]
     assert make().is_meant_to_be_open
-
-
-async def test_a_membership_is_replaced_only_by_one_that_is_written_down(pairing, server):
-    former, key = join(pairing)
-    with pytest.raises(NotInvitedError):
-        pairing.join(b"?", "desk", "10.0.0.2", key)
-    assert (pairing.identify(key), server.disconnected) == (former.principal, [])
-    later, _ = pairing.join(pairing.invite("back").secret, "desk", "10.0.0.2", key)
-    assert (later.name, pairing.identify(key), server.disconnected) == ("desk", None, [former.number])

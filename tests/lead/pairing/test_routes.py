@@ -106,23 +106,26 @@ async def test_a_code_of_another_lead_replaces_the_membership_and_says_so(admin,
     assert [each.name for each in pairing.members] == ["laptop", "laptop-2"]  # its key stays at its lead
 
 
-async def test_a_machine_that_joins_again_is_one_member_and_keeps_its_name(admin, pairing):
+async def test_another_code_of_the_same_lead_forgets_nothing(admin, pairing, caplog):
+    """The former key stays valid: another back of this machine may use it."""
+    caplog.set_level("INFO")
     async with member(await join(await invited(admin))) as before:
         await join(await invited(admin))
-        assert [each.name for each in pairing.members] == ["laptop"]
-        assert (await before.get("/v1/models")).status_code == 401
+        assert (await before.get("/v1/models")).status_code == 200
+    assert not any("forgot" in each for each in caplog.messages)
+    assert [each.name for each in pairing.members] == ["laptop", "laptop-2"]
 
 
-async def test_a_back_has_the_name_by_which_it_can_be_revoked(lead, admin, pairing):
-    """Whatever name it asks for, and how many connections it has."""
+async def test_the_name_of_a_back_begins_with_the_name_by_which_it_can_be_revoked(lead, admin, pairing):
+    """Two connections ask for the name, and one asks for the name of another member."""
     await join(await invited(admin))
     joined = await join(await invited(admin, "back"), "back")
     async with member(joined) as back:
-        for _ in range(2):
-            body = {"messages": [hello(lead, name="laptop").model_dump()]}
+        for name in ("laptop-2", "laptop-2", "laptop"):
+            body = {"messages": [hello(lead, name=name).model_dump()]}
             assert (await back.post("/v1/speculation", json=body)).status_code == 200
     assert [each.name for each in pairing.members] == ["laptop", "laptop-2"]
-    assert [each.name for each in lead.backs] == ["laptop-2", "laptop-2:2"]
+    assert [each.name for each in lead.backs] == ["laptop-2", "laptop-2:2", "laptop-2:laptop"]
 
 
 @pytest.mark.usefixtures("pairing")

@@ -58,11 +58,21 @@ async def test_which_models_see_is_known_before_they_are_loaded(routed, tmp_path
 async def test_one_that_failed_says_so_as_in_llama_server(routed):
     house = await routed(make=lambda: FakeProcess(failure=failing("a: no such file")))
     answer = await house.ask("a")
-    assert (answer.status_code, answer.json()["error"]["message"]) == (500, "a: no such file")
-    assert "retry-after" not in answer.headers
-    assert answer.headers["x-should-retry"] == "false"
+    assert (answer.status_code, answer.json()["error"]["message"]) == (503, "a: no such file")
     status = (await records(house))["a"]["status"]
     assert (status["value"], status["failed"], status["message"]) == ("unloaded", True, "a: no such file")
+
+
+async def test_a_request_for_a_damaged_model_is_not_to_be_repeated(routed, tmp_path):
+    (tmp_path / "a.gguf").write_bytes(b"GGUF")
+    settings = LeadSettings.from_options(model=tmp_path / "a.gguf")
+    make, model = (
+        lambda: FakeProcess(failure=failing("it is incomplete")),
+        ServedModel("a", {"model": "a.gguf"}, settings),
+    )
+    answer = await (await routed(models=[model], make=make)).ask("a")
+    assert (answer.status_code, answer.headers["x-should-retry"]) == (500, "false")
+    assert "retry-after" not in answer.headers
 
 
 @pytest.mark.parametrize("name", ["a", "gpt-4", "a:latest"])

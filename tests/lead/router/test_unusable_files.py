@@ -1,3 +1,4 @@
+import errno
 import shutil
 
 import pytest
@@ -39,7 +40,11 @@ def remove(path):
     path.unlink()
 
 
-@pytest.mark.parametrize("change", [complete, replace_by_another_of_its_size, remove])
+def allow(path):
+    path.chmod(0o640)
+
+
+@pytest.mark.parametrize("change", [complete, replace_by_another_of_its_size, remove, allow])
 async def test_a_file_that_has_changed_may_be_tried_again(files, half, change):
     change(half)
     assert await files.reason(half) is None
@@ -48,6 +53,16 @@ async def test_a_file_that_has_changed_may_be_tried_again(files, half, change):
 async def test_a_model_that_failed_for_another_reason_may_be_tried_again(files):
     await files.note(builtin_draft(), "not enough memory")
     assert await files.reason(builtin_draft()) is None
+
+
+async def test_a_file_that_cannot_be_opened_is_not_damaged(half, monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    files = UnusableFiles()
+    monkeypatch.setattr("pathlib.Path.open", fail)
+    await files.note(half, "it cannot be read (Too many open files)")
+    assert not files.has(half)
 
 
 async def test_a_model_that_is_not_on_this_machine_has_no_file(files):
