@@ -59,7 +59,7 @@ def back_on(network, lead):
     for back in backs.values():
         back.stop()
     for machine in backs:
-        lead[0].wait_for(rf"back {machine}(-\d+)? .*left", since=since)
+        lead[0].wait_for(rf"back {machine}(:\d+)? .*left", since=since)
 
 
 @pytest.fixture(scope="session")
