@@ -1,8 +1,9 @@
 """Checks a client's JSON schema and converts it for llguidance.
 
 Its meaning is that of JSON Schema, with three exceptions as in llama.cpp. An object has only the properties
-that its schema names, unless the schema mentions others. A schema without a type gets the type to which its
-keywords apply. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`, `contains`) are ignored.
+that its schema names, unless the schema has a keyword for other properties. A schema without a type gets the
+type to which its keywords apply. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`, `contains`)
+are ignored.
 
 Keywords that a grammar expresses only in part (look-around in a `pattern`, `propertyNames`, `$dynamicRef`)
 are refused unless they are within that part. Annotations are dropped, and so are definitions without
@@ -154,7 +155,7 @@ class _SchemaReader:
         return copy
 
     def _checked(self, schema: object, path: str) -> Schema | bool:
-        """Return a schema that is counted, and whose keywords are supported; raises SchemaError."""
+        """Count and check a schema; return its keywords as `_readable` does. Raises SchemaError."""
         self._n_visited += 1
         if self._n_visited > _MAX_SCHEMAS:
             raise SchemaError(f"more than {_MAX_SCHEMAS} schemas in all")
@@ -315,7 +316,7 @@ def _add_patterns(copy: Schema, path: str) -> None:
 
 
 def _counts(schema: Schema) -> Schema:
-    """Return the counts that are written as floats (1.0), as integers."""
+    """Return, as integers, the counts that are written as floats (1.0)."""
     given = {keyword: schema[keyword] for keyword in _COUNTS if isinstance(schema.get(keyword), float)}
     return {keyword: int(value) for keyword, value in given.items() if value.is_integer()}
 

@@ -101,7 +101,7 @@ class PreparedRequest:
 
 
 class MadePrompt(ABC):
-    """A prompt that the tokenizer process makes of other texts; pickled as part of a job."""
+    """A prompt that the tokenizer process makes from other texts; pickled as part of a job."""
 
     @abstractmethod
     def tokens(self, vocabulary: Any) -> "array[int]":
