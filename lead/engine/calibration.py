@@ -108,7 +108,7 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer than a steady step the first, second, … step of a batch size took.
+        """The seconds by which the first, second, … step of a batch size took longer than a steady step.
 
         Each value is the median over the steps timed so far.
         """

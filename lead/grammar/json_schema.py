@@ -46,8 +46,8 @@ _MAX_PATTERNS = 8
 _MAX_CONSTANT = 8192
 """The maximum size of one value of `const` or `enum`, in bytes of JSON."""
 _MAX_NUMBER = (1 << 53) - 1
-"""The maximum of positive and negative bounds; looser bounds are tightened to it. Integers without bounds are
-bounded by it, because a model may write digits without end.
+"""The maximum magnitude of bounds; looser bounds are tightened to it. Integers without bounds are bounded by
+it, because a model may write digits without end.
 """
 _MAX_MULTIPLE = 5000
 """The maximum of `multipleOf` without its decimal point: the automaton has a state for each remainder."""
@@ -300,7 +300,7 @@ def _check_keywords(schema: Schema, path: str) -> None:
 
 
 def _add_patterns(copy: Schema, path: str) -> None:
-    """Replace a pattern that looks ahead by several that do not."""
+    """Replace a pattern that has look-ahead with several that have none."""
     pattern = copy.get("pattern")
     if not isinstance(pattern, str):
         return

@@ -21,7 +21,7 @@ _MAX_COMMITS = 64
 """The number of commits whose times are kept; a source that answers an older one is not worth a wait."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
-"""The tokens of other sources at a position: none, the same token, or only other tokens."""
+"""The tokens of other sources at a position: none, the same token, or only different tokens."""
 
 Probabilities = Sequence[float]
 """The probability, for each token of a draft, that it and all tokens before it are accepted."""
