@@ -181,7 +181,7 @@ class _BusyError(Exception):
 
 
 class _Trial:
-    """A context of the stand-in for two texts."""
+    """A context of the stand-in model, with room for two texts."""
 
     def __init__(self, native: Any, end: float) -> None:
         self._native = native

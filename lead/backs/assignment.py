@@ -1,8 +1,8 @@
 """Assigns backs to the sequences that they draft for.
 
 An update to a back and its reply take CPU time that the engine could use. So a sequence's tokens go only to
-the few backs that draft it best; the other backs are tried in turn. The engine reports which draft tokens of
-a back were right. Times are in seconds of one clock.
+the few backs that draft best for it; the other backs are tried in turn. The engine reports which draft tokens
+of a back were right. Times are in seconds of one clock.
 """
 
 import itertools
@@ -19,15 +19,16 @@ best, or be worse."""
 UPDATE_SECONDS = 0.25e-3
 """CPU time of the lead's processes for an update and the draft in reply (`bench backs`)."""
 _COST_SHARE, _TRIAL_SHARE = 0.03, 0.01
-"""The maximum shares of time for updates: of a step's time to chosen backs, of all time to backs on trial."""
+"""The maximum share of a step's time for updates to chosen backs, and of all time for updates to backs on
+trial."""
 _MIN_GAIN = 0.02
 """A back with fewer right tokens per update is not chosen."""
 _PROMOTING = 3
-"""Right tokens after which a trial ends early if another back is wanted."""
+"""The number of right tokens after which a trial ends early if another back is wanted."""
 _INCUMBENT = 1.25
 """A back must be better by this factor to replace a chosen back, because it must read the text first."""
 _PART_GAIN = 0.5
-"""A back whose gain is at least this share of the best back's gets a part of the side branches."""
+"""A back whose gain is at least this share of the best back's gain gets a part of the side branches."""
 _REVIEW_STEPS = 16
 _MAX_REVIEWED = 16
 """The maximum number of sequences for which backs are chosen when a back joins or becomes free."""

@@ -64,8 +64,8 @@ class Back:
     sequences for which it does not draft at present, and ended sequences that are still to be closed.
 
     n_updates, n_right: updates and right tokens, weighted by age; at first one of each. n_in_time, n_late:
-    right tokens, while it was assigned, that arrived before and after the lead generated them. n_answered:
-    the number of updates. tried_at: the number of its last trial.
+    right tokens that arrived, while the back was assigned, before and after the lead generated them.
+    n_answered: the number of updates, not weighted. tried_at: the number of the back's last trial.
     """
 
     id: str

@@ -19,12 +19,14 @@ it is disconnected: stale drafts cost the front process as much as useful drafts
 _TOLERATED_SECONDS = 10.0
 """The excess tolerated in a burst, in seconds of the rate limit."""
 _SKIMMED_SECONDS = 0.5
-"""If a back exceeds the rate by the stale drafts allowed in this time, only a sample of its drafts is read.
+"""When a back exceeds the rate of stale drafts by as many as are allowed in this time, the lead reads only a
+sample of its drafts.
 """
 _SAMPLE = 8
-"""One draft in this many is then read; a back that becomes useful again loses little."""
+"""The sample is one draft in this many, so a back that becomes useful again loses little."""
 PAUSE_SECONDS, _READING_SECONDS = 0.05, 0.005
-"""How long the lead pauses, and then reads, such a back, in seconds: a wake-up costs more than a message."""
+"""The seconds for which the lead stops reading from such a back, and then reads again: a wake-up costs more
+than a message."""
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class _Allowance:
     """A rate limit, and how much excess is dropped before the back is disconnected."""
 
     def __init__(self, rate: float, min_burst: float, unit: str, now: float) -> None:
-        """rate: per second. unit: names the limit's option in messages."""
+        """rate: the limit per second. unit: what is limited, "drafts" or "bytes", for messages."""
         self._rate = rate
         self._unit = unit
         self._accepted = Bucket(rate, max(min_burst, rate), now)

@@ -252,7 +252,7 @@ class Backs:
         self._on_change(SetBacks(names=list(self._backs), share_cores=share_cores))
 
     def _unique_name(self, wanted: str) -> str:
-        """Return `wanted`, or with a number after a colon, which names of members do not have."""
+        """Return `wanted`; if it is taken, add a number after a colon, which members' names do not have."""
         taken = {*OWN_SOURCES, *self._backs}
         names = (wanted if i == 1 else f"{wanted}:{i}" for i in itertools.count(1))
         return next(name for name in names if name not in taken)

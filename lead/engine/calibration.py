@@ -23,11 +23,12 @@ from shared.llama.span import Span
 from shared.step_cost import N_UNSTEADY, StepCost
 
 BATCH_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 16)
-"""The batch sizes to time. Some kernels take at most eight tokens, so nine tokens may take half as long again
+"""The batch sizes to time. Some kernels take at most eight tokens, so nine tokens may take 1.5 times as long
 as eight, or even less time than eight."""
 _REPEATS = 5
 _MAX_SECONDS = 10.0
-"""The time limit. T(n) of sizes that a slow model does not reach is learned from requests."""
+"""The time limit for measuring. A slow model may not reach all sizes by then; T(n) of the other sizes is
+learned from requests."""
 _QUIET = 1.2
 """The machine is busy if T(1) has grown by this factor."""
 _EMPTY_CACHE = TrialPlace()
@@ -75,7 +76,7 @@ class StepTimer:
         clock: Callable[[], float] = time.monotonic,
         place: TrialPlace = _EMPTY_CACHE,
     ) -> Self:
-        """Return a timer for steps of the target at `place`, which each step restores.
+        """Return a timer for steps of the target at `place`; each step leaves the place as it was.
 
         The default place is slot 0, which must be empty.
         """
@@ -107,7 +108,7 @@ class StepTimer:
 
     @property
     def settling(self) -> list[float]:
-        """How many seconds longer than a steady step the first, second, … step of a batch size took.
+        """The seconds by which the first, second, … step of a batch size took longer than a steady step.
 
         Each value is the median over the steps timed so far.
         """
@@ -163,7 +164,7 @@ def recalibrate(
     place: TrialPlace = _EMPTY_CACHE,
     max_step_seconds: float = math.inf,
 ) -> bool:
-    """Teach `cost` new times of steps at `place`, and restore it; return whether there were any.
+    """Teach `cost` new times of steps at `place`; return whether there were any. Restores the place.
 
     Stops when `interrupted` returns True, after a step longer than `max_step_seconds`, or when the machine is
     busier than when T(1) was learned. Only complete rounds over all sizes count.

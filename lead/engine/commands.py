@@ -38,12 +38,12 @@ class Submit(BaseModel, frozen=True):
     * keep_for: the owner whose texts on disk (`--cache-disk`) the sequence may continue, and for whom it is
       stored there; None: it is never stored on disk
     * unread: the client sees nothing before the answer ends
-    * images: the spans of image rows within `tokens`, which has ids of the images' contents there; a token of
-      the prompt follows each image
+    * images: the spans of image rows within `tokens`, where ids of the images' contents stand for the rows;
+      each image is followed by a token of the prompt
 
     To continue a sequence that an earlier engine process began, `tokens[n_prompt:]` are the tokens that it
-    generated, and `n_cached` is the value of its `Started` event. n_prompt 0: nothing was generated. n_cached
-    None: the sequence had not started.
+    generated, and `n_cached` is the value from the sequence's `Started` event. n_prompt 0: nothing was
+    generated. n_cached None: the sequence had not started.
     """
 
     type: Literal["submit"] = "submit"

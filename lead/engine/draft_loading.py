@@ -110,7 +110,7 @@ def has_draft_model(load: Load) -> bool:
 
 
 def place_draft_model(load: Load) -> Load:
-    """Return `load` with devices chosen for the draft model, and its size reserved there.
+    """Return `load` with devices chosen for the draft model, and memory of the model's size reserved there.
 
     The draft model is placed first, as it is smaller and read more often. The device names in `load.taken`,
     for data of other processes, are also resolved here. Raises ModelLoadError.

@@ -62,7 +62,8 @@ class Engine:
     ) -> None:
         """Make an idle engine.
 
-        Raises ValueError if the batch has no room for a token of each slot, or the cache for one sequence.
+        Raises ValueError if the batch has no room for a token of each slot, or the cache has no room for one
+        sequence.
         """
         if limits.n_batch < limits.n_slots:
             raise ValueError("a batch must have room for one token of every slot")

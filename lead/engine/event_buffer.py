@@ -1,4 +1,4 @@
-"""A buffer of events for the front, which holds some events to send them together with later ones.
+"""A buffer that holds some events for the front, to send them together with later ones.
 
 Each send wakes the front. On a CPU whose cores all compute, waking interrupts a step and costs more than the
 front's work for a token. Therefore tokens of short steps, and tokens that no client reads yet, are sent
@@ -14,8 +14,8 @@ _HOLD_SECONDS = 1 / 20
 """While steps are shorter than this, tokens are held for up to this time: people do not read faster. SmolLM2
 on two cores, at 8 ms per token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
-"""The maximum number of sends to clients, over all streams: from seventeen streams on, tokens wait longer. A
-send is half of the front's work for a stream."""
+"""The maximum number of sends to clients, over all streams: from seventeen streams on, tokens wait longer.
+Sends are half of the front's work for a stream."""
 _HOLD_UNREAD_SECONDS = 1 / 4
 """`_HOLD_SECONDS` for answers that are not streamed. It is not longer because the page shows their progress,
 and held tokens are generated again if the engine process dies."""

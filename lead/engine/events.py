@@ -16,7 +16,7 @@ EXACT_SAMPLE = "drafts never change the model's choices"
 
 
 class Exactness(BaseModel, frozen=True):
-    """A guarantee for texts, which `guarantee` states. is_on: texts are bit-identical in all circumstances.
+    """A guarantee for texts, stated by `guarantee`. is_on: texts are bit-identical in all circumstances.
 
     cost: the ratio of T(1) with the guarantee to T(1) without it, even if the guarantee is off; None:
     unknown. found: facts found while loading the target, for the next process (`lead.engine.target_loading`).
@@ -117,8 +117,8 @@ class Committed(BaseModel, frozen=True):
 
     Several steps without drafts are merged. tokens[:n_accepted] were draft tokens; `rejected` is the rest of
     the verified draft. sources: the source of each draft token, accepted ones first. n_right: for each back,
-    how many tokens of its drafts were right since the last step: (in time, too late). Tokens count whether
-    they were verified or not.
+    the numbers (in time, too late) of its draft tokens that were right since the last step. Tokens count
+    whether they were verified or not.
     """
 
     type: Literal["committed"] = "committed"

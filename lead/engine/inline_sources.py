@@ -1,6 +1,6 @@
 """Draft sources that run inside the engine and take its time: a draft model, or the source of a ring.
 
-A ring plugs in at the seam `inline_source`: a module with a function `plan_source`.
+A ring plugs in at the seam `inline_source` with a module that has a function `plan_source`.
 """
 
 import time

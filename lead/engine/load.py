@@ -18,7 +18,7 @@ MtpMode = Literal["auto", "on", "off"]
 
 
 class LoadDraft(BaseModel, frozen=True):
-    """A draft model to load with the target, which drafts at most `n_max` tokens per step.
+    """A draft model to load with the target; it drafts at most `n_max` tokens per step.
 
     Without `fixed_threads`, the engine uses the faster of one thread and `options.threads`.
     """
@@ -46,7 +46,7 @@ class EngineOptions(OptionGroup):
         le=4096,
         description="maximum memory, in MiB, for recent texts of each API key; 0: none. The lead drafts from "
         "these texts without a draft model (SuffixDecoding). Default: 32, but 0 with --insecure "
-        "and without keys, because timing would tell users about each other's texts",
+        "if there are no keys, because timing would tell users about each other's texts",
     )
     suffix_max_age: float = Field(
         3600.0,

@@ -16,7 +16,8 @@ class EngineQuestion(BaseModel, Generic[R], frozen=True):
     """A question to the engine, identified by its type; the type argument is the type of the reply."""
 
     only_looks: ClassVar[bool] = False
-    """True if it changes nothing. Then it wakes no sleeping engine, and equal questions share a reply."""
+    """True if the question changes nothing. Then it wakes no sleeping engine, and equal questions share a
+    reply."""
 
     @classmethod
     def read_reply(cls, reply: Mapping[str, Any]) -> R:

@@ -165,7 +165,8 @@ class MovePrice:
     def __init__(self, size: PromptCacheSize, step_bytes: int) -> None:
         """step_bytes: the bytes of weights that a step of one token reads; 0: unknown.
 
-        These bytes over the time of such a step are the speed of memory, which gives the cost of idle texts.
+        Divided by the time of such a step, these bytes give the speed of memory, and so the cost of idle
+        texts.
         """
         self._size = size
         self._step_bytes = step_bytes
@@ -173,7 +174,7 @@ class MovePrice:
         self.idle_steps = _MIN_IDLE_STEPS
         """The number of steps in which an idle text costs others as much as storing and loading it."""
         self.n_step = size.n_part or UNLIMITED
-        """Tokens of texts to move per step while others run: one part, or more if moving is quick."""
+        """Tokens of texts to move per step while sequences run: one part, or more if moving is quick."""
         self.token_seconds: float | None = None
         """Seconds to read a token of a prompt; None: unknown. The scheduler sets it."""
 
@@ -203,5 +204,5 @@ class MovePrice:
             self.n_step = n_part * min(max(1, n_parts), _MAX_PARTS)
 
     def forget(self) -> None:
-        """Lower the price after it caused the loss of a text: it may have been measured in a slow moment."""
+        """Lower the price, which caused the loss of a text and may have been measured in a slow moment."""
         self._seconds *= _FORGOTTEN

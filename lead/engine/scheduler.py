@@ -22,7 +22,7 @@ from shared.llama.span import Span
 STEP_SECONDS = 0.5
 """The approximate maximum time of a step with a prompt. The smallest chunk may take longer."""
 STEP_SECONDS_OF_OWN_CELLS = 2.0
-"""The same, for slots with cells of their own. With it, prompts are read a tenth faster than with 0.5 s."""
+"""The same for slots with cells of their own: prompts are read a tenth faster than with 0.5 s."""
 _WEIGHT = 0.3
 """The weight of the latest step in the average."""
 
@@ -240,8 +240,8 @@ class Scheduler:
     def _prompt_entries(self, prompts: list[Slot], n_spare: int) -> list[PlanEntry]:
         """Return entries for `prompts`, one prompt after the other, with at most `n_spare` tokens in all.
 
-        Prompts do not share the tokens, because attention for a few tokens costs as much as for a tile of 64.
-        Images, and prompts after an image, wait for a later step.
+        The tokens are not divided among prompts, because attention for a few tokens costs as much as for a
+        tile of 64. Images, and prompts after an image, wait for a later step.
         """
         entries = []
         for slot in itertools.takewhile(lambda slot: not slot.image, prompts):

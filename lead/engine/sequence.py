@@ -127,9 +127,9 @@ class Verification:
 class EngineSequence:
     """The engine's record of a sequence. `tokens` only ever grows.
 
-    Only `SlotManager` writes it, except that the engine begins a `verification`. `context` is the part that
-    the model sees: `tokens` itself until a shift discards some tokens. Each shift makes a new list. Without
-    shifts, the sequence ends when its context has `n_ctx` tokens.
+    Only `SlotManager` writes the record, except that the engine begins a `verification`. `context` is the
+    part that the model sees: `tokens` itself until a shift discards some tokens. Each shift makes a new list.
+    Without shifts, the sequence ends when its context has `n_ctx` tokens.
 
     `text` is `tokens` without the rows of images; drafts and samplers count positions in `text`. Without
     images it is the same list. images_end: the position after the last image row.

@@ -27,8 +27,8 @@ class SlotManager:
     less room than counted. If the memory cannot be cut back to any length, a prefix serves other slots only
     up to a checkpoint.
 
-    Texts are stored in a prompt cache in host memory when a slot gets another text. If slots share a pool,
-    texts of idle slots are stored while other slots run.
+    Texts are stored in a prompt cache in host memory when their slot gets another text. If slots share a
+    pool, texts of idle slots are stored while other slots run.
     """
 
     def __init__(self, limits: EngineLimits) -> None:
@@ -305,7 +305,7 @@ class SlotManager:
         return not only_if_idle and sum(held) + len(sequence.context) + 1 <= self.n_ctx
 
     def _keep_for(self, sequence: EngineSequence) -> None:
-        """Add checkpoints where prompts that are being decoded depart from the waiting `sequence`."""
+        """Add checkpoints where prompts that are being decoded diverge from the waiting `sequence`."""
         if self._traits.can_trim or not self._prefixes.may_share(sequence):
             return
         for slot in self._slots:
@@ -400,8 +400,8 @@ class SlotManager:
         self.texts.n_step = self.price.n_step
 
     def _add_checkpoint(self, sequence: EngineSequence, n_tokens: int) -> None:
-        """Add a checkpoint where two texts depart: others may share the prefix, such as an agent's
-        instructions.
+        """Add a checkpoint where two texts diverge: further texts may share the prefix (an agent's
+        instructions).
         """
         if len(sequence.checkpoints) < self._n_checkpoints and may_reuse(sequence):
             sequence.checkpoints = tuple(sorted({*sequence.checkpoints, n_tokens}))

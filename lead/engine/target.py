@@ -19,7 +19,7 @@ class Target(SlotMemory, Protocol):
     is_offloaded: bool = False
     """True if a GPU or another machine computes some of the layers."""
     overlaps: bool = False
-    """True if the last step left this thread free most of the time between `launch` and its end."""
+    """True if the last step left this thread free most of the time from `launch` to the end of the step."""
 
     def decode(self, spans: Sequence[Span]) -> Logits:
         """Decode the spans and return the logits of each; a `Layout` is decoded as it was planned."""

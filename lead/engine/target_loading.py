@@ -64,7 +64,7 @@ def plan_target(
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """Return (options, n_reserve) for loading the target; --exact auto may load it again with others.
+    """Return (options, n_reserve) for loading the target; --exact auto may load it again with other options.
 
     n_reserve: see `plan_memory`. Raises ModelLoadError.
     """

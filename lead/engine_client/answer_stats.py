@@ -24,7 +24,7 @@ class SourceStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AnswerStats:
-    """The statistics of one answer, so far or complete.
+    """The statistics of one answer, unfinished or complete.
 
     n_cached: prompt tokens found in the KV cache. n_generated: tokens that the client received, of which the
     first step gave `n_first`. prompt_seconds: from getting a slot to the end of the first step that gave

@@ -40,7 +40,8 @@ _MAX_UNSENT_BYTES = 1 << 16
 _BEATS = 10
 """The number of signs of life that the engine sends within --engine-timeout."""
 _LOOK_SECONDS = 10.0
-"""The time limit for a reply. It comes between two steps, and a step of a slow machine may take seconds."""
+"""The time limit for the reply to a question that `only_looks`. Replies come between two steps, and a step of
+a slow machine may take seconds."""
 _N_SPARE = 8
 """Descriptors reserved for starting an engine: for its pipe, and for starting a process."""
 
@@ -294,7 +295,9 @@ class EngineClient:
             self._feed()
 
     def _check_queue(self) -> None:
-        """Raise QueueFullError if too many sequences wait. Submitted ones count as if they had a slot."""
+        """Raise QueueFullError if too many sequences wait. None counts as waiting while a slot is free for
+        it.
+        """
         assert self.ready
         n_waiting = len(self._sequences) - self.ready.n_slots
         if self._max_queue is not None and n_waiting >= self._max_queue:

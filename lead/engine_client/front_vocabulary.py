@@ -1,4 +1,4 @@
-"""The vocabulary in the front process, without llama.cpp and the memory of a vocabulary.
+"""The model's vocabulary in the front process, without llama.cpp and with little memory.
 
 A tokenizer process describes the model. The engine sends the bytes of tokens before the first event with
 these tokens.

@@ -8,9 +8,10 @@ A sequence does not depend on the engine process that ran it: its tokens are a f
 the tokens before. When the process dies, the next process gets the sequence with all its tokens, and
 continues the same text.
 
-A sequence may kill every process that gets it, but other sequences must not fail with it. It kills each
-process at the same token, so a death is counted against sequences that had generated almost nothing in that
-process. Sequences with two counted deaths are given to the next process one at a time, before all others.
+A sequence may kill every process that gets it, but other sequences must not fail with it. Such a sequence
+kills each process at the same token, so a death is counted against sequences that had generated almost
+nothing in that process. Sequences with two counted deaths are given to the next process one at a time, before
+all others.
 """
 
 import asyncio
@@ -190,7 +191,7 @@ class LiveSequence:
 
 
 class Observer(Protocol):
-    """Called for changes of sequences, in order."""
+    """An observer, called for changes of sequences in their order."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Handle committed tokens."""

@@ -110,7 +110,7 @@ def _measured(path: Path, options: ModelOptions, open_target: OpenTarget) -> tup
 
 
 def options_of_target(options: ModelOptions) -> tuple[ModelOptions, int]:
-    """Return (options, n_reserve) for loading the target; `exact` auto may load it again with others."""
+    """Return (options, n_reserve) to load the target; `exact` auto may load it again with other options."""
     return (options.for_exact(), RESERVE) if options.exact != "off" else (options, 0)
 
 

@@ -1,8 +1,9 @@
 """Checks a client's JSON schema and converts it for llguidance.
 
 Its meaning is that of JSON Schema, with three exceptions as in llama.cpp. An object has only the properties
-that its schema names, unless the schema mentions others. A schema without a type gets the type to which its
-keywords apply. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`, `contains`) are ignored.
+that its schema names, unless the schema has a keyword for other properties. A schema without a type gets the
+type to which its keywords apply. Keywords that no grammar expresses (`not`, `if`, `uniqueItems`, `contains`)
+are ignored.
 
 Keywords that a grammar expresses only in part (look-around in a `pattern`, `propertyNames`, `$dynamicRef`)
 are refused unless they are within that part. Annotations are dropped, and so are definitions without
@@ -45,8 +46,8 @@ _MAX_PATTERNS = 8
 _MAX_CONSTANT = 8192
 """The maximum size of one value of `const` or `enum`, in bytes of JSON."""
 _MAX_NUMBER = (1 << 53) - 1
-"""The maximum of positive and negative bounds; looser bounds are tightened to it. Integers without bounds are
-bounded by it, because a model may write digits without end.
+"""The maximum magnitude of bounds; looser bounds are tightened to it. Integers without bounds are bounded by
+it, because a model may write digits without end.
 """
 _MAX_MULTIPLE = 5000
 """The maximum of `multipleOf` without its decimal point: the automaton has a state for each remainder."""
@@ -154,7 +155,7 @@ class _SchemaReader:
         return copy
 
     def _checked(self, schema: object, path: str) -> Schema | bool:
-        """Return a schema that is counted, and whose keywords are supported; raises SchemaError."""
+        """Count and check a schema; return its keywords as `_readable` does. Raises SchemaError."""
         self._n_visited += 1
         if self._n_visited > _MAX_SCHEMAS:
             raise SchemaError(f"more than {_MAX_SCHEMAS} schemas in all")
@@ -299,7 +300,7 @@ def _check_keywords(schema: Schema, path: str) -> None:
 
 
 def _add_patterns(copy: Schema, path: str) -> None:
-    """Replace a pattern that looks ahead by several that do not."""
+    """Replace a pattern that has look-ahead with several that have none."""
     pattern = copy.get("pattern")
     if not isinstance(pattern, str):
         return
@@ -315,7 +316,7 @@ def _add_patterns(copy: Schema, path: str) -> None:
 
 
 def _counts(schema: Schema) -> Schema:
-    """Return the counts that are written as floats (1.0), as integers."""
+    """Return, as integers, the counts that are written as floats (1.0)."""
     given = {keyword: schema[keyword] for keyword in _COUNTS if isinstance(schema.get(keyword), float)}
     return {keyword: int(value) for keyword, value in given.items() if value.is_integer()}
 

@@ -20,8 +20,8 @@ _HEADER = '%llguidance {"no_forcing": true}'
 """Without this line, forced text gets only its usual tokens: the mask would allow less than the grammar."""
 
 _MAX_COMPILE_SECONDS = 1.0
-"""The maximum CPU time of this thread. The lead and each back that follows the grammar take the same time
-again. 128 tools of 450 KB with their descriptions take 0.1 to 0.2 s with a vocabulary of 152,000 tokens.
+"""The maximum CPU time for checking a grammar. The lead and each back that follows the grammar take the same
+time again. 128 tools of 450 KB with their descriptions take 0.1 to 0.2 s with a vocabulary of 152,000 tokens.
 """
 
 

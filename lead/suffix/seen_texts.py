@@ -21,7 +21,8 @@ _OWNER_SHIFT = 32
 _TOKEN_BYTES = 8
 _BUCKET_BYTES = 2 * 4 * len(ORDERS)
 _BLOCK = 64
-"""The number of tokens in a block. Beginnings of texts are compared by blocks, longer than any match."""
+"""The number of tokens in a block. Beginnings of texts are compared by blocks, which are longer than any
+match."""
 
 
 class _SeenText(NamedTuple):
@@ -118,7 +119,7 @@ class SeenTexts(Sequence[int]):
         return self._texts[0].ended_at - oldest if self._texts else None
 
     def _n_known(self, beginnings: Sequence[int]) -> int:
-        """Return how many first blocks another text has, too, except blocks about to be overwritten."""
+        """Return how many first blocks are also in another text, except blocks about to be overwritten."""
         oldest = max(self._start, self._end - len(self._ring) // 2)
         for n, beginning in enumerate(beginnings):
             if self._blocks.get(beginning, -1) < oldest:

@@ -79,10 +79,10 @@ class PreparedRequest:
 
     prompts, prediction: token ids. unconstrained: warnings about tools whose calls have no grammar. biased:
     the tokens of each text in `logit_bias`. reads_control_texts: texts of the client may have been read as
-    control tokens. prompt_texts: if requested. cuts: lengths of a chat's prompt at which prompts of later
-    turns may depart from it. turn: the chat's turn, without its first `n_known` answers, which the previous
-    turn already has. images: (position of the first row, index of the image) for each image in a chat's
-    prompt.
+    control tokens. prompt_texts: the texts of the prompts, if requested. cuts: lengths of a chat's prompt at
+    which prompts of later turns may diverge from it. turn: the chat's turn, without its first `n_known`
+    answers, which the previous turn already has. images: (position of the first row, index of the image) for
+    each image in a chat's prompt.
     """
 
     prompts: list["array[int]"]
@@ -101,7 +101,7 @@ class PreparedRequest:
 
 
 class MadePrompt(ABC):
-    """A prompt that the tokenizer process makes of other texts; pickled as part of a job."""
+    """A prompt that the tokenizer process makes from other texts; pickled as part of a job."""
 
     @abstractmethod
     def tokens(self, vocabulary: Any) -> "array[int]":

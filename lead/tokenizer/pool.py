@@ -34,7 +34,7 @@ _MAX_TRIES = 3
 _GRACE_SECONDS = 0.05
 """The time that a job may take to end after its client has left: waiting is cheaper than another fork."""
 _HUNG_SECONDS = 5.0
-"""A worker counts as hung after this time for each second of its CPU limit, plus one: a signal has stopped
+"""A worker counts as hung after this time multiplied by (its CPU limit in seconds + 1): a signal has stopped
 it, or the machine is too busy.
 """
 _TRY_AGAIN = "the tokenizer does not answer: try again in a moment"
@@ -92,7 +92,7 @@ class _Lane:
             await self.has_some.wait()
 
     def on_late(self, ticket: _Ticket) -> None:
-        """Move a job that took longer than its slice to the next lane; without a lane, fail it."""
+        """Move a job that took longer than its slice to the next lane; fail it if there is none."""
         if self.next and not ticket.answer.done():
             self.next.push(ticket)
         else:

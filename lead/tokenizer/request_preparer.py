@@ -417,8 +417,8 @@ class PromptTokens:
         return [(lengths[2 * n], i) for n, i in enumerate(self._numbers) if i is not None]
 
     def n_before(self, at: int) -> int:
-        """Return the number of tokens that end before this position, minus one whose end may depend on later
-        text.
+        """Return the number of tokens that end before this position, minus one token whose end may depend on
+        later text.
 
         Characters that the vocabulary may add (a blank after each control token) make the number too small,
         never too large.

@@ -60,7 +60,7 @@ class InlineDrafter(Protocol[D]):
     source: str
     """The name that its draft tokens carry."""
     n_max: int
-    """The longest draft of a sequence."""
+    """The maximum length of a draft."""
 
     def open(self, sequence: str, sampling: SamplingParameters, tokens: Sequence[int]) -> D:
         """Begin a sequence and return its draft. The list `tokens` has its committed tokens, and

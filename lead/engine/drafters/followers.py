@@ -1,4 +1,4 @@
-"""Guesses draft tokens that fill padding: the token that followed the same token last time."""
+"""Guesses draft tokens to fill padding: after each token, the one that followed it last time."""
 
 from collections.abc import Sequence
 

@@ -204,7 +204,7 @@ class PredictionDrafter(LookupDrafter):
         return matches
 
     def _places(self, last: Sequence[int]) -> list[int]:
-        """Return the places in the prediction after the last two tokens.
+        """Return the places in the prediction just after occurrences of the text's last two tokens.
 
         Places ahead of the last known place come first, nearest first; then the places behind it.
         """

@@ -18,13 +18,14 @@ from shared.sampling.parameters import SamplingParameters
 log = logging.getLogger("engine")
 
 _N_TIMED = 7
-"""For each number of threads, this many times of the latest rounds are kept; their median counts."""
+"""The number of latest rounds whose times are kept for each number of threads; their median counts."""
 _TRIAL = 6
 """Rounds of a trial of the other number of threads. The first round starts the threads, and is not timed."""
 _MIN_TIMED = 3
 """A trial with fewer rounds of one token decides nothing. Rounds have more tokens if other sequences join."""
 _FIRST_TRIAL, _MAX_BETWEEN = 16, 2048
-"""Rounds before the first trial, and at most between two trials. Each failed trial doubles their number."""
+"""The number of rounds before the first trial, and the maximum between two trials. Each failed trial doubles
+the number."""
 _MARGIN = 0.95
 """The other number of threads is used only if its time is below this share of the present number's time."""
 
@@ -66,9 +67,7 @@ class ModelDraft(InlineDraft):
 
     @property
     def _state(self) -> SequenceState | None:
-        """The drafter's state of the sequence; None before it has received it, and after it has
-        given it up.
-        """
+        """The drafter's state of the sequence; None before it got the sequence, and after it gave up."""
         return self._drafter.sequences.get(self.name)
 
     def bring_up_to_date(self) -> None:

@@ -12,7 +12,7 @@ log = logging.getLogger("engine")
 
 
 _PAUSE_PER_TOKEN = 0.5
-"""The number of pauses that each token in time makes up for."""
+"""The number of pauses that each punctual token makes up for."""
 
 
 class Arrival(NamedTuple):
@@ -33,10 +33,10 @@ AT_ONCE = Arrival(0.0, 1, 0.0)
 class FutureDraft(NamedTuple):
     """The tokens that a source may add to its draft of a sequence, and when.
 
-    probabilities: of its `n_drafted` current tokens, then of the tokens that may follow. A back adds tokens
-    at its own pace (`arrival`). The inline drafter adds one token per round; its first round decodes
-    `n_pending` tokens. catch_up: the seconds of this step that go into reading text that the drafter has
-    missed.
+    probabilities: those of its `n_drafted` current tokens, then those of the tokens that may follow. A back
+    adds tokens at its own pace (`arrival`). The inline drafter adds one token per round; its first round
+    decodes `n_pending` tokens. catch_up: the seconds of this step that go into reading text that the drafter
+    has missed.
     """
 
     probabilities: Probabilities

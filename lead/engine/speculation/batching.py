@@ -45,8 +45,8 @@ class Batching(ABC):
 
     @abstractmethod
     def sizes(self, n_base: int, lengths: Sequence[int]) -> range:
-        """Return the possible sizes with drafts of up to these lengths. Every batch has the
-        `n_base` tokens.
+        """Return the possible sizes with drafts of up to these lengths. Every batch has `n_base` other
+        tokens.
         """
 
     def seconds(

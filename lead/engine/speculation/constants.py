@@ -17,8 +17,8 @@ the engine.
 class SpeculationConstants(StepCostConstants):
     """The constants of speculation, and of T(n) (`shared.step_cost`).
 
-    A field that ends in `_decay` is the weight of the past at each new sample: 1 - 1 / n if about n samples
-    count.
+    A field whose name ends in `_decay` is the weight of the past at each new sample: 1 - 1 / n if about n
+    samples count.
     """
 
     # The probability that a draft token is accepted: `forecast`
@@ -26,9 +26,10 @@ class SpeculationConstants(StepCostConstants):
     confidence_edges: tuple[float, ...] = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.96, 0.99)
     """Edges of the bins of confidence, which are narrow at the top, where most tokens are."""
     acceptance_decay: float = 0.97
-    """Per draft token in a bin: about the last 30 count. Higher is smoother, lower adapts faster."""
+    """The decay per draft token in a bin: about the last 30 count. Higher is smoother, lower adapts
+    faster."""
     mean_acceptance_decay: float = 0.99
-    """The same for all bins: about the last 100 count. It rates tokens that are not drafted yet."""
+    """The same for all bins together: about the last 100 count. It rates tokens that are not drafted yet."""
     acceptance_prior: float = 3.0
     """The weight of a source's own confidence, as a number of outcomes in its record."""
     unknown_acceptance: float = 0.5
@@ -41,7 +42,7 @@ class SpeculationConstants(StepCostConstants):
     patience_deviations: float = 4.0
     """The engine waits for a source until this many mean deviations beyond its mean time."""
     min_patience_s: float = 0.002
-    """Added to this limit, for sources whose times hardly deviate."""
+    """Seconds added to this limit, for sources whose times hardly deviate."""
     min_remaining_s: float = 0.0005
     """The minimum time, from now, until overdue tokens are expected."""
     pause_factor: float = 4.0
@@ -53,12 +54,12 @@ class SpeculationConstants(StepCostConstants):
 
     long_run_weight: float = 0.75
     """The weight of the long-run rate in the value of a second; the rest is this moment's rate. In the worst
-    of 94 simulated cells, the speed of adaptive over the best fixed or sync depth was .92 with weight 0, .95
-    with .5, .98 with .65 and .8, .97 with 1."""
+    of 94 simulated cells, the speed of adaptive was .92 times that of the best fixed or sync depth with
+    weight 0, .95 with .5, .98 with .65 and .8, .97 with 1."""
     speedup_decay: float = 0.98
     """The weight that the long-run rate keeps with each step: about the last 50 steps count."""
     speedup_min_steps: int = 8
-    """Steps before the long-run rate counts."""
+    """The number of steps before the long-run rate counts."""
     explore_every: int = 32
     """Every n-th choice to verify may measure another T(n). Measuring costs tokens, but T(n) changes."""
     stale_after: int = 128
@@ -71,9 +72,9 @@ class SpeculationConstants(StepCostConstants):
     guard_loss: float = 1.5
     """A pause begins when drafts have lost the time of this many steps without drafts."""
     first_pause: int = 64
-    """Steps of the first pause."""
+    """The number of steps of the first pause."""
     pause_growth: int = 4
-    """Each further pause has this many times the steps of the last one."""
+    """The steps of each further pause, as a multiple of the steps of the pause before it."""
     longest_pause: int = 1024
     """The maximum number of steps of a pause. In longer pauses the engine notices later that drafts pay
     again; shorter pauses mean more trials. A trial costs up to six short steps: it changes the width twice
@@ -96,7 +97,8 @@ class SpeculationConstants(StepCostConstants):
     """The maximum number of tokens that a back drafts ahead. More would be ready earlier, but in vain more
     often."""
     spare_ahead: int = 2
-    """Backs draft this many tokens more than twice the depth in use, even if it is 0, to show improvement."""
+    """Backs draft this many tokens more than twice the depth in use, even if that is 0, so that improvement
+    shows."""
     ahead_decay: float = 0.98
     """The decay, per step, of the largest recent depth."""
     confidence_share: float = 0.5
@@ -120,7 +122,8 @@ class SpeculationConstants(StepCostConstants):
     inline_upper_deviations: float = 2.0
     """Standard deviations added to the mean acceptance of an inline drafter. With more, it drafts where that
     does not pay; with less, it gives up after bad luck. In the worst of 150 simulated cells, the speed of
-    adaptive over the best of fixed depths and no drafts was .82 with 0, .96 with 1, .99 with 2, .97 with 3.
+    adaptive was .82 times the best speed with a fixed depth or no drafts with 0 deviations, .96 with 1, .99
+    with 2, .97 with 3.
     """
     inline_exploration: float = 0.005
     """The share of the engine's time for trying inline drafts that seem not to pay."""

@@ -21,7 +21,7 @@ _MAX_COMMITS = 64
 """The number of commits whose times are kept; a source that answers an older one is not worth a wait."""
 
 Agreement = Literal["single", "agreed", "conflicting"]
-"""The tokens of other sources at a position: none, the same token, or only other tokens."""
+"""The tokens of other sources at a position: none, the same token, or only different tokens."""
 
 Probabilities = Sequence[float]
 """The probability, for each token of a draft, that it and all tokens before it are accepted."""
@@ -52,8 +52,8 @@ def survival(chain: DraftChain) -> tuple[float, ...]:
 
 
 Learn = Callable[[DraftToken, Agreement, int, bool], None]
-"""Called as learn(token, agreement, place, right) for each scored token; all tokens before it were right.
-place: its index among the committed tokens with which the draft was compared."""
+"""A function, called as learn(token, agreement, place, right) for each scored token; all tokens before it
+were right. place: its index among the committed tokens with which the draft was compared."""
 
 
 class DraftTree:
@@ -344,8 +344,8 @@ class Drafts:
         return next((time for n, time in reversed(self._commits) if n == n_committed), None)
 
     def passed(self, n_committed: int) -> float | None:
-        """Return the time when more than `n_committed` tokens were first committed; None if there are no
-        more.
+        """Return the time when more than `n_committed` tokens were first committed; None if there are no more
+        tokens.
 
         Earlier times may be forgotten.
         """

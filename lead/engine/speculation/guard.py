@@ -9,7 +9,7 @@ _PLAIN_GAIN = 0.1
 
 
 class Guard:
-    """Pauses speculation when its balance of gains, in steps without drafts, is used up.
+    """Pauses speculation when its balance of gains, measured in steps without drafts, is used up.
 
     The yield of a step is its expected number of tokens, since the actual number includes luck. Its cost is
     all time since the step before (waits, drafting, the engine's own time), relative to steps during pauses.

@@ -68,7 +68,7 @@ class SpeculationManager:
         constants: SpeculationConstants = DEFAULTS,
         inline: InlineDrafter[Any] | None = None,
     ) -> None:
-        """inline: the drafter in the engine, if there is one. batching: has the T(n) to learn.
+        """inline: the drafter in the engine, if there is one. batching: its `cost` is the T(n) to learn.
 
         batch_sizes: the sizes in which the model decodes; draft tokens fill the padding.
         """

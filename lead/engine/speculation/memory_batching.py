@@ -1,4 +1,4 @@
-"""Batches for models whose memory needs spans of equal length, or replays accepted tokens."""
+"""Batches for models whose memory needs spans of equal length, or needs accepted tokens to be replayed."""
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, repeat, zip_longest

@@ -52,7 +52,7 @@ class DraftOrder(NamedTuple):
 
 Choice = Verify | Wait | DraftOrder
 _Weighed = tuple[float, Choice]
-"""A choice with its worth in tokens: (worth, choice)."""
+"""A choice and its value in tokens: (value, choice)."""
 
 
 class Policy(Protocol):
@@ -96,7 +96,7 @@ class Adaptive:
     """Chooses the action with the most expected tokens, minus the value of its time in tokens.
 
     Expected tokens are the number of sequences + Σ probability of the draft tokens taken. The time is
-    T(tokens in the batch), and the wait or the drafting before the step. `_rate` gives the value of a second
+    T(tokens in the batch) plus the wait or the drafting before the step. `_rate` gives the value of a second
     in tokens. So waiting pays for draft tokens that are about to arrive, but not while prompts can be
     processed instead.
     """
@@ -202,8 +202,8 @@ class _NextStep(NamedTuple):
     def yields(self, cost: StepCost | None) -> list[float]:
         """Return the expected tokens of steps with 0, 1, … additional tokens, minus the price of drafting.
 
-        Includes tokens that the engine's drafter could add. The price includes tokens that it has drafted for
-        this step. cost: T(n) of this drafter; None: there is none.
+        Includes tokens that the engine's drafter could add. The price includes tokens that this drafter has
+        drafted for this step. cost: T(n) of this drafter; None: there is none.
         """
         drafts = [
             max(each.probabilities, each.inline.probabilities if each.inline else (), key=len)
@@ -241,8 +241,8 @@ class _NextStep(NamedTuple):
         return worth, DraftOrder(tuple(self.candidates[i].drafts for i in offers), n_rounds, min_probability)
 
     def worth_measuring(self) -> Iterator[int]:
-        """Yield the indices of sizes that should have been timed lately: doubtful ones, and the best's
-        neighbors.
+        """Yield the indices of sizes that should have been timed lately: doubtful ones, and neighbors of the
+        best size.
 
         A step with fewer tokens is seldom slower than one with more. If measured times say so, the machine
         may have been busy. A size is doubtful if it would be the best choice with the mean time of its
