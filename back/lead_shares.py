@@ -16,9 +16,9 @@ _MAX_AHEAD_SECONDS = 10.0
 """The maximum time that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25
 _EQUAL = 0.75
-"""Values above this share of the best value count as equal."""
+"""Values above this share of the best value count as equal to it."""
 _DECAY = 0.98
-"""The weight of the past with each new draft token: about the last 50 tokens count."""
+"""Each new draft token multiplies the weight of earlier ones by this: about the last 50 tokens count."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class LeadShares:
     def choose(self, waiting: Collection[int]) -> set[int]:
         """Return the leads to serve in the next step, out of the leads `waiting` with work.
 
-        Not empty unless `waiting` is.
+        The set is empty only if `waiting` is empty.
         """
         for lead in waiting:
             if lead not in self._waiting:

@@ -129,9 +129,9 @@ def _status(session: Session, monitor: BackMonitor, screen: Screen) -> str:
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
-    """Return the question in the arguments, with stdin in place of each `-`. Without arguments, stdin is it.
+    """Return the question in the arguments, with stdin in place of each `-`; without arguments, return stdin.
 
-    Raises ConfigError if it is empty.
+    Raises ConfigError if the question is empty.
     """
     question = " ".join(stdin.read() if word == _STDIN else word for word in words or [_STDIN]).strip()
     if not question:

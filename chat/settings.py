@@ -92,8 +92,8 @@ class ChatSettings(ProgramSettings):
     markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
     output: Literal["text", "json"] = Field(
         "text",
-        description="output format: text or json. json (or --json) prints one line of JSON with "
-        "statistics per answer",
+        description="output format: text or json. json (or --json) prints one line of JSON for "
+        "each answer, with statistics",
     )
     lines: bool = Field(False, description="if stdin is a pipe, read each line as a question or a command")
     timeout: float = Field(

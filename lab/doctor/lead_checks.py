@@ -28,7 +28,7 @@ alone cost nothing: a back that sends a draft after each token is often overtake
 _CONTENDED = 2.0
 """A larger slowdown of drafting while the lead computes means shared cores. Shared caches cost less."""
 _TOO_SLOW = 0.8
-"""The largest useful time of a draft token, in steps. The simulated speed-up is 1.7 at 0.3, 1.2 at 0.6."""
+"""Largest useful time of a draft token, as a share of a step. Simulated speed-up: 1.7 at 0.3, 1.2 at 0.6."""
 
 
 def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
@@ -203,7 +203,7 @@ def _check_connected(report: LeadReport, own: str | None, back_command: str) -> 
     else:
         yield good(
             f"this back ({own}) is connected and runs beside this check, so measurements by the lead "
-            "are more reliable than by this check"
+            "are more reliable than those by this check"
         )
 
 

@@ -25,7 +25,7 @@ from shared.errors import ConfigError
 
 _N_TOKENS, _N_QUICK = 1024, 384
 _STOPPED = 30.0
-"""The number of steps after which a back stops sending. By then the lead knows its gain."""
+"""The number of steps after which a back stops sending. By then the lead knows the back's gain."""
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -26,9 +26,9 @@ _ALIKE = 0.8
 """The correlation of a position's hardness between draft models."""
 _STRIDE = 1024
 _ASTRAY = 512
-"""The number of tokens per position, and the first token drafted after a wrong token."""
+"""The number of tokens that a position has, and the first of those that are drafted after a wrong token."""
 _MAX_CHOICES = 24
-"""The number of a position's tokens that only one draft model uses. There are at most 21 draft models."""
+"""The number of a position's tokens for each draft model alone. There are at most 21 draft models."""
 
 
 @dataclass(frozen=True, slots=True)
