@@ -54,7 +54,7 @@ def dial(
 ) -> AsyncGenerator[ClientConnection]:
     """Yield connections to the lead, one after the other; raises RefusedError.
 
-    process_exception: as for `websockets.connect`. delays: seconds between attempts.
+    process_exception: the parameter of `websockets.connect`. delays: seconds between attempts.
     """
     try:
         connections = _ConnectWithoutRedirects(

@@ -86,7 +86,7 @@ class LeadShares:
         account.n_right = account.n_right * kept + n_right
 
     def _weight(self, lead: int) -> float:
-        """Return the weight of a lead that was served, among the leads that had work."""
+        """Return the weight of a lead, from its value relative to the best lead that had work."""
         best = max(self._leads[each].value for each in self._waiting)
         part = self._leads[lead].value / best if best else 1.0
         return 1.0 if part >= _EQUAL else max(part, _MIN_WEIGHT)

@@ -1,7 +1,7 @@
 """The `chat` program: reads its settings, connects its parts and sets its exit status.
 
-Status 0 is success, and 2 is an invalid option or setting. When it is not interactive, 1 means that a
-question failed, and 130 that Ctrl-C was pressed.
+Status 0 is success, and 2 is an invalid option or setting. When chat is not interactive, 1 means that
+a question failed, and 130 that Ctrl-C was pressed.
 """
 
 import io

@@ -19,7 +19,7 @@ from shared.tls import pinning, trusting
 
 
 def _encodable(text: str) -> str:
-    """Replace bytes that are not UTF-8, as for stdin. Python passes them on as lone surrogates."""
+    """Replace bytes that are not UTF-8, as chat does in stdin. Python passes them on as lone surrogates."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

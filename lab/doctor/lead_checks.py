@@ -17,7 +17,7 @@ from shared.protocol import PROTOCOL_VERSION
 
 _START_IT = "Start this back with the same options without `doctor`, and then run `back doctor` again"
 MIN_STEPS = 50
-"""The steps from which on acceptance rates and times are meaningful."""
+"""From this number of steps on, acceptance rates and times are meaningful."""
 _MIN_SCORED = 50
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
@@ -113,7 +113,7 @@ def token_ms_at_work(report: LeadReport, own: str) -> float | None:
 
 
 def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str = "") -> Iterator[Finding]:
-    """Compare the time of a drafted token with the time of the lead's steps. where: how it was measured."""
+    """Compare the time of a drafted token with a step of the lead. where: words on the measurement."""
     step_ms = planner.plain_step_ms if planner else None
     if step_ms is None:
         yield hint(

@@ -21,7 +21,7 @@ _CODE = "Complete this Python function. Answer with the whole function.\n\n```py
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """A user's message and the conversation before it, as (role, text) pairs. seed: of the request."""
+    """A user's message and the conversation before it, as (role, text) pairs. seed: the request's."""
 
     kind: str
     text: str

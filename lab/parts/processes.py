@@ -110,7 +110,7 @@ def start_lead(
 ) -> tuple[Program, str]:
     """Start a lead, wait until it has loaded its model, and return it and its URL.
 
-    The port is a free one unless `arguments` name one. command: as in `Program`.
+    The port is a free one unless `arguments` name one. command: see `Program`.
     """
     lead = Program("lead", "--port", "0", *arguments, command=command)
     try:

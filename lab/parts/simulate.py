@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more give less noise")
-    parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
+    parser.add_argument("--jobs", type=int, default=0, help="number of processes; 0: one per core")
     return parser
 
 

@@ -1,7 +1,7 @@
 """Simulated texts: the token at each position, and the guesses of draft models.
 
-Positions are hard or easy for a draft model (its chance there is Beta distributed); its confidence is that
-chance with noise. Tokens are numbers without meaning; after a wrong token all guesses are wrong.
+Positions are hard or easy for a draft model: the chance of a right guess is Beta distributed. The confidence
+is this chance with noise. Tokens are numbers without meaning; after a wrong token all guesses are wrong.
 """
 
 import math
