@@ -1,4 +1,4 @@
-"""`python -m bench soak`: tests whether a lead with backs stays correct, and its memory small, for hours.
+"""`python -m bench soak`: checks the answers and the memory of a lead with backs while its use changes.
 
 The lead is in exact mode, with more texts than its disk cache holds. Of its two backs, one is always wrong.
 One to eight clients hold growing conversations, and some disconnect. Other programs come, take most of the
