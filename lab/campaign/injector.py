@@ -295,7 +295,7 @@ async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
     site.failures += lead.wrong
     if status is not None or "Traceback" in back.log:
         site.failures.append(
-            f"a back with a hostile lead ({fault.number}) ended: status {status}:\n{back.log[-2000:]}"
+            f"a back with a hostile lead ({fault.number}) ended with status {status}:\n{back.log[-2000:]}"
         )
 
 
