@@ -22,9 +22,9 @@ STABLE_SECONDS = 10.0
 _MAX_UNSTABLE = 3
 """After this many successive unstable connections, a connection is logged only when it is stable."""
 CLOSE_SECONDS = 1.0
-"""The time limit for the closing handshake, before which unread messages may have to be read."""
+"""The time limit for the closing handshake, including messages that must be read before it."""
 _FINAL_STATUSES = {401, 403}
-"""Statuses for a wrong key, or a host name that the lead does not accept, which only a person can change."""
+"""HTTP statuses that only a person can remedy: a wrong key, or a host name that the lead does not accept."""
 _REDIRECTS = {301, 302, 303, 307, 308}
 
 
@@ -54,7 +54,7 @@ def dial(
 ) -> AsyncGenerator[ClientConnection]:
     """Yield connections to the lead, one after the other; raises RefusedError.
 
-    process_exception: as for `websockets.connect`. delays: seconds between attempts.
+    process_exception: the parameter of `websockets.connect`. delays: seconds between attempts.
     """
     try:
         connections = _ConnectWithoutRedirects(

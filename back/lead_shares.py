@@ -16,9 +16,9 @@ _MAX_AHEAD_SECONDS = 10.0
 """The maximum time that a lead can be ahead, because the machine may have slept during a step."""
 _MIN_WEIGHT = 0.25
 _EQUAL = 0.75
-"""Values above this share of the best value count as equal."""
+"""Values above this share of the best value count as equal to it."""
 _DECAY = 0.98
-"""The weight of the past with each new draft token: about the last 50 tokens count."""
+"""Each new draft token multiplies the weight of earlier ones by this: about the last 50 tokens count."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class LeadShares:
     def choose(self, waiting: Collection[int]) -> set[int]:
         """Return the leads to serve in the next step, out of the leads `waiting` with work.
 
-        Not empty unless `waiting` is.
+        The set is empty only if `waiting` is empty.
         """
         for lead in waiting:
             if lead not in self._waiting:
@@ -86,7 +86,7 @@ class LeadShares:
         account.n_right = account.n_right * kept + n_right
 
     def _weight(self, lead: int) -> float:
-        """Return the weight of a lead that was served, among the leads that had work."""
+        """Return the weight of a lead, from its value relative to the best lead that had work."""
         best = max(self._leads[each].value for each in self._waiting)
         part = self._leads[lead].value / best if best else 1.0
         return 1.0 if part >= _EQUAL else max(part, _MIN_WEIGHT)

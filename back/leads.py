@@ -18,7 +18,7 @@ log = logging.getLogger("back")
 REDISCOVER_SECONDS = 60.0
 """After this time without its lead, a back searches again, as the lead's address may have changed."""
 _FIRST_DELAY, _MAX_DELAY = 1.0, 60.0
-"""Seconds between two searches, each of which takes some seconds itself."""
+"""Seconds between two searches, each of which takes a few seconds itself."""
 
 
 def find(
@@ -71,7 +71,7 @@ class _LeadDiscovery:
     def search(self) -> BackSettings | None:
         """Return the settings with the address of the lead; None if no lead is found.
 
-        Blocks for some seconds. Raises SeveralLeadsError if several are found and none was found before.
+        Blocks for a few seconds. Raises SeveralLeadsError if several are found and none was found before.
         """
         try:
             self._settings = self._settings.discovered(again=self._again)

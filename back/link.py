@@ -67,7 +67,7 @@ class Outbox:
 
 _HELLO_SECONDS = 10.0
 _MAX_UNREAD, _PAUSE_SECONDS = 256, 0.005
-"""The number of unread messages at which reading from the lead pauses, to bound memory, and the pause."""
+"""Above this number of unread messages, reading from the lead pauses for these seconds, to bound memory."""
 _FIRST_DELAY, _MAX_DELAY = 0.25, 10.0
 _TRANSIENT = (OSError, ConnectionClosed, InvalidHandshake, ProtocolError)
 
@@ -97,9 +97,9 @@ class LeadLink:
         """key: the lead's key for backs. tls: verifies the lead at a wss URL.
 
         `ping_seconds` is the interval between pings, and the time allowed for each reply. A lead that
-        is unreachable for `max_absence_seconds` is given up. `survives_distrust`: try again if a server
-        has another certificate, because the lead may have moved. `rng` is for the jitter of the delays
-        between attempts; `clock` gives seconds.
+        is unreachable for `max_absence_seconds` is given up. `survives_distrust`: try again if the
+        server's certificate is not trusted, because the lead may have moved. `rng` is for the jitter of
+        the delays between attempts; `clock` gives seconds.
         """
         self.outbox = Outbox(clock)
         self._url = url
@@ -195,7 +195,7 @@ class LeadLink:
             worker.on_message(lead, None)
 
     def _on_stable(self) -> None:
-        """Reset the delays, as the connection has lasted, and log it."""
+        """Reset the delays between attempts, and log that the connection is stable."""
         self._delays.reset()
         self._log.stable()
 

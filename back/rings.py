@@ -4,7 +4,7 @@ RINGS = (
     "back.translation",
     "shared.translation",
 )
-"""Packages. `shared.seams` plugs them in, and tests/test_wall.py checks that the core does not import them.
+"""The rings' packages. `shared.seams` plugs them in; tests/test_wall.py checks that the core imports none.
 
 Seams:
     vocabulary_download  gets the vocabulary of a lead (`back.program`)

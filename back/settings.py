@@ -69,7 +69,7 @@ class BackComputeOptions(ComputeOptions):
 class BackSettings(FileSettings):
     """Draft tokens for a lead: run a small model ahead of the lead's large one (speculative decoding).
 
-    On another machine, or on this one with cores or a GPU of its own:
+    Run back on another machine, or give it cores or a GPU of its own:
       back --model small.gguf --join CODE         a code from `lead invite`, needed once
       back --model small.gguf                     from then on
       back --model small.gguf --lead host:5555    a lead that listens on its network
@@ -125,7 +125,7 @@ class BackSettings(FileSettings):
     )
     discover: bool = Field(
         False,
-        description="find a lead that runs with --announce on the local network, instead of --lead. Any "
+        description="instead of --lead, find a lead on the local network that runs with --announce. Any "
         "machine can announce a lead and would receive the key. With --ca-file the back "
         "verifies the lead first",
     )

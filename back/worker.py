@@ -50,9 +50,9 @@ class DraftWorker:
         shares: TimeShares | None = None,
         worth: Sequence[Worth] = (),
     ) -> None:
-        """posts: send a draft to a lead, by the lead's number. Each lead may open `n_sequences`.
+        """posts: for each lead, sends it a draft. worth: for each lead, or none. Each may open `n_sequences`.
 
-        shares: divides the time among several leads; None: each step serves all. worth: by the lead's number.
+        shares: divides the time among several leads; None: each step serves all.
         `posts` and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
         self._drafter = drafter

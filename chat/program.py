@@ -1,7 +1,7 @@
 """The `chat` program: reads its settings, connects its parts and sets its exit status.
 
-Status 0 is success, and 2 is an invalid option or setting. When it is not interactive, 1 means that a
-question failed, and 130 that Ctrl-C was pressed.
+Status 0 is success, and 2 is an invalid option or setting. When chat is not interactive, 1 means that
+a question failed, and 130 that Ctrl-C was pressed.
 """
 
 import io
@@ -129,9 +129,9 @@ def _status(session: Session, monitor: BackMonitor, screen: Screen) -> str:
 
 
 def _question(words: list[str], stdin: TextIO) -> str:
-    """Return the question in the arguments, with stdin in place of each `-`. Without arguments, stdin is it.
+    """Return the question in the arguments, with stdin in place of each `-`; without arguments, return stdin.
 
-    Raises ConfigError if it is empty.
+    Raises ConfigError if the question is empty.
     """
     question = " ".join(stdin.read() if word == _STDIN else word for word in words or [_STDIN]).strip()
     if not question:

@@ -19,7 +19,7 @@ from shared.tls import pinning, trusting
 
 
 def _encodable(text: str) -> str:
-    """Replace bytes that are not UTF-8, as for stdin. Python passes them on as lone surrogates."""
+    """Replace bytes that are not UTF-8, as chat does in stdin. Python passes them on as lone surrogates."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -92,8 +92,8 @@ class ChatSettings(ProgramSettings):
     markdown: bool = Field(True, description="on a terminal, render Markdown and show a status line")
     output: Literal["text", "json"] = Field(
         "text",
-        description="output format: text or json. json (or --json) prints one line of JSON with "
-        "statistics per answer",
+        description="output format: text or json. json (or --json) prints one line of JSON for "
+        "each answer, with statistics",
     )
     lines: bool = Field(False, description="if stdin is a pipe, read each line as a question or a command")
     timeout: float = Field(

@@ -43,10 +43,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
 def _with_joined_lead(
     given: Mapping[str, object], settings: BackSettings, *, is_system: bool
 ) -> dict[str, object]:
-    """Return the given options without the code, which works once, and with the lead for a system service.
+    """Return the given options without the code, which works only once.
 
-    A system service runs as another user, so it gets the joined lead's address and key. A service of the user
-    finds the lead by itself.
+    A system service gets the joined lead's address and key instead, because it runs as another user. A
+    service of the user finds the lead by itself.
     """
     others = {name: value for name, value in given.items() if name != "join"}
     if settings.pinned_certificate_file is None or not is_system:

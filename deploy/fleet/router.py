@@ -48,7 +48,7 @@ def router_args(keys: Sequence[str], arguments: Sequence[str]) -> RouterArgs:
 
 
 def main() -> None:
-    """Run until a signal ends it."""
+    """Run SMG until a signal ends it."""
     parser = argparse.ArgumentParser(prog="router.py", allow_abbrev=False, add_help=False)
     parser.add_argument("--key-file", type=Path, required=True)
     own, rest = parser.parse_known_args()

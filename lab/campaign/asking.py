@@ -19,7 +19,7 @@ from shared.answer_stream import AnswerStream
 _PATIENCE_SECONDS = 180.0
 """After this time an answer counts as never ended. Enough on a busy machine with all faults at once."""
 _MAX_PAUSE_SECONDS = 1.0
-"""The campaign retries sooner than Retry-After asks of other clients, to meet more faults."""
+"""The maximum pause before a retry, even if Retry-After asks for more: early retries meet more faults."""
 _MESSAGE_CHARACTERS = 120
 _RETRIED = {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}
 

@@ -84,7 +84,7 @@ class HostileMessages:
         return written(hello) if self._happens(0.95) else self._mutator.broken(hello)
 
     def frame(self, known: Mapping[str, int], attack: str = "mixed") -> Frame:
-        """Return a frame of an attack, after its first. known: the numbers of tokens of open sequences."""
+        """Return a frame of an attack, not its first. known: the numbers of tokens of open sequences."""
         self._last = ATTACKS[attack](self, known)
         return self._last
 

@@ -1,4 +1,4 @@
-"""Requests that might bring a lead down, made from the API's description (OpenAPI).
+"""Makes requests that might bring a lead down from the API's description (OpenAPI).
 
 Every field and list of every route gets values of wrong types, runs of one character, deep nesting, schemas
 that refer to themselves, and numbers of thousands of digits. Bodies arrive whole, slowly or not as JSON. A
@@ -47,7 +47,7 @@ _SHOWN = 200
 class Place:
     """A field, or an element of a list, in a body.
 
-    name: as a path, `messages[].content[].text`. kinds: the types that the description allows. put: returns a
+    name: a path, as `messages[].content[].text`. kinds: the types that the description allows. put: returns a
     body with this field set to a given value, and otherwise only required fields.
     """
 

@@ -36,7 +36,7 @@ _DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 _N_HOSTILE_CLIENTS, _HOSTILE_PAUSE_SECONDS = 4, 0.02
 _FREE_DESCRIPTORS = 3
 _FREE_BYTES = {"engine": 0, "front": 8 << 20}
-"""The free address space of a process. The engine soon fails to allocate; the front must get by with it."""
+"""The bytes that a process may still allocate. The engine soon fails; the front must get by with them."""
 
 _PAUSES = {
     "engine": (5.0, 15.0),
@@ -295,7 +295,7 @@ async def _lead_hostile(site: Site, fault: Fault) -> AsyncIterator[None]:
     site.failures += lead.wrong
     if status is not None or "Traceback" in back.log:
         site.failures.append(
-            f"a back ended with {status} by a hostile lead ({fault.number}):\n{back.log[-2000:]}"
+            f"a back with a hostile lead ({fault.number}) ended with status {status}:\n{back.log[-2000:]}"
         )
 
 
@@ -380,7 +380,7 @@ def chosen_kinds(names: str) -> list[str]:
     for name in (part.strip() for part in names.split(",")):
         matching = [kind for kind in KINDS if name in {"all", kind, *kind.split("-")}]
         if not matching and name != "none":
-            raise ConfigError(f"--faults {name}: all, none, or some of {', '.join(KINDS)}")
+            raise ConfigError(f"--faults {name}: write all, none, or some of {', '.join(KINDS)}")
         chosen += [kind for kind in matching if kind not in chosen]
     return chosen
 

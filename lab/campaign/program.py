@@ -143,7 +143,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--faults", type=chosen_kinds, default=list(KINDS), metavar="KIND,…", help=", ".join(["all", *KINDS])
     )
-    parser.add_argument("--pace", type=float, default=1.0, help="divides the pauses between faults")
+    parser.add_argument("--pace", type=float, default=1.0, help="divide the pauses between faults by this")
     parser.add_argument("--seconds", type=float, default=math.inf, help="start no request after this time")
     parser.add_argument("--backs", type=int, default=2, metavar="N")
     parser.add_argument("--clients", type=int, default=12, metavar="N", help="requests at a time")

@@ -89,7 +89,7 @@ class Site:
         return psutil.Process(self.lead.process.pid)
 
     def require_lead(self) -> None:
-        """Raise ConfigError, with the end of its log, if the lead has ended."""
+        """Raise ConfigError, with the end of the lead's log, if the lead has ended."""
         if not self.replacing and (status := self.lead.process.poll()) is not None:
             end = self.lead.log[-3000:]
             raise ConfigError(f"the lead has ended with status {status}:\n{end}")

@@ -1,4 +1,4 @@
-"""`python -m bench soak`: tests whether a lead with backs stays correct and small while its use changes.
+"""`python -m bench soak`: checks the answers and the memory of a lead with backs while its use changes.
 
 The lead is in exact mode, with more texts than its disk cache holds. Of its two backs, one is always wrong.
 One to eight clients hold growing conversations, and some disconnect. Other programs come, take most of the
@@ -73,9 +73,9 @@ class Phase:
 
 
 def phases(seed: int, seconds: float, n_cores: int) -> Iterator[Phase]:
-    """Yield phases of about `seconds` in all: quiet and busy phases alternate, then a pause, repeated.
+    """Yield phases of about `seconds` in all.
 
-    One of the pauses is long.
+    In each cycle quiet and busy phases alternate, and a pause follows. One of the pauses is long.
     """
     rng = random.Random(f"{seed} phases")  # noqa: S311 - a seeded choice is wanted
     unit, used, sleeps, has_slept = unit_of(seconds), 0.0, False, False

@@ -22,8 +22,8 @@ requests.
 """
 _GROWTH_SHARE = 0.05
 _MAX_STEP_TOKENS, _MAX_RATIO = 32, 100.0
-"""The largest n of a step with drafts, and the largest plausible ratio of two T(n) up to it: about 10, but
-some sizes wait to be timed.
+"""The largest n of a step with drafts, and the largest plausible ratio of two T(n) up to it: about 10 if
+all sizes have been timed.
 """
 _MAX_LONGER = 4.0
 """The largest plausible T(n) / T(m) for m > n: 1.5 may be true, and an old T(n) may be 3 times too long."""

@@ -46,7 +46,7 @@ def diagnose(settings: BackSettings) -> DoctorReport:
     """
     report = DoctorReport()
     if len(settings.lead) > 1:
-        report.add([problem("doctor examines one lead at a time. Set --lead once")])
+        report.add([problem("several leads are set, but doctor examines only one. Set --lead once")])
         return report
     try:
         key = settings.read_key()

@@ -17,7 +17,7 @@ from shared.protocol import PROTOCOL_VERSION
 
 _START_IT = "Start this back with the same options without `doctor`, and then run `back doctor` again"
 MIN_STEPS = 50
-"""The steps from which on acceptance rates and times are meaningful."""
+"""From this number of steps on, acceptance rates and times are meaningful."""
 _MIN_SCORED = 50
 _FEW_RIGHT = 0.4
 _IDLE_SHARE = 0.8
@@ -28,7 +28,7 @@ alone cost nothing: a back that sends a draft after each token is often overtake
 _CONTENDED = 2.0
 """A larger slowdown of drafting while the lead computes means shared cores. Shared caches cost less."""
 _TOO_SLOW = 0.8
-"""The largest useful time of a draft token, in steps. The simulated speed-up is 1.7 at 0.3, 1.2 at 0.6."""
+"""Largest useful time of a draft token, as a share of a step. Simulated speed-up: 1.7 at 0.3, 1.2 at 0.6."""
 
 
 def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ def token_ms_at_work(report: LeadReport, own: str) -> float | None:
 
 
 def check_draft_speed(draft_ms: float, planner: PlannerReport | None, where: str = "") -> Iterator[Finding]:
-    """Compare the time of a drafted token with the time of the lead's steps. where: how it was measured."""
+    """Compare the time of a drafted token with a step of the lead. where: words on the measurement."""
     step_ms = planner.plain_step_ms if planner else None
     if step_ms is None:
         yield hint(
@@ -203,7 +203,7 @@ def _check_connected(report: LeadReport, own: str | None, back_command: str) -> 
     else:
         yield good(
             f"this back ({own}) is connected and runs beside this check, so measurements by the lead "
-            "are more reliable than by this check"
+            "are more reliable than those by this check"
         )
 
 

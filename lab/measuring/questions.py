@@ -21,7 +21,7 @@ _CODE = "Complete this Python function. Answer with the whole function.\n\n```py
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """A user's message and the conversation before it, as (role, text) pairs. seed: of the request."""
+    """A user's message and the conversation before it, as (role, text) pairs. seed: the request's."""
 
     kind: str
     text: str
@@ -47,7 +47,7 @@ def read_questions(source: str) -> list[ChatQuestion]:
     """Read the questions of a public data set or a file; raises ConfigError.
 
     Each line of a file is a prompt. In a .jsonl file it is an object with `prompt`, or with `messages` of the
-    roles system, user and assistant that end with the user's; `kind` is optional.
+    roles system, user and assistant, the last of them a user's; `kind` is optional.
     """
     read = PUBLIC_SETS.get(source, partial(_read_file, Path(source)))
     try:

@@ -1,4 +1,4 @@
-"""Microseconds of a step outside the model, by vocabulary, sampling and drafts.
+"""Measures the microseconds of a step outside the model, by vocabulary, sampling and drafts.
 
 The real engine runs between a stand-in model that returns prepared logits and a stand-in front process, whose
 time is subtracted. The rest is sampling, the pipe to the front, and the scheduler, speculation and

@@ -1,4 +1,4 @@
-"""llama-server for comparison: the same target and cores, and its own draft model on the same host."""
+"""Runs llama-server for comparison: the same target and cores, and its own draft model on the same host."""
 
 import subprocess
 import time

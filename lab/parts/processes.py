@@ -110,7 +110,7 @@ def start_lead(
 ) -> tuple[Program, str]:
     """Start a lead, wait until it has loaded its model, and return it and its URL.
 
-    The port is a free one unless `arguments` name one. command: as in `Program`.
+    The port is a free one unless `arguments` name one. command: see `Program`.
     """
     lead = Program("lead", "--port", "0", *arguments, command=command)
     try:
@@ -211,7 +211,7 @@ def usage_of(pid: int) -> dict[str, Usage]:
 
 
 def _module(command: list[str]) -> str:
-    """Return the module that is run, else the program."""
+    """Return the module that this command runs, else its program."""
     if "shared.python_child" in command[:-2]:
         return command[command.index("shared.python_child") + 2]
     if "-m" in command[:-1]:

@@ -40,8 +40,8 @@ class Shares:
 class Rows:
     """Logits by position, peaked like a real model's: some tokens have probabilities that follow Zipf's law.
 
-    The exponent varies with the position, from uncertain to certain: with min-p 0.05, every second position
-    has one token left. All other tokens are far below. A few rows serve all positions, in a sequence that
+    The exponent, and so the certainty, varies with the position: with min-p 0.05, every second position has
+    one token left. All other tokens are far below. A few rows serve all positions, in a sequence that
     does not repeat.
     """
 

@@ -25,7 +25,7 @@ from shared.errors import ConfigError
 
 _N_TOKENS, _N_QUICK = 1024, 384
 _STOPPED = 30.0
-"""The number of steps after which a back stops sending. By then the lead knows its gain."""
+"""The number of steps after which a back stops sending. By then the lead knows the back's gain."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         help="another value of a constant of speculation (SpeculationConstants); may be repeated",
     )
     parser.add_argument("--n-tokens", type=int, default=0, help="tokens per run; more give less noise")
-    parser.add_argument("--jobs", type=int, default=0, help="processes; 0: one per core")
+    parser.add_argument("--jobs", type=int, default=0, help="number of processes; 0: one per core")
     return parser
 
 

@@ -127,7 +127,7 @@ def _add_grid_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--backs", type=listed(int), default=[1], help="numbers of backs")
     parser.add_argument("--clients", type=listed(int), default=[1], help="number of parallel clients")
     parser.add_argument("--policies", type=listed(str), default=["sync", "fixed", "adaptive"])
-    parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="for sync and fixed")
+    parser.add_argument("--depths", type=listed(int), default=list(_DEPTHS), help="depths for sync and fixed")
 
 
 def _add_workload_options(parser: argparse.ArgumentParser) -> None:

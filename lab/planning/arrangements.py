@@ -172,7 +172,7 @@ class FasterModel:
 def faster_model(slow: SpeedForecast, engine: EngineTimes, acceptance: float | None) -> FasterModel | None:
     """Return a faster draft model to suggest; None if backs are fast enough or would gain little.
 
-    acceptance: as for `forecast`.
+    acceptance: see `forecast`.
     """
     machines, drafter = slow.arrangement.elsewhere, engine.drafters.get(DRAFT_MODEL)
     if machines is None or drafter is None:

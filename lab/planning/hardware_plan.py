@@ -45,7 +45,7 @@ class PlaceForecast:
 
 @dataclass(frozen=True, slots=True)
 class SecondBack:
-    """The gains over one back at `place`: with the same draft model, and with another one equally often
+    """The gains of a second back at `place`: with the same draft model, and with another one equally often
     right.
     """
 
@@ -126,7 +126,7 @@ class HardwarePlan:
             yield f"{words} {SECOND_BACK}" if other > same + 100 * _WORTH else words
 
     def _usual(self, each: PlaceForecast) -> tuple[float, str]:
-        """Return the speed-up with the middle share of right drafts, and a sentence with it."""
+        """Return the speed-up at the middle acceptance, and a sentence with it."""
         gain = each.rates[each.middle] / self.alone
         model = f"an {each.place.model}" if each.place.model == "8B" else f"a {each.place.model}"
         return gain, f"{model} with an acceptance of {each.middle:.0%} gives a speed-up of {gain:.2f}"
@@ -152,7 +152,7 @@ def simulate_plan(
 ) -> HardwarePlan:
     """Simulate a plan. machines: round-trip times of backs, and their speed relative to the usual one.
 
-    acceptance: of every draft model; None: usual values.
+    acceptance: every draft model's; None: usual values.
     """
     cells = {
         (place, right): _there(cell, hardware, machines)

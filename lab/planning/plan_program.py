@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def plan(settings: PlanSettings) -> PlanReport:
-    """Measure for some seconds and predict; raises DuoError."""
+    """Measure for a few seconds and predict; raises DuoError."""
     _check_devices(settings)
     busy = busy_cores()
     cores = sorted(cpus.parse_cpus(settings.cpus)) if settings.cpus else cpus.one_of_each_core()

@@ -134,14 +134,14 @@ class PlanSettings(ComparisonSettings):
         lead plan --device rtx4090                    simulated hardware
         lead plan                                     the built-in demo models
 
-    The plan takes some seconds on all cores. No other program should compute meanwhile. It compares no draft
+    The plan takes a few seconds on all cores. No other program should compute meanwhile. It compares no draft
     model, the draft model inside the engine, a back on other cores, a back on another machine, and the
     model's own heads (MTP). With several draft models, it names the best one for each place. A larger draft
     model can be better on another machine, where drafting takes no time from steps. Options of `lead` for
     loading and sampling apply.
 
     With --device and a name of hardware, the plan needs no model and measures nothing. It simulates that
-    hardware from published figures, which takes up to some minutes on few cores.
+    hardware from published figures, which takes up to a few minutes on few cores.
     """
 
     program = "lead plan"

@@ -51,7 +51,7 @@ def _hardware(  # noqa: PLR0917 - a row of the table
 ) -> Hardware:
     """Make a row of the table.
 
-    name: for --device. maker: the name in titles. first_ms: T(1). drafts_ms: of a 1B and an 8B model.
+    name: for --device. maker: for titles. first_ms: T(1). drafts_ms: per token of 1B and 8B models.
     """
     points = tuple((n, first_ms * ratio / 1000) for n, ratio in sorted(ratios.items()))
     steps = StepTable(f"{maker}, {weights}", points, tuple(ms / 1000 for ms in settling_ms))

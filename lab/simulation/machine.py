@@ -36,8 +36,8 @@ class StepTable:
 class HostTime:
     """The engine's own seconds between two steps, at temperature 0 (`bench overhead`).
 
-    `step_s`: of any step; `planning_s`: in addition if drafts are planned; `token_s`: in addition for each
-    draft token.
+    `step_s` for any step, another `planning_s` if drafts are planned, and `token_s` more for each draft
+    token.
     """
 
     step_s: float = 70e-6

@@ -21,7 +21,7 @@ SMALL, LARGE = (0.5, 0.6, 0.7), (0.7, 0.8)
 class DraftPlace:
     """A place for a draft model. token_s: seconds per token; None: in the engine.
 
-    A GPU does not interrupt decodes that have become useless, as a CPU does.
+    Unlike a CPU, a GPU does not interrupt decodes that have become useless.
     """
 
     name: str

@@ -135,7 +135,7 @@ class SimulatedBack:
         n_slots: int = 1,
         compute: Compute | None = None,
     ) -> None:
-        """texts: by the first token of their sequences, of which `n_slots` are open at a time.
+        """texts: each under the first token of its sequence; `n_slots` sequences are open at a time.
 
         compute: computes on a shared machine; None: the back has its own machine.
         """

@@ -65,8 +65,8 @@ class SimulatedLead:
         compute: Compute | None = None,
         host: HostTime = HOST,
     ) -> None:
-        """texts: by the first token of their sequences. inline: a draft model in the engine; its round trip
-        is ignored.
+        """texts: each under the first token of its sequence. inline: a draft model in the engine, whose round
+        trip is ignored.
 
         compute: computes on a shared machine; None: the lead has its own machine. host: the engine's own time
         after each step.

@@ -1,7 +1,7 @@
 """Simulated texts: the token at each position, and the guesses of draft models.
 
-Positions are hard or easy for a draft model (its chance there is Beta distributed); its confidence is that
-chance with noise. Tokens are numbers without meaning; after a wrong token all guesses are wrong.
+Positions are hard or easy for a draft model: the chance of a right guess is Beta distributed. The confidence
+is this chance with noise. Tokens are numbers without meaning; after a wrong token all guesses are wrong.
 """
 
 import math
@@ -26,9 +26,9 @@ _ALIKE = 0.8
 """The correlation of a position's hardness between draft models."""
 _STRIDE = 1024
 _ASTRAY = 512
-"""The number of tokens per position, and the first token drafted after a wrong token."""
+"""The number of tokens that a position has, and the first of those that are drafted after a wrong token."""
 _MAX_CHOICES = 24
-"""The number of a position's tokens that only one draft model uses. There are at most 21 draft models."""
+"""The number of a position's tokens for each draft model alone. There are at most 21 draft models."""
 
 
 @dataclass(frozen=True, slots=True)
