@@ -46,11 +46,9 @@ def check_version(report: LeadReport, version: str) -> Iterator[Finding]:
         yield good(f"llama-duo {version} with protocol {PROTOCOL_VERSION}, like the lead")
 
 
-def check_lead(report: LeadReport, own: str | None = None, *, back_command: str = "") -> Iterator[Finding]:
-    """Yield findings from the lead's report: model, policy, T(n), acceptance, each back.
-
-    `own`: the name of the back that examines the lead; None: the lead examines itself. back_command: starts
-    a back.
+def check_lead(report: LeadReport, own: str | None = None) -> Iterator[Finding]:
+    """Yield findings from the lead's report: model, policy, T(n), acceptance, each back. `own`: the name of
+    the back that examines the lead; None: the lead examines itself.
     """
     if report.lead.promise:
         yield good(f"texts: {report.lead.promise}")
@@ -67,7 +65,7 @@ def check_lead(report: LeadReport, own: str | None = None, *, back_command: str 
         yield from _check_policy(planner)
         yield from _check_step_times(planner)
         yield from _check_acceptance(planner)
-    yield from _check_connected(report, own, back_command)
+    yield from _check_connected(report, own)
     for back in report.backs:
         yield from check_back(back, planner or PlannerReport(), own)
 
@@ -188,13 +186,13 @@ def check_shared_cores(report: LeadReport, cores: frozenset[int], n_threads: int
         yield good("lead and back are on one machine and have enough cores")
 
 
-def _check_connected(report: LeadReport, own: str | None, back_command: str) -> Iterator[Finding]:
+def _check_connected(report: LeadReport, own: str | None) -> Iterator[Finding]:
     backs = report.backs
     if own is None:
         if not backs and report.planner and _prospect(report.planner) in {Prospect.SHORT, Prospect.STEEP}:
             yield good("no back is connected, and a back would not help much")
         elif not backs:
-            yield problem(f"no back is connected. Start a back with `{back_command} --lead ADDRESS`")
+            yield problem("no back is connected. Start a back, or invite a machine with lead invite --open")
     elif not backs:
         yield problem(f"this back ({own}) is not connected, and there is no other back. {_START_IT}")
     elif not _named(report, own):

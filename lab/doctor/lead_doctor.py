@@ -35,7 +35,7 @@ def diagnose(settings: LeadSettings) -> DoctorReport:
         if probe.report:
             report.add(check_version(probe.report, VERSION))
             report.add(name_model(probe.report.lead.model, settings))
-            report.add(check_lead(probe.report, back_command=settings.back_command))
+            report.add(check_lead(probe.report))
             if not probe.report.backs:
                 report.add(check_address(settings))
     report.add([good(f"CPU kernel: {library.describe_kernel()}")])

@@ -1,6 +1,4 @@
-"""An answer as a client received it, streamed or whole, with arrival times, and how it differs from
-another.
-"""
+"""An answer as a client received it, with arrival times, and its differences from another answer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -117,16 +117,12 @@ def with_common_steps(pairs: Sequence[PairTimes]) -> list[PairTimes]:
 
 
 def wider_steps(steps: Mapping[int, float], sizes: Sequence[int]) -> list[str]:
-    """Return a phrase such as `1.20 times as long with 4` (T(n) / T(1), n) for each of the sizes that is
-    known.
-    """
+    """Return a phrase such as `1.20 times as long with 4` (T(n) / T(1), n) for each known size."""
     return [f"{steps[n] / steps[1]:.2f} times as long with {n}" for n in sizes if n in steps]
 
 
 def busy_cores() -> float:
-    """Return the mean number of cores in use during half a second. (A load average also counts programs that
-    have ended.)
-    """
+    """Return the mean number of cores in use during half a second, unlike a load average."""
     return psutil.cpu_percent(0.5) / 100 * (psutil.cpu_count() or 1)
 
 

@@ -73,9 +73,7 @@ def _checked(read: Callable[[str], object]) -> AfterValidator:
 
 
 class ComparisonSettings(LeadSettings):
-    """The settings of a lead with one of several draft models: `draft_models` has all, `drafting`
-    the first.
-    """
+    """The settings of a lead with one of several draft models; `drafting` has the first of `draft_models`."""
 
     defaults: ClassVar = {"log_level": "warning"}
 

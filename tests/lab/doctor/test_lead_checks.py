@@ -80,7 +80,7 @@ def test_what_is_promised_of_texts_is_repeated():
         ({"depths": {"0": 90, "4": 10}}, Severity.HINT, "In 90% of the steps"),
         ({"sources": {"desk": {"n_scored": 100, "n_right": 20}}}, Severity.PROBLEM, "only 20% of desk's"),
         ({"sources": {"desk": {"token_ms": 19.0}}}, Severity.PROBLEM, "desk takes 19.0 ms per token"),
-        ({"backs": []}, Severity.PROBLEM, "`back --lead ADDRESS`"),
+        ({"backs": []}, Severity.PROBLEM, "lead invite --open"),
         ({"backs": [], "step_ms": {"1": 5.0, "4": 6.0}}, Severity.HINT, "Draft in the engine"),
         ({"backs": [DESK | {"n_drafts": 0}]}, Severity.PROBLEM, "desk has sent no draft"),
         ({"backs": [DESK | {"n_invalid_drafts": 2}]}, Severity.PROBLEM, "Install the same version"),
@@ -94,7 +94,7 @@ def test_what_is_promised_of_texts_is_repeated():
     ],
 )
 def test_what_slows_the_lead_down_is_reported(changed, severity, words):
-    only(check_lead(report(**changed), back_command="back"), severity, words)
+    only(check_lead(report(**changed)), severity, words)
 
 
 @pytest.mark.parametrize(("first_ms", "words"), [(20.0, "10 to 100 ms"), (200.0, "100 ms or more")])
