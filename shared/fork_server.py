@@ -35,7 +35,7 @@ up to 400 bytes for each character of a run: this is enough for 300,000. Only us
 _TASK_MEMORY = 1024 * MEGABYTE
 """Bytes that a task may take if its handler sets no other limit."""
 _N_IDLE = 2
-"""Workers kept for the next tasks: forking takes ten times as long as a usual task."""
+"""The number of idle workers kept for the next tasks: forking takes ten times as long as a usual task."""
 _REST_SECONDS = 0.05
 """The wait before a worker is forked in advance, so that the fork does not slow the latest task."""
 
@@ -64,8 +64,8 @@ def _share() -> None:
 
 @dataclass(eq=False, slots=True)
 class _ForkedWorker:
-    """A worker process. supervision: the fork server's end of its task's socket, while the client
-    needs it.
+    """A worker process. supervision: the fork server's end of the socket that supervises the worker's task,
+    while the client needs it.
     """
 
     pid: int

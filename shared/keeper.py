@@ -219,7 +219,9 @@ class Keeper(Generic[AnyChild]):
             self._note()
 
     def lost(self, had_work: Callable[[], bool]) -> None:
-        """Report that the child no longer replies. had_work: called if the child has died."""
+        """Report that the child no longer replies. had_work: returns whether the child had work; called if it
+        has died.
+        """
         self.child = None
         if self._supervisor.lost(self._clock()) and not had_work():
             self._supervisor.died_idle()

@@ -90,7 +90,7 @@ class Hello(_Message):
         ),
     ]
     n_ctx: Annotated[
-        Count, _said("length of the longest sequence it can follow, 0 for any; the lead logs it")
+        Count, _said("length of the longest sequence that the back can follow, 0 for any; the lead logs it")
     ]
     n_sequences: Annotated[
         int,
@@ -132,9 +132,9 @@ class Draft(_Message):
             "arrival of that message until it was handled"
         ),
     ] = None
-    drafted_ms: Annotated[DelayMs | None, _said("optional, with `waited_ms`: milliseconds from then on")] = (
-        None
-    )
+    drafted_ms: Annotated[
+        DelayMs | None, _said("optional, with `waited_ms`: milliseconds from then until this draft was sent")
+    ] = None
     # The lead's own, whatever a back says there: its name, and when the draft came, on the monotonic clock.
     source: SkipJsonSchema[SkipValidation[str]] = ""
     received_at: SkipJsonSchema[SkipValidation[float]] = 0.0

@@ -12,13 +12,13 @@ from typing import Self
 from shared.rate_limit import Backoff
 
 MAX_DEATHS_AT_START, MAX_DEATHS = 5, 10
-"""The maximum numbers of successive deaths of idle processes of a model, before one was ready and later; ten
-take 1 min.
+"""The maximum numbers of successive deaths of a model's idle processes: before a process was ready, and
+afterwards. Ten deaths take 1 min.
 """
 _FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 
 _STABLE_SECONDS = 60.0
-"""A process that was ready and has lived for this long did not die from its start."""
+"""If a process was ready and has lived for this long, its start did not cause its death."""
 _START_SECONDS = 60.0
 """The minimum of `max_silence` before the first sign of life, while a process imports its modules."""
 _TICKS = 10

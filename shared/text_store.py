@@ -420,9 +420,10 @@ class TextStore:
                 each.saved = saved
 
     def mark_deleted(self, names: Collection[str]) -> None:
-        """Record that texts were deleted from disk, by name; texts that were only there are dropped.
+        """Record that the texts with these names were deleted from disk; drop texts that were only there.
 
-        The other texts that were completely on disk gave way there, so they are left out.
+        A text in host memory that was completely on disk had to give way there, so it is left out until it is
+        used again.
         """
         for text in [text for text in self._texts if text.saved and text.saved.name in names]:
             if text.place == "disk":

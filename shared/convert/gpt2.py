@@ -136,7 +136,7 @@ class Gpt2Config(BaseModel):
     def why_impossible(self) -> str | None:
         """Return why llama.cpp's GPT-2 cannot compute the model; None if it can."""
         if self.n_embd % self.n_head:
-            return f"its width {self.n_embd} is not a multiple of its {self.n_head} heads"
+            return f"its width {self.n_embd} is not a multiple of its number of heads, {self.n_head}"
         if self.activation_function not in _GELU:
             return (
                 f"its activation function is {self.activation_function[:40]}, but only {_GELU[0]} is "

@@ -1,4 +1,4 @@
-"""The output of `--version` after the version: libraries, the CPU's kernel and the devices."""
+"""The output of `--version` after the version: libraries, llama.cpp's CPU kernel and the devices."""
 
 import importlib.metadata
 import platform

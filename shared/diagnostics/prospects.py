@@ -9,7 +9,9 @@ import enum
 from collections.abc import Mapping
 
 _SHORT_S, _LONG_S = 0.010, 0.100
-"""T(1) in seconds, above which a back has some of the time, and all of the time, that its drafts need."""
+"""Two values of T(1) in seconds. Above the first, a back has some of the time that its drafts need, and above
+the second, all of it.
+"""
 _MIN_GAIN = 1.15
 """If `best_gain` is less, late and wrong drafts leave no speed-up."""
 TYPICAL_ACCEPTANCE = 0.7

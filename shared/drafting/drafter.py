@@ -41,7 +41,7 @@ _GRAMMAR_SECONDS = 0.002
 
 DrafterMessage = Open | Extend | Close | Tune
 ValuedBranch = tuple[float, SequenceState, DraftBranch]
-"""(value of the next token, sequence, branch)"""
+"""A branch to continue: (value of its next token, sequence, branch)."""
 RankedBranch = tuple[SequenceState, DraftBranch, list[RankedToken] | None]
 
 

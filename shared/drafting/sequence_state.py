@@ -30,8 +30,9 @@ as backs do not get equally far."""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
 """The times between two messages: while the lead has enough to verify, and while it may wait for more tokens.
-A message takes the lead's front process about 0.2 ms of CPU time that its model could use. In the shorter
-time, a fast draft model makes several tokens, which go into one message."""
+A message costs the lead's front process about 0.2 ms of CPU time, which the lead's model could use. In the
+shorter time, a fast draft model makes several tokens, which go into one message.
+"""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -331,8 +332,8 @@ class SequenceState:
     def draft(self) -> Draft | None:
         """Return the whole draft, main branch first; None if it has no tokens.
 
-        Side branches of a single token are left out: they would help only where the target has just chosen
-        this token.
+        Side branches of a single token are left out: they would help only if the target has just chosen this
+        token.
         """
         drafted = self.main.drafted
         if not drafted:

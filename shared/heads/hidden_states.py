@@ -36,7 +36,7 @@ class _SlotStates:
         self.first = min(self.first, end) if not self.tokens else self.first
 
     def beginning(self, n_keep: int) -> "_SlotStates":
-        """Return a copy, as of the first `n_keep` tokens of the text."""
+        """Return a copy, cut to the first `n_keep` tokens of the text."""
         other = _SlotStates(self.first)
         other.tokens, other.states = list(self.tokens), list(self.states)
         other.cut(n_keep)

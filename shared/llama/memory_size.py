@@ -11,7 +11,9 @@ from shared.terminal import size_text
 
 _MIB = 1 << 20
 _N_GRAPHS = 3
-"""The graphs that a llama_context keeps: the reserved one, and the last ones with and without outputs."""
+"""The number of graphs that a llama_context keeps: the reserved one, and the last ones with and without
+outputs.
+"""
 _CREATING = re.compile(r"creating +(.*) KV cache")
 _ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
 _STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")

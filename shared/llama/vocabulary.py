@@ -345,8 +345,8 @@ def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
         )
     reason = said[1] if said else errors[0] if errors else "llama.cpp gives no reason"
     return (
-        f"{parts[0]} cannot be loaded ({reason}). Download it again. If it needs too much memory, "
-        "use a smaller model or a smaller --n-gpu-layers. --log-level debug shows llama.cpp's log"
+        f"{parts[0]} cannot be loaded ({reason}). Download it again. If the model needs too much "
+        "memory, use a smaller model or a smaller --n-gpu-layers. --log-level debug shows llama.cpp's log"
     )
 
 

@@ -66,7 +66,7 @@ def why_unusable(path: Path) -> str | None:
 
 
 def why_unreadable(error: OSError) -> str:
-    """Return the same for a file that cannot be opened or read."""
+    """Return the same as `why_unusable`, for a file that cannot be opened or read."""
     return f"it cannot be read ({error.strerror}): check its owner and permissions, and the disk"
 
 

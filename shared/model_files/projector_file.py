@@ -102,8 +102,9 @@ def too_many_rows(n_rows: int, max_rows: int) -> str:
 def nearest_projector(model: str, names: Iterable[str]) -> str | None:
     """Return the projector for `model`, a file of a repository, among all `names` there; None: there is none.
 
-    As in llama-server (common/download.cpp): the one in the deepest of the model's folders, then the one with
-    the most similar number of bits. Of F16 and BF16, F16 is chosen, which all CPUs process fast.
+    As in llama-server (common/download.cpp): the projector in the deepest folder that also contains the
+    model, then the one with the most similar number of bits. Of F16 and BF16, F16 is chosen, which all CPUs
+    process fast.
     """
     folders = PurePosixPath(model).parents
     found = [name for name in names if is_projector(name) and PurePosixPath(name).parent in folders]

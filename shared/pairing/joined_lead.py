@@ -37,9 +37,9 @@ _OTHER_ROLE: dict[MemberRole, str] = {
 }
 """The message for a program of this role that has a code for the other role."""
 FORGET = "forget"
-"""Given instead of a code, forgets the lead that was joined."""
+"""The word that, given instead of a code, makes the program forget the joined lead."""
 JOIN_HELP = (
-    "join a lead with a code of its `%s`, and remember the lead, so that later starts need "
+    "join a lead with a code that `%s` prints, and remember the lead, so that later starts need "
     f"neither address nor key. `{FORGET}` instead of a code forgets the lead"
 )
 """The help text, in which %s is the command that makes such codes."""
@@ -66,7 +66,7 @@ class _KeptLead(BaseModel, frozen=True):
 class _Membership(BaseModel, frozen=True):
     """A lead's reply to a machine that has joined; `name`: the lead's name for that machine.
 
-    `addresses`: host:port, further ones at which the lead may be found.
+    `addresses`: further addresses (host:port) at which the lead may be found.
     """
 
     name: str
@@ -158,8 +158,8 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
 def _asked(addresses: Sequence[str], certificate: str, pin: bytes) -> Iterator[tuple[str, str | None]]:
     """Yield each address, and the CA's certificate if the lead is there.
 
-    First the last address known, then all others at once, each of which can take seconds in another network,
-    then the announced ones.
+    The last known address comes first, then all other stored addresses at once, because each can take seconds
+    in another network, and then announced addresses.
     """
 
     def ask(address: str) -> tuple[str, str | None]:
@@ -234,7 +234,9 @@ def _invitation(code: str, role: MemberRole) -> Invitation:
 
 
 def _former_key(folder: Path, kept: _KeptLead | None, invitation: Invitation) -> str | None:
-    """Return the key of the lead that made this code, if this machine has joined it before."""
+    """Return this machine's key for the lead that made this code, if this machine has joined that lead
+    before.
+    """
     with suppress(OSError, ValueError):
         if kept and fingerprint((folder / _CERTIFICATE).read_text("ascii")) == invitation.fingerprint:
             return kept.key

@@ -153,7 +153,9 @@ class NativeFilters:
         return ids[~far], logits[~far]  # NaNs are not far
 
     def _xtc(self, ids: NDArray[np.int32], logits: NDArray[np.float32], position: int) -> Candidates:
-        """At random (`xtc_probability`), remove all tokens that reach the threshold but the least likely."""
+        """With probability `xtc_probability`, remove all tokens that reach the threshold, except the least
+        likely of them.
+        """
         if uniform(self._parameters.seed, position) > self._parameters.xtc_probability:
             return ids, logits
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))

@@ -99,7 +99,8 @@ class OptionParser(argparse.ArgumentParser):
         *,
         usual: Mapping[str, str] | None = None,
     ) -> None:
-        """`headings` of options in help, which are shown in this order, after those without.
+        """headings: the heading of each option in help. Headings are shown in this order, after options
+        without a heading.
 
         usual: the settings that --help shows, each with a text of one line, or an empty one for its whole
         help; None: all of them. The others are shown by --help TOPIC and --help-all.

@@ -194,7 +194,7 @@ _REFUSED: Final = {
     "tensors are read as --load-mode says": "-lzm --lazy-mode",
     "tensors are not checked": "--check-tensors",
     "large batches run on the devices of --n-gpu-layers": "--no-op-offload",
-    "pages of --cors-origins may use all methods and headers, and no cookies": (
+    "pages of --cors-origins may use all methods and headers, but no cookies": (
         "--cors-methods --cors-headers --cors-credentials"
     ),
     "properties cannot be changed while the lead runs. Set options instead": "--props",

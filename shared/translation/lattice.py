@@ -77,7 +77,9 @@ class NextTokens:
 
 
 _N_SPLIT = 32
-"""At a node, target tokens of this many draft tokens are looked up; `_first_tokens` counts the others."""
+"""The number of draft tokens at a node whose target tokens are looked up; `_first_tokens` counts all others
+as one.
+"""
 
 _HARDLY = 1e-17
 """Replaces a probability of 0, because filters compute with finite logits."""
