@@ -10,8 +10,8 @@ class Snapshot(NamedTuple):
     """A copy of a slot's tokens from `start` to `end`, identified by `key`.
 
     * device: the state after the last token, on the device, with all cells. It is taken at no cost. `key` is
-      a place of the slot (`MemoryTraits.n_step_checkpoints` per slot, numbered over all slots). Cutting the
-      slot back frees its snapshots of longer texts.
+      one of the slot's places for snapshots (`MemoryTraits.n_step_checkpoints` per slot, numbered over all
+      slots). Cutting the slot back frees its snapshots of longer texts.
     * state: the state in host memory, without the cells of attention over the whole text.
     * text: these tokens in host memory, with all their cells.
     """

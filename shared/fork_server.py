@@ -33,7 +33,7 @@ _STACK_BYTES = 128 * MEGABYTE
 up to 400 bytes for each character of a run: this is enough for 300,000. Only used pages take memory.
 """
 _TASK_MEMORY = 1024 * MEGABYTE
-"""Bytes that a task may take if its handler sets no other limit."""
+"""The number of bytes that a task may take if its handler sets no other limit."""
 _N_IDLE = 2
 """The number of idle workers kept for the next tasks: forking takes ten times as long as a usual task."""
 _REST_SECONDS = 0.05

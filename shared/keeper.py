@@ -178,8 +178,8 @@ class Keeper(Generic[AnyChild]):
     ) -> None:
         """Start a child whenever one is wanted, and await `live` with it, until no child will be wanted.
 
-        start: its OSError is logged. live: returns when the child no longer replies; its exceptions
-        propagate.
+        start: starts a child; its OSError is logged. live: returns when the child no longer replies; its
+        exceptions propagate.
         """
         while (action := self._next()) is not ChildAction.LEAVE:
             if action is ChildAction.START:

@@ -40,7 +40,7 @@ MAX_LEAD_MESSAGE_BYTES = 1 << 20
 _TOKENS_BYTES = 64 << 10
 """The bytes reserved in an `open` for its tokens, of at most eleven characters each, and other fields."""
 MAX_DRAFTS_PER_SECOND = 2000.0
-"""A lead's default rate limit for each back; a draft costs its front process about 0.1 ms."""
+"""A lead's default rate limit for each back; a draft costs the lead's front process about 0.1 ms."""
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]

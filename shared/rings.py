@@ -18,4 +18,6 @@ def adapters() -> ModuleType:
     """Return the module for `--lora`; raises ModelLoadError if its ring is not installed."""
     for ring in plugged(RINGS, "adapters"):
         return ring
-    raise ModelLoadError("--lora: llama-duo was installed without support for adapters")
+    raise ModelLoadError(
+        "--lora: llama-duo was installed without support for adapters. Remove --lora, or install all parts of llama-duo"
+    )

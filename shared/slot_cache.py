@@ -13,9 +13,9 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 
 
 class SavedPart(BaseModel, frozen=True):
-    """A `Snapshot` on disk: `size` bytes in `file`; empty `file`: after the manifest.
+    """A `Snapshot` on disk: `size` bytes in `file`, or after the manifest if `file` is empty.
 
-    digest: of these bytes, in hexadecimal.
+    digest: the digest of these bytes, in hexadecimal.
     """
 
     kind: Literal["state", "text"]

@@ -13,9 +13,9 @@ _MIN_STEP_S = 1e-6
 _MAX_STEP_S = 1e6
 """The longest time of a step; a longer time means that the clock was set."""
 _GUESSED_STEP_S = 0.05
-"""T(1) before the first step; arbitrary, since only ratios matter until then."""
+"""The guess of T(1) before the first step; it is arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
-"""(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
+"""The guess of (T(n + 1) - T(n)) / T(1) while only one n has been measured."""
 N_UNSTEADY = 2
 """The number of first steps of a size that take longer on a GPU: llama.cpp builds a graph, then CUDA records
 it. An H200 took 4.2 and 6.0 ms for them, then 3.1.

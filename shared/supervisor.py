@@ -22,7 +22,9 @@ _STABLE_SECONDS = 60.0
 _START_SECONDS = 60.0
 """The minimum of `max_silence` before the first sign of life, while a process imports its modules."""
 _TICKS = 10
-"""Ticks in `max_silence`. Silence is counted in ticks, which do not pass while this process is stopped."""
+"""The number of ticks in `max_silence`. Silence is counted in ticks, which do not pass while this process is
+stopped.
+"""
 
 
 ChildState = enum.Enum("ChildState", "STARTING READY RESTARTING SLEEPING WAKING FAILED STOPPED")
@@ -68,7 +70,7 @@ class Supervisor:
     _has_been_heard: bool = False
     _ticked_at: float = 0.0
     _n_silent: int = 0
-    """Ticks since the last sign of life."""
+    """The number of ticks since the last sign of life."""
 
     @classmethod
     def of_model(cls, sleep_seconds: float) -> Self:

@@ -20,7 +20,7 @@ from shared.errors import ModelLoadError
 CONFIG: Final = "config.json"
 _MAX_CONFIG = 1 << 20
 _MAX_LAYERS = 512
-"""llama.cpp aborts above this."""
+"""The maximum number of layers: llama.cpp aborts if there are more."""
 _MAX_SIZE = 1 << 24
 _GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 """The names of the tanh approximation, which llama.cpp computes."""
@@ -149,8 +149,8 @@ class Gpt2Config(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Mapping:
-    """A tensor in the folder and in the GGUF file. dimensions: in the GGUF file, where Conv1D is
-    transposed.
+    """A tensor in the folder and in the GGUF file. dimensions: the dimensions in the GGUF file, where
+    matrices of Conv1D are transposed.
     """
 
     origin: str

@@ -64,7 +64,7 @@ class Shape:
     query heads as in the source.
     """
     n_feed_forward: int
-    """Hidden units of each layer's feed-forward part."""
+    """The number of hidden units of each layer's feed-forward part."""
 
     def __str__(self) -> str:
         return f"{self.width}x{self.n_layers}, {self.n_heads} heads, feed-forward {self.n_feed_forward}"

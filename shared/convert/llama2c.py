@@ -30,10 +30,10 @@ _HEADER_BYTES = 256
 _FLOAT_BYTES = 4
 _EPSILON = 1e-5
 _BLOCK = 32
-"""Values in a block of q8_0, which has one scale."""
+"""The number of values in a block of q8_0, which has one scale."""
 _BLOCK_TYPE = np.dtype([("scale", "<f2"), ("values", "i1", _BLOCK)])
 _MAX_LAYERS = 512
-"""llama.cpp aborts above this."""
+"""The maximum number of layers: llama.cpp aborts if there are more."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,8 @@ class Drafter:
         """Apply a message of the lead whose sequences are in `group`; return the result of
         `SequenceState.commit`.
 
-        Messages that cannot be drafted for, or that concern another lead's sequences, are ignored. times:
-        when the message arrived and when it is handled, in seconds; the next draft reports them.
+        Messages about sequences that cannot be drafted for, or that belong to another lead, are ignored.
+        times: when the message arrived and when it is handled, in seconds; the next draft reports them.
         """
         match message:
             case Open():

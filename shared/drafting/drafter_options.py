@@ -14,7 +14,7 @@ _RUNNERS_UP = 15
 Measured with models/smollm2/acceptance.py.
 """
 _BRANCH_TOKENS = 6
-"""About how many tokens of a side branch the lead verifies in one step."""
+"""The approximate number of tokens of a side branch that the lead verifies in one step."""
 
 
 @dataclass(frozen=True, slots=True)

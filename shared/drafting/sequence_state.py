@@ -232,8 +232,8 @@ class SequenceState:
     def move_window(self) -> None:
         """Move a full window: its second half is decoded again, from position 0.
 
-        Moves back if a rejected draft leaves fewer tokens than the start of the window. Any window is
-        correct, because the lead verifies.
+        The window moves back if, after a rejected draft, the text ends before the window begins. Any window
+        is correct, because the lead verifies.
         """
         if not self._fits_window:
             self.window_start = max(0, self.main.end - self._n_kept)

@@ -61,7 +61,7 @@ _REHEARSED_ACTIVATIONS = 300_000
 _ANSWER_TOKENS = (24, 200)
 """The minimum and maximum number of tokens of the answer."""
 NEEDED_CONTEXT = 96 + RESERVE
-"""Tokens that each slot must hold."""
+"""The number of tokens for which each slot must have room."""
 _PIECES = (13, 1, 40)
 """The sizes of the pieces in which the prompt is read the second time."""
 _MAX_OTHERS = 3

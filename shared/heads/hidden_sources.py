@@ -23,8 +23,8 @@ ARCHITECTURES = frozenset(
         *("qwen3moe", "qwen3next"),
     }
 )
-"""Architectures whose graphs expose the inputs of layers (`t_layer_inp` in src/models). For others llama.cpp
-aborts the process.
+"""Architectures whose graphs expose the inputs of layers (`t_layer_inp` in src/models). With other
+architectures, llama.cpp aborts the process.
 """
 
 

@@ -116,8 +116,8 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """Return the first position from which all states before the last of `tokens` are known for this
-        text.
+        """Return the first position from which on the states of this text are known, up to the last but one
+        of `tokens`.
         """
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:

@@ -22,7 +22,9 @@ _GGML_TYPE_BF16 = 30
 _MAX_LAYERS = 512
 """LLAMA_MAX_LAYERS."""
 _NO_TENSOR = ("^$", CPU)
-"""An override for no tensor. Its only effect is that devices compute one ubatch of a batch at a time."""
+"""An override that matches no tensor. Its only effect is that devices compute one ubatch of a batch at a
+time.
+"""
 
 
 def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> Any:

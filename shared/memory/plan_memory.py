@@ -203,8 +203,8 @@ def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[
 
 
 def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
-    """Return the bytes of weights read for one token: a share of the experts; embeddings only as
-    the output.
+    """Return the bytes of weights read for one token: a share of the experts, and the embeddings only if they
+    are the output, too.
     """
     n_read = 0.0 if "output.weight" in weights else weights.get("token_embd.weight", 0)
     for name, n_bytes in weights.items():

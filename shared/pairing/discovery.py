@@ -1,7 +1,7 @@
 """Leads on the local network: announced and found by multicast DNS, with zeroconf (an extra, `discover`).
 
 An announcement is not authenticated: any machine on the network can announce a lead, and receives the key of
-a back that connects. So it is off by default on both sides, and meant for trusted networks.
+a back that connects. So discovery is off by default on both sides, and meant for trusted networks.
 """
 
 import contextlib

@@ -115,7 +115,7 @@ def _read(folder: Path) -> _KeptLead | None:
         return None
     except (OSError, ValidationError) as error:
         raise ConfigError(
-            f"cannot read the joined lead ({folder / _FILE}). Join the lead again with --join"
+            f"cannot read the file of the joined lead ({folder / _FILE}). Join the lead again with --join"
         ) from error
 
 
@@ -135,7 +135,7 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
 
 def _locate(folder: Path, kept: _KeptLead) -> str:
     """Return the address at which the lead answers, and remember it; the first address if it answers at none.
-    The lead is identified by the key of its CA: at the stored addresses, or at announced addresses.
+    Stored addresses are tried first, then announced addresses. The lead is identified by the key of its CA.
     """
     try:
         certificate = (folder / _CERTIFICATE).read_text("ascii")
@@ -226,7 +226,7 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:
-    """Parse a code; raises ConfigError, also for a code of another role, before the lead is asked."""
+    """Parse a code; raises ConfigError, even before the lead is asked if the code is for another role."""
     invitation = Invitation.parse(code)
     if invitation.role != role:
         raise ConfigError(_OTHER_ROLE[role])

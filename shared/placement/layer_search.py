@@ -34,7 +34,8 @@ _MARGIN_SHARE = 8
 class ModelSizes:
     """The sizes to place, in bytes.
 
-    tensors: by name. n_layers: without the output. caches: of each layer.
+    tensors: the sizes of tensors by name. n_layers: the number of layers, without the output. caches: the
+    size of each layer's caches.
     """
 
     tensors: Mapping[str, int]

@@ -33,7 +33,7 @@ _HANDFUL = 8
 """Up to this many tokens, Python's integers are faster than a dozen calls of numpy."""
 
 _SLACK = 1e-6
-"""Far more than the rounding errors of a logarithm of a logarithm."""
+"""A margin far above the rounding errors of a logarithm of a logarithm."""
 
 
 def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArray[np.float64]:

@@ -96,7 +96,7 @@ class _Channel:
     """The connection to one grammar's process, which several points of texts share."""
 
     def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
-        """grammar: the first message."""
+        """grammar: the first message to each process."""
         self.n_places = 1
         self.unsent = array.array("i")
         """Operations to send with the next question."""

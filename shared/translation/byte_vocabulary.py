@@ -85,7 +85,7 @@ class ByteVocabulary:
         return read
 
     def first(self, data: bytes) -> int | None:
-        """Return the first token of `data`, which is not empty; None if no token begins it."""
+        """Return the first token of `data`, which must not be empty; None if no token begins it."""
         token, part = self.read(data)[0]
         return token if self.pieces[token] == part else self._longest(data)
 
