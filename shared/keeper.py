@@ -62,7 +62,7 @@ class Child(ChildProcess):
     def __init__(
         self, command: Sequence[str], descriptors: Iterable[int] = (), *, stop_seconds: float, **options: Any
     ) -> None:
-        """stop_seconds: the time it may take to end before it is killed.
+        """stop_seconds: the time that the child may take to end before it is killed.
 
         Other parameters as in `ChildProcess`.
         """

@@ -17,7 +17,7 @@ _HOP_BY_HOP = {
     *(b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization"),
     *(b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
 }
-"""RFC 9110, 7.6.1, and 10.1.1 for Expect."""
+"""The headers for one hop only: RFC 9110, 7.6.1, and 10.1.1 for Expect."""
 
 
 def end_to_end_headers(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:

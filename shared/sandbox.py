@@ -139,7 +139,9 @@ class Sandbox:
     """A fork server and its workers. It starts with the first task, or with `start`."""
 
     def __init__(self, program: Program, control: socket.socket | None = None) -> None:
-        """control: `share` of another process; its fork server is used until that ends."""
+        """control: the result of `share` in another process, whose fork server is used until that server
+        ends.
+        """
         self._program = program
         self._name = type(program).__module__
         self._process: ChildProcess | None = None

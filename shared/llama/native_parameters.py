@@ -20,7 +20,7 @@ from shared.settings.model_options import (
 _GGML_TYPE_BF16 = 30
 """The number of bf16 in ggml.h; llama_cpp has no name for it."""
 _MAX_LAYERS = 512
-"""LLAMA_MAX_LAYERS."""
+"""llama.cpp's LLAMA_MAX_LAYERS."""
 _NO_TENSOR = ("^$", CPU)
 """An override that matches no tensor. Its only effect is that devices compute one ubatch of a batch at a
 time.

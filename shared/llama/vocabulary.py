@@ -158,7 +158,7 @@ class Vocabulary:
     def tokenize(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> list[int]:
-        """Tokenize a text as `encode` does, as a list."""
+        """Return the result of `encode` as a list."""
         return self.encode(text, add_special=add_special, parse_special=parse_special, breaks=breaks).tolist()
 
     def encode(

@@ -27,9 +27,11 @@ Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
 Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
 
 _COLDEST = 1e-6
-"""Lowest temperature used: noise has no effect below it, but logits would overflow."""
+"""The lowest temperature that is used: noise has no effect below it, but logits would overflow."""
 _LARGEST = np.float32(1e30)
-"""Logits are clipped to this: penalties grow exponentially, and an infinity would turn into a NaN."""
+"""The largest logit, to which larger ones are clipped: penalties grow exponentially, and an infinity would
+turn into a NaN.
+"""
 _MANY = 1000
 """From this many tokens on, sorting takes longer than scanning."""
 _SLACK = 1e-4

@@ -113,7 +113,7 @@ class _Channel:
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
-        """Since when a descriptor, memory or process is lacking; None: nothing is lacking."""
+        """The time since which a descriptor, memory or a process is lacking; None: nothing is lacking."""
         self._open()
 
     def _open(self) -> None:
