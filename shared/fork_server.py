@@ -30,7 +30,8 @@ from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerL
 
 _STACK_BYTES = 128 * MEGABYTE
 """The stack size of the working thread. std::regex, with which llama.cpp splits text for some models, takes
-up to 400 bytes for each character of a run: this is enough for 300,000. Only used pages take memory.
+up to 400 bytes for each character of a run: the stack is large enough for 300,000 characters. Only used pages
+take memory.
 """
 _TASK_MEMORY = 1024 * MEGABYTE
 """The number of bytes that a task may take if its handler sets no other limit."""

@@ -101,7 +101,7 @@ class Child(ChildProcess):
 
 
 class ConnectedChild(Child):
-    """A child connected to this process by a socket. Start one with `connected`, and call `end`."""
+    """A child connected to this process by a socket. Start a child with `connected`, and call `end`."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter

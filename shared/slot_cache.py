@@ -254,7 +254,7 @@ class SlotCache:
         return edits
 
     def end_rollback(self) -> None:
-        """Record that another decode follows, after which the last one cannot be rolled back."""
+        """Record that another decode follows, after which the last decode cannot be rolled back."""
         self._n_last = 0
 
     def mark_lost(self) -> None:

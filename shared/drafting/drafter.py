@@ -326,7 +326,7 @@ class Drafter:
     def _worthwhile(self, growing: list[ValuedBranch]) -> list[ValuedBranch]:
         """Return the first branches that together give the most probability per second; at least one.
 
-        Without at least one, a draft that may grow would never do so, and the caller would step the drafter
+        If none were returned, a draft that may grow would never do so, and the caller would step the drafter
         forever.
         """
         growing = growing[: self._model.n_batch]

@@ -358,7 +358,7 @@ def unusable(path: Path, reason: str) -> ModelLoadError:
 def _check_usable(model: Any, path: Path, n_parts: int) -> None:
     """Raise ModelLoadError if the model cannot continue a text token by token.
 
-    `check_kind` refuses most of them before they are loaded; here all metadata is known.
+    `check_kind` refuses most such models before they are loaded; here all metadata is known.
     """
     architecture = metadata(model, "general.architecture") or ""
     check_metadata(path, architecture, metadata(model, "general.type") or "")

@@ -89,7 +89,7 @@ def plan_memory(
     n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
     n_step_checkpoints: the maximum number of states of each slot to keep if the model is recurrent; 0: as
     needed for a target, where only the last draft is removed. n_reserve: cells of each slot in addition to
-    `ctx_size`, for padding. taken: bytes that others will use on each device and the CPU, by name.
+    `ctx_size`, for padding. taken: bytes that other models will use on each device and the CPU, by name.
     """
     # 1. Refuse what llama.cpp cannot do.
     files = state_of_files(path, options)

@@ -54,7 +54,7 @@ def builtin_target() -> Path:
 def named_model(path: Path) -> Path:
     """Return the file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
 
-    Raises ConfigError if its package is not installed.
+    Raises ConfigError if the model's package is not installed.
     """
     if str(path) not in _PACKAGED or path.exists():
         return path

@@ -76,7 +76,7 @@ def place(
     """Place a model on these devices, which need `computing` bytes each in addition.
 
     With --n-gpu-layers auto, all layers if they fit. Otherwise the experts of as few layers as possible go to
-    the CPU, and then whole layers. With a number of layers, as requested; `problem` says if that is
+    the CPU, and then whole layers. A given number of layers is placed as requested; `problem` says if that is
     impossible.
     """
     search = _Search(sizes, devices, options, computing)

@@ -54,7 +54,9 @@ class ByteVocabulary:
         return len(self.pieces)
 
     def token_of(self, data: bytes) -> int | None:
-        """Return the token with exactly these bytes: of several, a preferred one, else the tokenizer's."""
+        """Return the token with exactly these bytes: of several tokens, a preferred token, else the
+        tokenizer's choice.
+        """
         return self._token_of.get(data)
 
     def continuing(self, prefix: bytes) -> tuple[int, int]:

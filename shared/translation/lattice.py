@@ -37,7 +37,7 @@ class NextTokens:
 
     @classmethod
     def of(cls, logits: NDArray[np.float32]) -> Self:
-        """Compute them from logits, shape (n_draft_vocab,), which are not kept."""
+        """Return the next tokens according to logits of shape (n_draft_vocab,), which are not kept."""
         largest = float(logits.max())
         ids = np.flatnonzero(logits > largest + _SMALLEST_LOG).astype(np.int32)
         weights = np.exp(logits[ids] - largest)
