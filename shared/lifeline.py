@@ -37,7 +37,9 @@ def end_with(descriptor: int) -> None:
 
 
 def inherit_lifeline() -> None:
-    """End this forked process with the lifeline of the process that forked it, if there is such a lifeline."""
+    """End this forked process with the lifeline of the process that forked it, if there is such a
+    lifeline.
+    """
     for descriptor in _inherited[:]:
         end_with(descriptor)
 

@@ -321,7 +321,9 @@ class SequenceState:
         return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
 
     def _send_delay(self, n_before: int) -> float:
-        """Return the seconds between two messages; the last message had `n_before` tokens of the main branch."""
+        """Return the seconds between two messages; the last message had `n_before` tokens of the main
+        branch.
+        """
         n, n_per_step = len(self.main.ranked), self.options.n_per_step
         if n == n_before:  # only side branches have grown
             return SEND_SECONDS
