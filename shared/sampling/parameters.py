@@ -146,8 +146,8 @@ class SamplingParameters(BaseModel):
         0.1,
         ge=0,
         le=1,
-        description="XTC sampling: remove all but the least likely of the tokens with at least this "
-        "probability; above 0.5: disabled",
+        description="XTC sampling: of the tokens with at least this probability, remove all except the "
+        "least likely; above 0.5: disabled",
     )
     top_n_sigma: Annotated[Finite, ApiNames(spellings=("--top-nsigma",))] = Field(
         -1.0,
