@@ -194,7 +194,7 @@ class Refused(_Message):
 
 
 class BranchPart(_Message):
-    """The part of a sequence's side branches that one of `of` backs drafts first."""
+    """The part of a sequence's side branches that this back drafts first; the number of parts is `of`."""
 
     index: Annotated[int, Field(ge=0, lt=MAX_PARTS)]
     of: Annotated[int, Field(ge=1, le=MAX_PARTS)]

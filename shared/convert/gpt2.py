@@ -87,7 +87,9 @@ def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabula
     if len(tokens) > n_vocab:
         raise ModelLoadError(f"{path} has {len(tokens)} tokens, but config.json says vocab_size {n_vocab}")
     if missing := set(byte_alphabet()) - ids.keys():
-        raise ModelLoadError(f"{path} is not a GPT-2 vocabulary: it lacks {len(missing)} of 256 bytes")
+        raise ModelLoadError(
+            f"{path} is not a GPT-2 vocabulary: it lacks tokens for {len(missing)} of the 256 bytes"
+        )
     end = ids.get(_END) if end is None else end
     if end is None or not 0 <= end < len(tokens):
         raise ModelLoadError(f"{path} has no end token: neither {_END} nor the eos_token_id of config.json")

@@ -13,7 +13,7 @@ _SHORT_S, _LONG_S = 0.010, 0.100
 the second, all of it.
 """
 _MIN_GAIN = 1.15
-"""The minimum of `best_gain` for a speed-up: if it is less, late and wrong drafts use it up."""
+"""The minimum of `best_gain` for a speed-up: if the gain is less, late and wrong drafts use it up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
 """The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""

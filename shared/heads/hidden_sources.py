@@ -1,4 +1,4 @@
-"""Sources of a target's hidden states, which record the states from their creation on.
+"""Sources of a target's hidden states. A source records the states from its creation on.
 
 MTP heads read the states after the last layer, EAGLE-3 reads states between layers.
 """

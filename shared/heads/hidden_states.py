@@ -116,8 +116,8 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """Return the first position from which on the states of this text are known, up to the last but one
-        of `tokens`.
+        """Return the position from which the states of this text are known, up to the last but one of
+        `tokens`. If they are unknown, return the position of the last token.
         """
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:

@@ -1,4 +1,4 @@
-"""A code that lets one machine join a lead: role, addresses, fingerprint of its CA's key, and a one-time
+"""A code that lets one machine join a lead: role, addresses, fingerprint of the lead's CA, and a one-time
 secret.
 """
 

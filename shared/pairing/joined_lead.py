@@ -226,7 +226,7 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:
-    """Parse a code; raises ConfigError, even before the lead is asked if the code is for another role."""
+    """Parse a code; raises ConfigError. A code for another role is refused before the lead is asked."""
     invitation = Invitation.parse(code)
     if invitation.role != role:
         raise ConfigError(_OTHER_ROLE[role])

@@ -149,7 +149,7 @@ class ComputeOptions(OptionGroup):
         ge=-1,
         description="maximum host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
         "none. The texts of idle slots move there. A request that continues such a text does "
-        "not process it again. --draft-model and --back get an eighth each of a lead's share. "
+        "not process it again. Each of --draft-model and --back gets an eighth of a lead's share. "
         "In any case at most a quarter of the memory that the weights leave free is used. Not used "
         "with --rpc, for sliding windows with --exact, or with --swa-full and --no-kv-unified",
     )
