@@ -108,7 +108,8 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
 
 
 def graph_bytes(context: Any, parameters: Any) -> int:
-    """Return bytes for computing beside the compute buffers: the CPU's work buffer, and the graphs.
+    """Return the bytes for computing that are not in the compute buffers: the CPU's work buffer, and the
+    graphs.
 
     Without flash attention, the work buffer holds the attention scores of a whole batch in the type of the KV
     cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params,

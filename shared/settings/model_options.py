@@ -280,7 +280,7 @@ class ModelOptions(ComputeOptions):
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """Return a copy for `exact`, with separate cells for each slot that keep whole texts in order."""
+        """Return a copy for `exact`: each slot has cells of its own, which keep its whole text in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is
