@@ -130,7 +130,9 @@ class Supervisor:
         return True
 
     def lost(self, now: float) -> bool:
-        """Record that the child no longer replies; return True if it has died, so its end was not intended."""
+        """Record that the child no longer replies; return True if it has died, so that its end was not
+        intended.
+        """
         if self._process not in {_Process.THERE, _Process.KILLED}:
             return False
         self._process = _Process.LOST
