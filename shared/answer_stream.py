@@ -8,7 +8,8 @@ from pydantic_core import from_json
 
 
 class AnswerStream:
-    """Iterates over the JSON objects of an answer, up to the end of the response; [DONE] gives an empty one.
+    """Iterates over the JSON objects of an answer, up to the end of the response; [DONE] gives an empty
+    object.
 
     Raises SSEError if the response is not an event stream, ValueError if an event is not JSON, and httpx's
     errors.

@@ -10,8 +10,8 @@ class Snapshot(NamedTuple):
     """A copy of a slot's tokens from `start` to `end`, identified by `key`.
 
     * device: the state after the last token, on the device, with all cells. It is taken at no cost. `key` is
-      a place of the slot (`MemoryTraits.n_step_checkpoints` per slot, numbered over all slots). Cutting the
-      slot back frees its snapshots of longer texts.
+      one of the slot's places for snapshots (`MemoryTraits.n_step_checkpoints` per slot, numbered over all
+      slots). Cutting the slot back frees its snapshots of longer texts.
     * state: the state in host memory, without the cells of attention over the whole text.
     * text: these tokens in host memory, with all their cells.
     """
@@ -96,10 +96,10 @@ CacheEdit = Trim | Copy | Store | Restore | Forget
 
 
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
-    """Return the same edits with loads from host memory after all removals, and `Forget` at the end.
+    """Return the edits in another order: loads from host memory after all removals, and `Forget` at the end.
 
-    Loading takes cells, and llama.cpp gives it the cells that have left another slot's window. Rejected draft
-    tokens that are not removed yet still count as the end of that window.
+    llama.cpp loads into cells that have left another slot's window. Rejected draft tokens that are not
+    removed yet still count as the end of that window.
     """
     others: list[CacheEdit] = []
     loads: dict[int, list[Restore]] = {}

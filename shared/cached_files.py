@@ -55,7 +55,9 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 class FolderHold:
-    """A mark that a folder is used. It lasts until it is closed, nobody refers to it, or the process ends."""
+    """A mark that a program uses a folder. It lasts until `close` is called, nothing refers to the mark, or
+    the process ends.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.close = weakref.finalize(self, os.close, descriptor)

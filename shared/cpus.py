@@ -63,7 +63,8 @@ def kind() -> str:
 
 
 def pin(cpus: frozenset[int]) -> None:
-    """Restrict this process and its later children to these cores; raises ConfigError if one is not allowed.
+    """Restrict this process and its later children to these cores; raises ConfigError if a core is not
+    allowed.
 
     Cores outside the current affinity are allowed: a pinned lead starts a back on other cores.
     """

@@ -6,9 +6,11 @@ import resource
 from collections.abc import Iterator
 
 _ENOUGH = 1 << 14
-"""The wanted limit. It bounds the memory of connections: 4 KB when idle, up to 64 KB more in a request."""
+"""The wanted limit. It bounds the memory of connections: each takes 4 KB when idle, and up to 64 KB more in a
+request.
+"""
 _MACOS_MAX = 10_240
-"""OPEN_MAX: macOS refuses more, although it reports no limit."""
+"""The maximum on macOS (OPEN_MAX), which refuses more although it reports no limit."""
 
 
 def raise_limit() -> int:

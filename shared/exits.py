@@ -14,9 +14,9 @@ from shared.errors import DuoError
 from shared.terminal import sanitize
 
 INTERRUPTED = 130
-"""128 + SIGINT, as in shells."""
+"""The exit status after Ctrl-C: 128 + SIGINT, as in shells."""
 BROKEN_PIPE = 141
-"""128 + SIGPIPE: the exit status of a program whose reader has closed the pipe, as in shells."""
+"""The exit status of a program whose reader has closed the pipe: 128 + SIGPIPE, as in shells."""
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def raise_interrupts() -> None:
 def end_with_parent_only() -> None:
     """Ignore Ctrl-C and SIGTERM, which terminals and service managers send to all processes.
 
-    For a process that its parent ends.
+    This is for a process that its parent ends.
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

@@ -30,12 +30,13 @@ from shared.sandbox import KILL, MEGABYTE, STATUS, Program, TaskHandler, WorkerL
 
 _STACK_BYTES = 128 * MEGABYTE
 """The stack size of the working thread. std::regex, with which llama.cpp splits text for some models, takes
-up to 400 bytes for each character of a run: this is enough for 300,000. Only used pages take memory.
+up to 400 bytes for each character of a run: the stack is large enough for 300,000 characters. Only used pages
+take memory.
 """
 _TASK_MEMORY = 1024 * MEGABYTE
-"""Bytes that a task may take if its handler sets no other limit."""
+"""The number of bytes that a task may take if its handler sets no other limit."""
 _N_IDLE = 2
-"""Workers kept for the next tasks: forking takes ten times as long as a usual task."""
+"""The number of idle workers kept for the next tasks: forking takes ten times as long as a usual task."""
 _REST_SECONDS = 0.05
 """The wait before a worker is forked in advance, so that the fork does not slow the latest task."""
 
@@ -64,8 +65,8 @@ def _share() -> None:
 
 @dataclass(eq=False, slots=True)
 class _ForkedWorker:
-    """A worker process. supervision: the fork server's end of its task's socket, while the client
-    needs it.
+    """A worker process. supervision: the fork server's end of the socket that supervises the worker's task,
+    while the client needs it.
     """
 
     pid: int

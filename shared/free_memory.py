@@ -15,11 +15,11 @@ _FILES = {
     True: ("memory.max", "memory.current", "file"),
     False: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),
 }
-"""For control groups of version 2 (True) and 1: the files of limit and usage, and the key of cached files in
-memory.stat.
+"""For control groups of version 2 (True) and 1 (False): the files with the limit and the usage, and the key
+for cached files in memory.stat.
 """
 MEMORY_SHARE = 0.25
-"""The maximum share of free memory for kept states, and of the rest for stored texts."""
+"""The maximum share of free memory for kept states. Stored texts may take the same share of the rest."""
 
 
 def free_memory(groups: Path = GROUPS, own: Path = OWN) -> int:

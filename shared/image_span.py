@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 _FIRST_IDENTITY = 1 << 30
-"""No vocabulary has so many tokens. Identities fit into 31 bits."""
+"""The smallest identity: no vocabulary has so many tokens. Identities fit into 31 bits."""
 _BEGINS = 1
 """The bit of an identity that is set if an image begins there."""
 

@@ -62,7 +62,7 @@ class Child(ChildProcess):
     def __init__(
         self, command: Sequence[str], descriptors: Iterable[int] = (), *, stop_seconds: float, **options: Any
     ) -> None:
-        """stop_seconds: the time it may take to end before it is killed.
+        """stop_seconds: the time that the child may take to end before it is killed.
 
         Other parameters as in `ChildProcess`.
         """
@@ -101,7 +101,7 @@ class Child(ChildProcess):
 
 
 class ConnectedChild(Child):
-    """A child connected to this process by a socket. Start one with `connected`, and call `end`."""
+    """A child connected to this process by a socket. Start a child with `connected`, and call `end`."""
 
     _reader: asyncio.StreamReader
     _writer: asyncio.StreamWriter
@@ -178,8 +178,8 @@ class Keeper(Generic[AnyChild]):
     ) -> None:
         """Start a child whenever one is wanted, and await `live` with it, until no child will be wanted.
 
-        start: its OSError is logged. live: returns when the child no longer replies; its exceptions
-        propagate.
+        start: starts a child; its OSError is logged. live: returns when the child no longer replies; its
+        exceptions propagate.
         """
         while (action := self._next()) is not ChildAction.LEAVE:
             if action is ChildAction.START:
@@ -219,7 +219,9 @@ class Keeper(Generic[AnyChild]):
             self._note()
 
     def lost(self, had_work: Callable[[], bool]) -> None:
-        """Report that the child no longer replies. had_work: called if the child has died."""
+        """Report that the child no longer replies. had_work: returns whether the child had work; called if it
+        has died.
+        """
         self.child = None
         if self._supervisor.lost(self._clock()) and not had_work():
             self._supervisor.died_idle()

@@ -1,8 +1,8 @@
 """Ends a process together with its parent, even if it is in native code, in an endless loop, or stopped.
 
 The process inherits one end of a pipe, its lifeline. Only its parent has the other end, and never writes to
-it. On Linux, the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would end it with the
-thread that started it, and would end a worker with the fork server that forked it.
+it. On Linux, the kernel kills the process when that end is closed. PR_SET_PDEATHSIG would end the process
+with the thread that started it, and would end a worker with the fork server that forked it.
 """
 
 import functools
@@ -37,7 +37,9 @@ def end_with(descriptor: int) -> None:
 
 
 def inherit_lifeline() -> None:
-    """End this forked process with the lifeline of the process that forked it, if that has one."""
+    """End this forked process with the lifeline of the process that forked it, if there is such a
+    lifeline.
+    """
     for descriptor in _inherited[:]:
         end_with(descriptor)
 

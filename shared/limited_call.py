@@ -20,7 +20,7 @@ class LimitError(DuoError):
 def call_limited(work: Callable[[], _Returned], seconds: float, n_bytes: int) -> _Returned:
     """Call `work` in a process; return its result, or raise its DuoError. Result and error must be picklable.
 
-    Raises LimitError if it takes more CPU time or memory than the limits, or crashes.
+    Raises LimitError if `work` takes more CPU time or memory than the limits, or crashes.
     """
     reading, writing = os.pipe()
 

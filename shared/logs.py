@@ -14,7 +14,7 @@ from shared.terminal import sanitize
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 _N_TRIES, _PAUSE_SECONDS = 10, 0.01
-"""The number and length of waits of a line for a slow reader."""
+"""How often, and for how long each time, a line waits for a slow reader."""
 
 
 class TextFormatter(logging.Formatter):
@@ -30,7 +30,7 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """Formats events as JSON objects, one per line, in ASCII.
 
-    `extra={"fields": lambda: {...}}` adds keys, for programs that read it.
+    `extra={"fields": lambda: {...}}` adds keys, for programs that read the log.
     """
 
     def format(self, record: logging.LogRecord) -> str:

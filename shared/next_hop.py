@@ -17,7 +17,7 @@ _HOP_BY_HOP = {
     *(b"connection", b"expect", b"keep-alive", b"proxy-authenticate", b"proxy-authorization"),
     *(b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"),
 }
-"""RFC 9110, 7.6.1, and 10.1.1 for Expect."""
+"""The headers for one hop only: RFC 9110, 7.6.1, and 10.1.1 for Expect."""
 
 
 def end_to_end_headers(headers: Iterable[tuple[bytes, bytes]], *replaced: bytes) -> RawHeaders:
@@ -41,7 +41,7 @@ def target_of(scope: Mapping[str, Any]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class BegunAnswer:
-    """The beginning of an answer. first: bytes of the body; it is complete if `rest` is None."""
+    """The beginning of an answer. first: the first bytes of the body, which is complete if `rest` is None."""
 
     status: int
     headers: httpx.Headers
@@ -72,7 +72,7 @@ class NextHop:
     """Connections to the processes that answer."""
 
     def __init__(self, *, max_idle: int, connect_seconds: float) -> None:
-        """max_idle: connections that wait for the next request."""
+        """max_idle: the maximum number of connections that wait for the next request."""
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=max_idle)
         self._http = httpx.AsyncClient(
             timeout=httpx.Timeout(None, connect=connect_seconds),  # an answer may take any time

@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from shared.terminal import one_line
 
 Progress = Callable[[int, int], None]
-"""Called with (bytes done, bytes in total); an exception that it raises cancels the writing."""
+"""A function that is called with (bytes done, bytes in total); an exception that it raises cancels the
+writing.
+"""
 APPEARS_AFTER_SECONDS = 0.1
 
 

@@ -40,7 +40,7 @@ MAX_LEAD_MESSAGE_BYTES = 1 << 20
 _TOKENS_BYTES = 64 << 10
 """The bytes reserved in an `open` for its tokens, of at most eleven characters each, and other fields."""
 MAX_DRAFTS_PER_SECOND = 2000.0
-"""A lead's default rate limit for each back; a draft costs its front process about 0.1 ms."""
+"""A lead's default rate limit for each back; a draft costs the lead's front process about 0.1 ms."""
 
 Token = Annotated[int, Field(ge=0, lt=1 << 31)]
 Count = Annotated[int, Field(ge=0, lt=1 << 31)]
@@ -90,7 +90,7 @@ class Hello(_Message):
         ),
     ]
     n_ctx: Annotated[
-        Count, _said("length of the longest sequence it can follow, 0 for any; the lead logs it")
+        Count, _said("length of the longest sequence that the back can follow, 0 for any; the lead logs it")
     ]
     n_sequences: Annotated[
         int,
@@ -132,9 +132,9 @@ class Draft(_Message):
             "arrival of that message until it was handled"
         ),
     ] = None
-    drafted_ms: Annotated[DelayMs | None, _said("optional, with `waited_ms`: milliseconds from then on")] = (
-        None
-    )
+    drafted_ms: Annotated[
+        DelayMs | None, _said("optional, with `waited_ms`: milliseconds from then until this draft was sent")
+    ] = None
     # The lead's own, whatever a back says there: its name, and when the draft came, on the monotonic clock.
     source: SkipJsonSchema[SkipValidation[str]] = ""
     received_at: SkipJsonSchema[SkipValidation[float]] = 0.0
@@ -194,7 +194,7 @@ class Refused(_Message):
 
 
 class BranchPart(_Message):
-    """The part of a sequence's side branches that one of `of` backs drafts first."""
+    """The part of a sequence's side branches that this back drafts first; the number of parts is `of`."""
 
     index: Annotated[int, Field(ge=0, lt=MAX_PARTS)]
     of: Annotated[int, Field(ge=1, le=MAX_PARTS)]

@@ -23,7 +23,7 @@ class Bucket:
         return True
 
     def drain(self, now: float, amount: float) -> None:
-        """Take `amount`, allowed or not, but at most the rest."""
+        """Take `amount`, or all that is left if that is less."""
         self._fill(now)
         self._left = max(0.0, self._left - amount)
 

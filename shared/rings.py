@@ -6,7 +6,8 @@ from shared.errors import ModelLoadError
 from shared.seams import plugged
 
 RINGS = ("shared.placement", "shared.lora")
-"""Packages. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the core free of them.
+"""The packages of the rings. `shared.seams` says how they are plugged in, and tests/test_wall.py keeps the
+core free of them.
 
 Seams:
     adapters      checks LoRA adapters, loads and applies them (`shared.llama.model`)
@@ -18,4 +19,7 @@ def adapters() -> ModuleType:
     """Return the module for `--lora`; raises ModelLoadError if its ring is not installed."""
     for ring in plugged(RINGS, "adapters"):
         return ring
-    raise ModelLoadError("--lora: llama-duo was installed without support for adapters")
+    raise ModelLoadError(
+        "--lora: llama-duo was installed without support for adapters. Remove --lora, or install "
+        "all parts of llama-duo"
+    )

@@ -38,14 +38,16 @@ JOBS, FOLLOW = b"j", b"f"
 MEGABYTE = 1 << 20
 _MAX_GROWTH_BYTES = 32 * MEGABYTE
 _SECRET = re.compile("KEY|TOKEN|SECRET|PASSW|PROXY", re.IGNORECASE)
-"""A proxy's URL may have a password in it; only what downloads models needs one."""
+"""Matches the names of variables that may contain secrets. A proxy's URL may contain a password; only
+programs that download models need a proxy.
+"""
 NO_GPU = {
     "CUDA_VISIBLE_DEVICES": "",
     "HIP_VISIBLE_DEVICES": "",
     "VK_DRIVER_FILES": os.devnull,
     "VK_ICD_FILENAMES": os.devnull,  # what older loaders of Vulkan drivers read instead
 }
-"""The environment of a process that needs no GPU: each that opens one takes memory there."""
+"""The environment of a process that needs no GPU: each process that opens a GPU takes memory there."""
 _ENVIRONMENT = NO_GPU | {
     "OPENBLAS_NUM_THREADS": "1",  # threads do not survive a fork
     "GGML_NO_BACKTRACE": "1",  # ggml would start a debugger, to show in the log where memory ran out
@@ -74,7 +76,7 @@ class WorkerLimits:
     def time(self, seconds: float) -> Iterator[None]:
         """End the process by SIGPROF if it uses more CPU time than this within the context.
 
-        CPU time is fair also on a busy machine.
+        A limit on CPU time is fair even on a busy machine.
         """
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
@@ -137,7 +139,9 @@ class Sandbox:
     """A fork server and its workers. It starts with the first task, or with `start`."""
 
     def __init__(self, program: Program, control: socket.socket | None = None) -> None:
-        """control: `share` of another process; its fork server is used until that ends."""
+        """control: the result of `share` in another process, whose fork server is used until that server
+        ends.
+        """
         self._program = program
         self._name = type(program).__module__
         self._process: ChildProcess | None = None

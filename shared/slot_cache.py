@@ -13,9 +13,9 @@ from shared.llama.memory_traits import PLAIN, MemoryTraits
 
 
 class SavedPart(BaseModel, frozen=True):
-    """A `Snapshot` on disk: `size` bytes in `file`; empty `file`: after the manifest.
+    """A `Snapshot` on disk: `size` bytes in `file`, or after the manifest if `file` is empty.
 
-    digest: of these bytes, in hexadecimal.
+    digest: the digest of these bytes, in hexadecimal.
     """
 
     kind: Literal["state", "text"]
@@ -61,8 +61,8 @@ class StoredText:
     n_prefill: the number of its first tokens that were decoded as a prompt. checkpoints: as in `SlotCache`.
     owner: the only owner whose sequences may reuse it from disk; None: it must not be written there. saved:
     its record on disk, which may be of an earlier or longer state of the text. place: in host memory, only on
-    disk, or being read from disk ("coming"). is_used: stored or used since the last look. is_left_out: it has
-    no room on disk, until it is used again.
+    disk, or being read from disk ("coming"). is_used: stored or used since the last `TextStore.pop_used`.
+    is_left_out: it has no room on disk, until it is used again.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -254,7 +254,7 @@ class SlotCache:
         return edits
 
     def end_rollback(self) -> None:
-        """Record that another decode follows, after which the last one cannot be rolled back."""
+        """Record that another decode follows, after which the last decode cannot be rolled back."""
         self._n_last = 0
 
     def mark_lost(self) -> None:

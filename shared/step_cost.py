@@ -13,18 +13,21 @@ _MIN_STEP_S = 1e-6
 _MAX_STEP_S = 1e6
 """The longest time of a step; a longer time means that the clock was set."""
 _GUESSED_STEP_S = 0.05
-"""T(1) before the first step; arbitrary, since only ratios matter until then."""
+"""The guess of T(1) before the first step; it is arbitrary, since only ratios matter until then."""
 _GUESSED_SLOPE = 0.1
-"""(T(n + 1) - T(n)) / T(1) while only one n has been measured."""
+"""The guess of (T(n + 1) - T(n)) / T(1) while only one n has been measured."""
 N_UNSTEADY = 2
-"""The first steps of a size on a GPU, which take longer: llama.cpp builds a graph, then CUDA records it. An
-H200 took 4.2 and 6.0 ms for them, then 3.1."""
+"""The number of first steps of a size that take longer on a GPU: llama.cpp builds a graph, then CUDA records
+it. An H200 took 4.2 and 6.0 ms for them, then 3.1.
+"""
 _MIN_KNOWN = 1.0
 """The weight of a ratio's comparisons when all are old, so that a new one counts more."""
 _DEEPEST_DIP, _HIGHEST_STEP = math.log(1.5), math.log(2)
 """The maximum deviation of a size's first times below and above the times suggested by its neighbors."""
 _ENOUGH_SWEEPS = 3
-"""The steps of each size from which on their median is trusted, also with dips beyond `_DEEPEST_DIP`."""
+"""The number of steps of each size from which on their median is trusted, even with dips beyond
+`_DEEPEST_DIP`.
+"""
 _MAX_SURPRISE = math.log(4)
 """The largest deviation from the expected time that counts, as a logarithm: the machine may have slept."""
 _MAX_EXCESS = 3.0
@@ -44,12 +47,15 @@ class StepCostConstants:
     pace_gain: float = 0.3
     """The share of the way to this median per step: following quickly against noise."""
     enclosing_window: int = 9
-    """Steps between two steps of one n that are at most this far apart are compared with them: comparisons of
-    rare sizes against slow changes of the machine."""
+    """If two steps of one n are at most this many steps apart, the steps between them are compared with these
+    two: comparisons of rare sizes against slow changes of the machine.
+    """
     max_known: float = 10.0
     """The largest weight of a ratio's comparisons: smooth values against following quickly."""
     forgotten_after: float = 12.0
-    """Steps without a comparison after which a ratio's weight falls by one: rare sizes follow quickly."""
+    """The number of steps without a comparison after which a ratio's weight falls by one: rare sizes follow
+    quickly.
+    """
     doubted_after: int = 256
     """A size that seems slower than a wider size is forgotten after this many steps without it, times one
     plus the number of its comparisons: correcting measurements of a busy machine against slow steps that

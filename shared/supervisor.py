@@ -12,17 +12,19 @@ from typing import Self
 from shared.rate_limit import Backoff
 
 MAX_DEATHS_AT_START, MAX_DEATHS = 5, 10
-"""The maximum numbers of successive deaths of idle processes of a model, before one was ready and later; ten
-take 1 min.
+"""The maximum numbers of successive deaths of a model's idle processes: before a process was ready, and
+afterwards. Ten deaths take 1 min.
 """
 _FIRST_DELAY, _MAX_DELAY = 0.2, 30.0
 
 _STABLE_SECONDS = 60.0
-"""A process that was ready and has lived for this long did not die from its start."""
+"""If a process was ready and has lived for this long, its start did not cause its death."""
 _START_SECONDS = 60.0
 """The minimum of `max_silence` before the first sign of life, while a process imports its modules."""
 _TICKS = 10
-"""Ticks in `max_silence`. Silence is counted in ticks, which do not pass while this process is stopped."""
+"""The number of ticks in `max_silence`. Silence is counted in ticks, which do not pass while this process is
+stopped.
+"""
 
 
 ChildState = enum.Enum("ChildState", "STARTING READY RESTARTING SLEEPING WAKING FAILED STOPPED")
@@ -68,7 +70,7 @@ class Supervisor:
     _has_been_heard: bool = False
     _ticked_at: float = 0.0
     _n_silent: int = 0
-    """Ticks since the last sign of life."""
+    """The number of ticks since the last sign of life."""
 
     @classmethod
     def of_model(cls, sleep_seconds: float) -> Self:
@@ -128,7 +130,9 @@ class Supervisor:
         return True
 
     def lost(self, now: float) -> bool:
-        """Record that the child no longer replies; return True if it has died, so that was not intended."""
+        """Record that the child no longer replies; return True if it has died, so that its end was not
+        intended.
+        """
         if self._process not in {_Process.THERE, _Process.KILLED}:
             return False
         self._process = _Process.LOST

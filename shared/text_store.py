@@ -1,14 +1,15 @@
 """All texts in slots, in host memory and on disk: decides which text moves, and in which step.
 
-Attention reads all cells of a pool, also those of idle slots, unless a kernel skips them. So texts of idle
-slots move to host memory while others run (docs/design/texts.md). A text also moves there before its slot
-gets another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
+Attention reads all cells of a pool, even the cells of idle slots, unless a kernel skips them. So texts of
+idle slots move to host memory while others run (docs/design/texts.md). A text also moves there before its
+slot gets another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
 If ranges of a slot can be read and written, texts are moved in parts, so that no step waits for a long text.
 A text that grows gets further parts. Otherwise a text is stored as a whole, in one step, with its
 checkpoints.
 
-With `--cache-disk` texts are also on disk, some only there. The caller, which reads files, brings them back.
+With `--cache-disk` texts are also on disk, some only there. The caller, which reads files, brings texts back
+from disk.
 
 The owner of the store decides which sequence has which slot: the lead's engine, or a drafter.
 """
@@ -91,7 +92,9 @@ class TextStore:
 
     @property
     def has_moved(self) -> bool:
-        """True if parts were stored or loaded in this step, so that there may be more to move in the next."""
+        """True if parts were stored or loaded in this step, so that there may be more to move in the next
+        step.
+        """
         return self._n_movable < self.n_step < UNLIMITED
 
     def begin_step(self, *, alone: bool = False) -> None:
@@ -353,8 +356,8 @@ class TextStore:
     def expect(self, saved: SavedText) -> StoredText | None:
         """Return a text that the caller reads into host memory; call `arrived` afterwards.
 
-        The text is not in `--cache-disk`. None: there is no room, because others occupy it or the text is too
-        large.
+        The text is not in `--cache-disk`. None: there is no room, because other texts occupy it or the text
+        is too large.
         """
         text = StoredText.on_disk(saved)
         if not self._expect(text):
@@ -364,7 +367,7 @@ class TextStore:
         return text
 
     def _expect(self, text: StoredText) -> bool:
-        """Make room in host memory for a text on disk; return False if others occupy its place."""
+        """Make room in host memory for a text on disk; return False if other texts occupy its place."""
         held, n_bytes = self._held, self._size_of(text)
         if not self._has_place(n_bytes, held):
             return False
@@ -420,9 +423,10 @@ class TextStore:
                 each.saved = saved
 
     def mark_deleted(self, names: Collection[str]) -> None:
-        """Record that texts were deleted from disk, by name; texts that were only there are dropped.
+        """Record that the texts with these names were deleted from disk; drop texts that were only there.
 
-        The other texts that were completely on disk gave way there, so they are left out.
+        A text in host memory that was completely on disk had to give way there, so it is left out until it is
+        used again.
         """
         for text in [text for text in self._texts if text.saved and text.saved.name in names]:
             if text.place == "disk":

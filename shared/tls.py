@@ -34,8 +34,8 @@ def pinning(certificate: Path) -> ssl.SSLContext:
     """Return a TLS context that trusts only the first certificate in a PEM file, under any host name and at
     any time.
 
-    For a program that knows the certificate of the server, or of its CA, and connects under another name.
-    Further certificates in the file, of its issuers, are not trusted, because issuers have signed other
+    This is for a program that knows the certificate of the server, or of its CA, and connects under another
+    name. Further certificates in the file, of its issuers, are not trusted, because issuers have signed other
     certificates, too. Raises ConfigError.
     """
     try:

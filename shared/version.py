@@ -3,4 +3,4 @@
 import importlib.metadata
 
 VERSION = importlib.metadata.version("llama-duo")
-"""Read once, at the start: later there may be no descriptor for its file."""
+"""Read once, at the start: later there may be no free descriptor for its file."""

@@ -10,7 +10,7 @@ from shared.search_paths import leave_working_directory
 def run(name: str, *, is_interrupted: bool = False) -> None:
     """Import a module and call its `main`.
 
-    is_interrupted: Ctrl-C raises KeyboardInterrupt in it, once it is imported.
+    is_interrupted: Ctrl-C raises KeyboardInterrupt in `main`.
     """
     leave_working_directory()
     from shared import program_start  # noqa: PLC0415 - what these import may be there, too

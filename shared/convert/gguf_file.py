@@ -70,8 +70,8 @@ class Weights:
 
     dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` returns an array of shape
     (stop - start, width); a vector is one row. `encoded(encoder, start, stop)` returns the same rows as the
-    encoder's bytes if they are available, else None. exact: never quantize it, because llama.cpp needs full
-    precision.
+    encoder's bytes if they are available, else None. exact: the tensor is never quantized, because llama.cpp
+    needs full precision.
     """
 
     name: str
@@ -102,7 +102,7 @@ class StoredTensor:
 
     @property
     def n_padded(self) -> int:
-        """The number of bytes, including the padding after them."""
+        """The tensor's size in bytes, including the padding after it."""
         return self.n_bytes + len(_padding(self.n_bytes))
 
     def chunks(self) -> Iterator[Bytes]:
@@ -131,7 +131,7 @@ class GgufFile:
         others = {name: Encoder(name) for name in ("f32", "f16")}
 
         def encoder(each: Weights) -> Encoder:
-            """Return llama-quantize's encoder: rows that do not fill blocks are stored as f16."""
+            """Return the encoder that llama-quantize would choose: f16 if rows do not fill whole blocks."""
             if len(each.dimensions) == 1 or each.exact:
                 return others["f32"]
             return others["f16"] if each.width % main.block else main

@@ -20,7 +20,7 @@ from shared.errors import ModelLoadError
 CONFIG: Final = "config.json"
 _MAX_CONFIG = 1 << 20
 _MAX_LAYERS = 512
-"""llama.cpp aborts above this."""
+"""The maximum number of layers: llama.cpp aborts if there are more."""
 _MAX_SIZE = 1 << 24
 _GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
 """The names of the tanh approximation, which llama.cpp computes."""
@@ -87,7 +87,9 @@ def read_vocabulary(folder: Path, n_vocab: int, end: int | None) -> Gpt2Vocabula
     if len(tokens) > n_vocab:
         raise ModelLoadError(f"{path} has {len(tokens)} tokens, but config.json says vocab_size {n_vocab}")
     if missing := set(byte_alphabet()) - ids.keys():
-        raise ModelLoadError(f"{path} is not a GPT-2 vocabulary: it lacks {len(missing)} of 256 bytes")
+        raise ModelLoadError(
+            f"{path} is not a GPT-2 vocabulary: it lacks tokens for {len(missing)} of the 256 bytes"
+        )
     end = ids.get(_END) if end is None else end
     if end is None or not 0 <= end < len(tokens):
         raise ModelLoadError(f"{path} has no end token: neither {_END} nor the eos_token_id of config.json")
@@ -136,7 +138,7 @@ class Gpt2Config(BaseModel):
     def why_impossible(self) -> str | None:
         """Return why llama.cpp's GPT-2 cannot compute the model; None if it can."""
         if self.n_embd % self.n_head:
-            return f"its width {self.n_embd} is not a multiple of its {self.n_head} heads"
+            return f"its width {self.n_embd} is not a multiple of its number of heads, {self.n_head}"
         if self.activation_function not in _GELU:
             return (
                 f"its activation function is {self.activation_function[:40]}, but only {_GELU[0]} is "
@@ -149,8 +151,8 @@ class Gpt2Config(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Mapping:
-    """A tensor in the folder and in the GGUF file. dimensions: in the GGUF file, where Conv1D is
-    transposed.
+    """A tensor in the folder and in the GGUF file. dimensions: the dimensions in the GGUF file, where
+    matrices of Conv1D are transposed.
     """
 
     origin: str

@@ -60,9 +60,11 @@ class Shape:
     """The width of the residual stream: llama.cpp's n_embd."""
     n_layers: int
     n_heads: int
-    """Query heads. Key/value heads follow, so that as many query heads as in the source share one."""
+    """The number of query heads. The number of key/value heads grows with it, so that each serves as many
+    query heads as in the source.
+    """
     n_feed_forward: int
-    """Hidden units of each layer's feed-forward part."""
+    """The number of hidden units of each layer's feed-forward part."""
 
     def __str__(self) -> str:
         return f"{self.width}x{self.n_layers}, {self.n_heads} heads, feed-forward {self.n_feed_forward}"
@@ -171,7 +173,7 @@ def _check_shape(source: _GrowthSource, shape: Shape, block: int) -> None:
     group = source.heads_per_group
     if shape.n_heads % group:
         raise ConfigError(
-            f"n_heads {shape.n_heads} is not a multiple of {group}, the heads per key/value head"
+            f"n_heads {shape.n_heads} is not a multiple of {group}, the number of heads per key/value head"
         )
     heads = shape.n_heads * source.head_width
     rows = {"width": shape.width, "n_heads": heads, "n_feed_forward": shape.n_feed_forward}
@@ -330,7 +332,7 @@ class GrowSettings(ProgramSettings):
     destination: CliPositionalArg[Path] = Field(description="the GGUF file to write")
     width: int = Field(description="width of the residual stream (n_embd)")
     layers: int = Field(description="number of layers")
-    heads: int = Field(description="number of query heads; key/value heads follow")
+    heads: int = Field(description="number of query heads; key/value heads grow in proportion")
     feed_forward: int = Field(description="number of hidden units of each feed-forward part")
     type: Quantization = Field("f16", description="data type of the matrices")
 

@@ -30,10 +30,10 @@ _HEADER_BYTES = 256
 _FLOAT_BYTES = 4
 _EPSILON = 1e-5
 _BLOCK = 32
-"""Values in a block of q8_0, which has one scale."""
+"""The number of values in a block of q8_0, which has one scale."""
 _BLOCK_TYPE = np.dtype([("scale", "<f2"), ("values", "i1", _BLOCK)])
 _MAX_LAYERS = 512
-"""llama.cpp aborts above this."""
+"""The maximum number of layers: llama.cpp aborts if there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Llama2cHeader:
             raise ValueError("one of the sizes in its header is not positive")
         if width % (2 * n_heads) or n_heads % n_kv_heads or n_layers > _MAX_LAYERS:
             raise ValueError(
-                f"its header names {n_layers} layers of width {width} with {n_heads} heads and "
+                f"its header describes {n_layers} layers of width {width} with {n_heads} heads and "
                 f"{n_kv_heads} key/value heads, which is inconsistent"
             )
         return cls(
@@ -178,7 +178,9 @@ class TensorPlace:
         return (integers * scales).reshape(-1, width)
 
     def _encoded(self, data: SourceBytes, encoder: Encoder, start: int, stop: int) -> Bytes | None:
-        """Return q8_0 with the same integers; only the scales are rounded, to f16. None for other types."""
+        """Return the rows as q8_0 with the same integers as in the checkpoint; only the scales are rounded,
+        to f16. None for other types.
+        """
         width = self.dimensions[-1]
         if encoder.ggml_type.name != "Q8_0" or width % _BLOCK or self.group_size % _BLOCK:
             return None

@@ -117,9 +117,9 @@ class SafetensorsFolder:
         names = sorted(set(_read_index(index).values()))
         strange = [name for name in names if not _PLAIN_NAME.fullmatch(name)]
         if strange or not names:
-            raise ModelLoadError(f"{index} names {strange[:1]}, which is not a file in its folder")
+            raise ModelLoadError(f"{index} lists {strange[:1]}, which is not a file in its folder")
         if missing := [name for name in names if not (self._folder / name).is_file()]:
-            raise ModelLoadError(f"{self._folder} lacks {missing[0]}, which {INDEX} names. Download it")
+            raise ModelLoadError(f"{self._folder} lacks {missing[0]}, which {INDEX} lists. Download it")
         return [index], [self._folder / name for name in names]
 
 

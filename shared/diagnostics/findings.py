@@ -44,7 +44,7 @@ problem = partial(Finding, Severity.PROBLEM)
 
 @dataclass(slots=True)
 class DoctorReport:
-    """Findings in the order in which they were added."""
+    """A report of findings, in the order in which they were added."""
 
     findings: list[Finding] = field(default_factory=list)
 

@@ -1,4 +1,4 @@
-"""The output of `--version` after the version: libraries, the CPU's kernel and the devices."""
+"""The output of `--version` after the version: libraries, llama.cpp's CPU kernel and the devices."""
 
 import importlib.metadata
 import platform
@@ -10,7 +10,7 @@ _LIBRARIES = ("llama-cpp-python", "llguidance", "numpy", "pydantic", "uvicorn", 
 
 
 def installation() -> Iterator[str]:
-    """Yield the lines. Broken parts are reported as text, because bug reports need them most."""
+    """Yield the lines. For a part that is broken, the line is its error, because bug reports need it most."""
     yield f"Python {platform.python_version()}, {platform.platform()}"
     yield ", ".join(filter(None, map(_version, _LIBRARIES)))
     try:

@@ -78,7 +78,7 @@ class LocatedModel:
 
 @contextmanager
 def locate(source: ModelSource) -> Iterator[LocatedModel | None]:
-    """Yield a model with its vocabulary, without converting or downloading it; None if none is named.
+    """Yield a model with its vocabulary, without converting or downloading it; None if no model is named.
 
     Raises ConfigError. For a model that would be converted, a temporary file with zeros as weights is
     written, which exists until the context ends.
@@ -119,8 +119,8 @@ def check_memory(
 ) -> MemoryPlan | None:
     """Report where a model would be placed, and add a problem if the free memory does not suffice.
 
-    taken: bytes that other models will use, by place; who_takes: their name. The memory of RPC workers is
-    unknown. Returns None, and adds a problem, if the model cannot be loaded.
+    taken: bytes that other models will use, by place; who_takes: the name of these models. The memory of RPC
+    workers is unknown. Returns None, and adds a problem, if the model cannot be loaded.
     """
     try:
         plan = make_plan()
@@ -148,8 +148,8 @@ def check_memory(
     if n_needed > n_free:
         report.problems.append(
             f"weights and KV cache need about {size_text(n_needed)} of memory, but only "
-            f"{size_text(n_free)} are free. Each token would read weights from the disk. Use a "
-            "smaller model or --ctx-size"
+            f"{size_text(n_free)} are free. Weights would be read from the disk for each token. "
+            "Use a smaller model or --ctx-size"
         )
     return plan
 
@@ -175,7 +175,7 @@ def list_devices() -> str:
 def _add_placement(
     report: PreflightReport, placement: Placement, taken: Mapping[str, int], who_takes: str
 ) -> None:
-    """Add a table of the sizes on each place, and the memory that they leave free."""
+    """Add a table of the sizes in each place, and of the memory that stays free there."""
     report.add("devices", str(placement))
     for group in dict.fromkeys(group for group, _ in placement.parts):
         _add_sizes(report, group, {place: n for (each, place), n in placement.parts.items() if each == group})

@@ -9,9 +9,11 @@ import enum
 from collections.abc import Mapping
 
 _SHORT_S, _LONG_S = 0.010, 0.100
-"""T(1) in seconds, above which a back has some of the time, and all of the time, that its drafts need."""
+"""Two values of T(1) in seconds. Above the first, a back has some of the time that its drafts need, and above
+the second, all of it.
+"""
 _MIN_GAIN = 1.15
-"""If `best_gain` is less, late and wrong drafts leave no speed-up."""
+"""The minimum of `best_gain` for a speed-up: if the gain is less, late and wrong drafts use it up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
 """The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""

@@ -41,7 +41,7 @@ _GRAMMAR_SECONDS = 0.002
 
 DrafterMessage = Open | Extend | Close | Tune
 ValuedBranch = tuple[float, SequenceState, DraftBranch]
-"""(value of the next token, sequence, branch)"""
+"""A branch to continue: (value of its next token, sequence, branch)."""
 RankedBranch = tuple[SequenceState, DraftBranch, list[RankedToken] | None]
 
 
@@ -101,8 +101,8 @@ class Drafter:
         """Apply a message of the lead whose sequences are in `group`; return the result of
         `SequenceState.commit`.
 
-        Messages that cannot be drafted for, or that concern another lead's sequences, are ignored. times:
-        when the message arrived and when it is handled, in seconds; the next draft reports them.
+        Messages about sequences that cannot be drafted for, or that belong to another lead, are ignored.
+        times: when the message arrived and when it is handled, in seconds; the next draft reports them.
         """
         match message:
             case Open():
@@ -326,7 +326,7 @@ class Drafter:
     def _worthwhile(self, growing: list[ValuedBranch]) -> list[ValuedBranch]:
         """Return the first branches that together give the most probability per second; at least one.
 
-        Without at least one, a draft that may grow would never do so, and the caller would step the drafter
+        If none were returned, a draft that may grow would never do so, and the caller would step the drafter
         forever.
         """
         growing = growing[: self._model.n_batch]

@@ -6,7 +6,7 @@ from typing import Self
 from shared.text_store import NO_PROMPT_CACHE, PromptCacheSize
 
 N_FURTHER_STATES = 2
-"""A recurrent draft model keeps this many states beside those after each draft token."""
+"""A recurrent draft model keeps this many states in addition to the states after each draft token."""
 _RUNNERS_UP = 15
 """The number of runners-up ranked for each token. 25 to 54 % of recovered tokens are the first runner-up,
 73 to 92 % are among the first sixteen.
@@ -14,7 +14,7 @@ _RUNNERS_UP = 15
 Measured with models/smollm2/acceptance.py.
 """
 _BRANCH_TOKENS = 6
-"""About how many tokens of a side branch the lead verifies in one step."""
+"""The approximate number of tokens of a side branch that the lead verifies in one step."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,8 +30,9 @@ as backs do not get equally far."""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
 """The times between two messages: while the lead has enough to verify, and while it may wait for more tokens.
-A message takes the lead's front process about 0.2 ms of CPU time that its model could use. In the shorter
-time, a fast draft model makes several tokens, which go into one message."""
+A message costs the lead's front process about 0.2 ms of CPU time, which the lead's model could use. In the
+shorter time, a fast draft model makes several tokens, which go into one message.
+"""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -231,8 +232,8 @@ class SequenceState:
     def move_window(self) -> None:
         """Move a full window: its second half is decoded again, from position 0.
 
-        Moves back if a rejected draft leaves fewer tokens than the start of the window. Any window is
-        correct, because the lead verifies.
+        The window moves back if, after a rejected draft, the text ends before the window begins. Any window
+        is correct, because the lead verifies.
         """
         if not self._fits_window:
             self.window_start = max(0, self.main.end - self._n_kept)
@@ -320,7 +321,9 @@ class SequenceState:
         return self.grown_from is not None and now - self.sent_at >= self._send_delay(self.grown_from)
 
     def _send_delay(self, n_before: int) -> float:
-        """Return the seconds between two messages; the last one had `n_before` tokens of the main branch."""
+        """Return the seconds between two messages; the last message had `n_before` tokens of the main
+        branch.
+        """
         n, n_per_step = len(self.main.ranked), self.options.n_per_step
         if n == n_before:  # only side branches have grown
             return SEND_SECONDS
@@ -331,8 +334,8 @@ class SequenceState:
     def draft(self) -> Draft | None:
         """Return the whole draft, main branch first; None if it has no tokens.
 
-        Side branches of a single token are left out: they would help only where the target has just chosen
-        this token.
+        Side branches of a single token are left out: they would help only if the target has just chosen this
+        token.
         """
         drafted = self.main.drafted
         if not drafted:

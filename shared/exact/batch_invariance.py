@@ -15,18 +15,20 @@ from typing import ClassVar
 from shared.llama.span import Pass, Span, SpanPart
 
 MAX_GAP = 32
-"""Between two sizes of a class: the most padding that a part alone needs."""
+"""The largest gap between two sizes of a class: the most padding that a part alone needs."""
 RESERVE = 64
-"""Cells of each slot that only padding may occupy: as much as `invariant_passes` ever adds to a span."""
+"""The number of cells of each slot that only padding may occupy: the most that `invariant_passes` adds to a
+span.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class InvariantSizes:
     """Batch sizes per slot with identical logits, ascending: for generated tokens and for prompts.
 
-    wide: further sizes for prompts, without logits. Gaps are at most `MAX_GAP`. joins: adjacent slots may
-    share a pass if their size and the size of the whole pass are among the sizes; otherwise each slot takes a
-    pass of its own.
+    wide: further sizes for tokens of prompts that need no logits. Gaps are at most `MAX_GAP`. joins: adjacent
+    slots may share a pass if their size and the size of the whole pass are among the sizes; otherwise each
+    slot takes a pass of its own.
     """
 
     answer: tuple[int, ...]
@@ -104,7 +106,7 @@ def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
 
 
 def _are_alike(last: SpanPart, part: SpanPart) -> bool:
-    """Return whether both parts may be in one pass; parts of prompts only if no padding is added."""
+    """Return whether both parts may be in one pass; if they are parts of prompts, without padding."""
     one, other = last.span, part.span
     if one.is_prompt != other.is_prompt or bool(one.n_logits) != bool(other.n_logits):
         return False

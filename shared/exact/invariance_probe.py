@@ -4,7 +4,7 @@ Measuring: a text is decoded in batches of one size, at several lengths of conte
 trimmed before; the logits of all its tokens are compared. Only measured sizes are used.
 
 Quantized weights hide differences: activations are rounded to 8 bits before each matrix, so a different last
-bit shows only where it changes a rounding, once in some ten thousand activations. Therefore small models are
+bit shows only where it changes a rounding, about once in ten thousand activations. Therefore small models are
 measured with more tokens.
 
 Rehearsing: one text is decoded alone, token by token. Then it is decoded in another slot, with its prompt
@@ -31,7 +31,7 @@ _NEEDED = (*_ESTIMATED, 32)
 """The sizes without which exact mode is impossible."""
 _FURTHER = (5, 6, 7, 12, 24, 9, 10, 20, 28, 64, 48, 14, 15, 18, 40, 56, 36, 11, 13, 17, 21, 22, 30, 25, 27)
 _AT_ONCE = 5
-"""Further sizes are measured in groups of this many; one that has begun is finished in any case."""
+"""Further sizes are measured in groups of this many; a group that has begun is finished in any case."""
 _WIDE = (64, 128, 48, 96, 80, 112)
 """Sizes for prompts only: longer chunks are hardly faster."""
 _MAX_LOGITS = 1 << 24
@@ -45,28 +45,30 @@ _ANCHOR = 16
 _LARGEST = 32
 """The largest size that is needed; contexts are read in batches of this size."""
 _ACTIVATIONS = 250_000
-"""The activations to compare of each size (tokens times layers times width of a layer); 0 of size 1."""
+"""The number of activations to compare for each size (tokens times layers times width of a layer); none for
+size 1.
+"""
 _MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
 _MIN_PRICE, _MAX_PRICE = 0.8, 2.0
-"""If a step of n tokens takes less than the first times a step of one token, or more than the second times n
-such steps, the machine was busy.
+"""Bounds of plausible times. A step of n tokens takes at least the first factor times a step of one token,
+and at most the second factor times n steps of one token. Otherwise the machine was busy.
 """
 
 _N_PROMPT = 45
 _REHEARSED_ACTIVATIONS = 300_000
-"""The activations to compare in a rehearsal."""
+"""The number of activations to compare in a rehearsal."""
 _ANSWER_TOKENS = (24, 200)
 """The minimum and maximum number of tokens of the answer."""
 NEEDED_CONTEXT = 96 + RESERVE
-"""Tokens that each slot must hold."""
+"""The number of tokens for which each slot must have room."""
 _PIECES = (13, 1, 40)
 """The sizes of the pieces in which the prompt is read the second time."""
 _MAX_OTHERS = 3
 _OTHERS = 9
 """The number of tokens of the first other slot; each further slot has as many more than the slot before."""
 _WRONG = 2
-"""Draft tokens of each step that are trimmed again."""
+"""The number of wrong draft tokens in each step, which are trimmed again."""
 
 Clock = Callable[[], float]
 Prints = dict[tuple[int, int], bytes]
@@ -124,8 +126,8 @@ class SizeReport:
         return " ".join("{" + " ".join(map(str, each)) + "}" for each in classes)
 
     def price(self, batch_sizes: InvariantSizes) -> float | None:
-        """Return the time of the smallest step under `batch_sizes` over the time of a step of one token, at
-        least 1; None: the times are too noisy.
+        """Return the time of the smallest step under `batch_sizes`, divided by the time of a step of one
+        token, but at least 1; None: the times are too noisy.
         """
         size = batch_sizes.answer[0]
         ratio = self.seconds[size] / self.seconds[1]
@@ -133,7 +135,8 @@ class SizeReport:
 
 
 def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport | None:
-    """Return measurements for a price, not for a guarantee; None if they would take more than `seconds`.
+    """Return measurements that show the price of exact mode, but guarantee nothing; None if they would take
+    more than `seconds`.
 
     Slot 0 must be empty and is left empty.
     """
@@ -324,7 +327,7 @@ def _other_slots(slot: int) -> range:
 
 
 def _others(model: Model, slot: int) -> list[Span]:
-    """Return a token of each other slot, which the next call trims."""
+    """Return a span of one token for each other slot; the next call trims these tokens."""
     spans = []
     for number, other in enumerate(_other_slots(slot), 1):
         model.trim(other, _OTHERS * number)

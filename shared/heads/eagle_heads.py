@@ -2,9 +2,9 @@
 
 It drafts like an MTP head (`mtp_heads`): for the token at position p it reads the target's state for p - 1,
 and returns a hidden state from which it can continue. The target's states (the inputs of three layers) are
-first reduced to the size of its own by `llama_encode`. If it has no embeddings or output matrix, it uses
-the target's. Its vocabulary may be a part of the target's (`d2t`); the logits of all other tokens are
--inf.
+first reduced to the size of the drafter's own by `llama_encode`. A drafter without embeddings or output
+matrix uses the target's. A drafter's vocabulary may be a part of the target's (`d2t`); the logits of all
+other tokens are -inf.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Sources of a target's hidden states, which record the states from their creation on.
+"""Sources of a target's hidden states. A source records the states from its creation on.
 
 MTP heads read the states after the last layer, EAGLE-3 reads states between layers.
 """
@@ -23,8 +23,8 @@ ARCHITECTURES = frozenset(
         *("qwen3moe", "qwen3next"),
     }
 )
-"""Architectures whose graphs expose the inputs of layers (`t_layer_inp` in src/models). For others llama.cpp
-aborts the process.
+"""Architectures whose graphs expose the inputs of layers (`t_layer_inp` in src/models). With other
+architectures, llama.cpp aborts the process.
 """
 
 

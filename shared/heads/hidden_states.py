@@ -36,7 +36,7 @@ class _SlotStates:
         self.first = min(self.first, end) if not self.tokens else self.first
 
     def beginning(self, n_keep: int) -> "_SlotStates":
-        """Return a copy, as of the first `n_keep` tokens of the text."""
+        """Return a copy, cut to the first `n_keep` tokens of the text."""
         other = _SlotStates(self.first)
         other.tokens, other.states = list(self.tokens), list(self.states)
         other.cut(n_keep)
@@ -116,8 +116,8 @@ class HiddenStates(SlotPart):
         self._stored.clear()
 
     def first(self, slot: int, tokens: Sequence[int]) -> int:
-        """Return the first position from which all states before the last of `tokens` are known for this
-        text.
+        """Return the position from which the states of this text are known, up to the last but one of
+        `tokens`. If they are unknown, return the position of the last token.
         """
         kept, end = self._slots[slot], len(tokens) - 1
         if kept.end < end or kept.first >= end:

@@ -36,7 +36,9 @@ _ARCHITECTURES = frozenset(
 draft again. gemma4's head is a separate file, which reads the target's cache.
 """
 _FEW_TOKENS = 16
-"""Up to this number of tokens are decoded with outputs of all, which is cheaper than two passes."""
+"""If there are at most this many tokens, one pass computes outputs of all of them, which is cheaper than two
+passes.
+"""
 
 
 def has_heads(path: Path) -> bool:
@@ -84,14 +86,14 @@ class MtpHeads:
     reads_first = True
     """True if the head reads the first token of a text, for which there is no hidden state."""
     source = "mtp"
-    """The name of the source of its drafts."""
+    """The head's name as a source of drafts."""
     title = "the model's own heads (MTP)"
 
     def __init__(self, model: Any, target: Model, *, owns_model: bool = False) -> None:
         """model: a llama_model with the head; if it is owned, `close` frees it. Raises ModelLoadError."""
         self._model = model if owns_model else None
         self.weights_size: int = llama_cpp.llama_model_size(model) if owns_model else 0
-        """The bytes in addition to the target's weights."""
+        """The size of the weights in bytes; 0 if they are part of the target."""
         parameters = context_parameters(target.plan.options, target.n_ctx, target.n_slots)
         parameters.ctx_type = self.context_type
         parameters.ctx_other = target.native.context

@@ -13,7 +13,7 @@ from typing import Any
 from shared.llama.native import llama_cpp
 
 _FLAG_BYTES = 1024
-"""sigset_t has 128 bytes in glibc and musl, 4 in macOS."""
+"""The size of a flag: sigset_t has 128 bytes in glibc and musl, 4 in macOS."""
 
 
 def _libc() -> ctypes.CDLL:

@@ -179,7 +179,7 @@ def _slots_in_last_ubatch(last: Pass, n_ubatches: int, rules: LayoutRules) -> fr
 
 
 def _prompts_first(parts: Pass) -> list[Pass]:
-    """Return a pass of the prompts, then one of the other spans, which may be rolled back; no empty
+    """Return a pass of the prompts, then a pass of the other spans, which may be rolled back; no empty
     passes.
     """
     prompts = [part for part in parts if not part.span.is_verified]

@@ -1,4 +1,4 @@
-"""Switches CUDA graphs off where a replayed step would be wrong.
+"""Switches CUDA graphs off if a replayed step would be wrong.
 
 The CUDA backend records a step that has the shape of the step before it. When another shape is recorded, it
 updates the recorded graph. On an H200, 8 to 17 of 300 rows of random traffic were then wrong in three of 15

@@ -26,7 +26,7 @@ METAL: Final = "MTL"
 _NONE: Final = ("none",)
 _MIB = 1 << 20
 _TENSOR_BYTES = 1 << 12
-"""More bytes than a ggml_context with one tensor takes."""
+"""A number of bytes that is enough for a ggml_context with one tensor."""
 
 
 def descriptions() -> list[str]:

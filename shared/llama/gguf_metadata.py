@@ -12,9 +12,9 @@ from shared.llama import library
 from shared.llama.unbound import GgufInitParameters, function
 
 _UNQUANTIZED = frozenset({0, 1, 30})
-"""`ggml_type` of f32, f16 and bf16."""
+"""The values of `ggml_type` for f32, f16 and bf16."""
 _UINT32 = 4
-"""`gguf_type` of an unsigned 32-bit number."""
+"""The value of `gguf_type` for an unsigned 32-bit number."""
 
 
 def tensor_names(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from shared.llama.unbound import function
 log = logging.getLogger("llama")
 
 _MIN_BYTES = 4 << 20
-"""Fewer bytes are copied quickly even if they are not pinned."""
+"""The minimum size of pinned blocks: fewer bytes are copied quickly even if they are not pinned."""
 _MAX_BLOCKS = 2048
 """The maximum number of pinned blocks. Some Vulkan drivers allow only 4096 allocations in all."""
 _SLACK = 8
@@ -25,7 +25,9 @@ _SLACK = 8
 
 @dataclass(slots=True, eq=False)
 class HostBlock:
-    """`size` used bytes of `n_allocated` at `pointer`. owner: an array, or a pinned ggml_backend_buffer_t."""
+    """A block of memory: `size` used bytes of `n_allocated` at `pointer`. owner: an array, or a pinned
+    ggml_backend_buffer_t.
+    """
 
     pointer: Any
     size: int

@@ -1,7 +1,7 @@
 """Loads and initializes the native library, once per process, and sends its log to ours.
 
-The code that computes on the CPU (the kernel) is compiled for one kind of CPU. Or there is a library for each
-of many kinds (GGML_CPU_ALL_VARIANTS), and the best library for this CPU is loaded.
+The code that computes on the CPU (the kernel) may be compiled for one kind of CPU. With GGML_CPU_ALL_VARIANTS
+there is a library for each of many kinds, and the best library for this CPU is loaded.
 """
 
 import ctypes
@@ -31,7 +31,7 @@ _KERNEL = re.compile(r"ggml-cpu-(.+)\.\w+$")
 _FEATURE = re.compile(r"(\w+) = 1")
 _captures: list[list[str]] = []
 _explained: list[list[str]] = []
-"""The lists of nested contexts, the innermost last."""
+"""The lists of errors of nested `explained_errors` contexts, the innermost last."""
 about_devices: list[str] = []
 """The messages of backends about their devices, which backends write only once."""
 

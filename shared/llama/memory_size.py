@@ -11,7 +11,9 @@ from shared.terminal import size_text
 
 _MIB = 1 << 20
 _N_GRAPHS = 3
-"""The graphs that a llama_context keeps: the reserved one, and the last ones with and without outputs."""
+"""The number of graphs that a llama_context keeps: the reserved one, and the last ones with and without
+outputs.
+"""
 _CREATING = re.compile(r"creating +(.*) KV cache")
 _ATTENTION = re.compile(r"llama_kv_cache: size = +([\d.]+) MiB")
 _STATES = re.compile(r"llama_memory_recurrent: size = +([\d.]+) MiB \( *(\d+) cells.* (\d+) rs_seq\)")
@@ -106,7 +108,8 @@ def read_sizes(lines: Iterable[str]) -> MemorySize:
 
 
 def graph_bytes(context: Any, parameters: Any) -> int:
-    """Return bytes for computing beside the compute buffers: the CPU's work buffer, and the graphs.
+    """Return the bytes for computing that are not in the compute buffers: the CPU's work buffer, and the
+    graphs.
 
     Without flash attention, the work buffer holds the attention scores of a whole batch in the type of the KV
     cache: batch · cells · heads · 2 bytes. `context` must be new, and made with these llama_context_params,

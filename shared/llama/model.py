@@ -57,7 +57,7 @@ class Model:
     """The loaded files, and the way in which they were loaded."""
 
     overlaps = False
-    """True if the last step left this thread free most of the time between `launch` and its end.
+    """True if the last step left this thread free most of the time between `launch` and the step's end.
 
     Always False on a CPU, where a long wait may only mean that other programs used the CPU.
     """

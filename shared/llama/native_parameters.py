@@ -20,9 +20,11 @@ from shared.settings.model_options import (
 _GGML_TYPE_BF16 = 30
 """The number of bf16 in ggml.h; llama_cpp has no name for it."""
 _MAX_LAYERS = 512
-"""LLAMA_MAX_LAYERS."""
+"""llama.cpp's LLAMA_MAX_LAYERS."""
 _NO_TENSOR = ("^$", CPU)
-"""An override for no tensor. Its only effect is that devices compute one ubatch of a batch at a time."""
+"""An override that matches no tensor. Its only effect is that devices compute one ubatch of a batch at a
+time.
+"""
 
 
 def model_parameters(options: ModelOptions, *, with_workers: bool = False) -> Any:
@@ -131,8 +133,8 @@ def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:
 
     It skips the cells of other texts, which are otherwise compared with every token. It reads a single text
     as fast, but continues a long text more slowly, above all by several tokens per step. With the default
-    number of slots, this is most of the work. If there are more slots than `parallel`, they hold side
-    branches. Its kernel for prompts supports only f16.
+    number of slots, continuing texts is most of the work. Slots in addition to `parallel` hold side branches.
+    Flash attention's kernel for prompts supports only f16.
     """
     is_f16 = options.cache_type_k == options.cache_type_v == "f16"
     return is_f16 and options.parallel > DEFAULT_SLOTS and n_slots == options.parallel

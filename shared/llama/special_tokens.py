@@ -1,7 +1,7 @@
 """Finds special tokens in text as llama.cpp's `tokenizer_st_partition` does, but in linear time.
 
 llama.cpp walks a linked list from its beginning for every occurrence, so its time grows with the square of
-their number. Here the result is the same, and occurrences can be excluded.
+the number of occurrences. Here the result is the same, and occurrences can be excluded.
 """
 
 from bisect import bisect_right
@@ -52,8 +52,8 @@ class SpecialTokens:
         """Split `text` into plain text and special tokens.
 
         Without `control`, only user-defined tokens are found. breaks: ascending positions in `text`. A
-        control token that contains such a position stays plain text, because texts from both sides together
-        would form it.
+        control token that contains such a position stays plain text, because only the texts on both sides
+        together form the token.
         """
         ranges: list[tuple[int, int] | int] = [(0, len(text))] if text else []
         for token in self.occurring(text):
@@ -97,8 +97,8 @@ def _split(
 
 
 def find_unbroken(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
-    """Return the first occurrence of `wanted` in a range of `text` with none of `breaks` inside it;
-    -1: none.
+    """Return the position of the first occurrence of `wanted` in a range of `text` that contains none of
+    `breaks`; -1: there is none.
     """
     while (at := text.find(wanted, start, end)) >= 0:
         next_break = bisect_right(breaks, at)

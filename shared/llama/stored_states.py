@@ -99,7 +99,9 @@ class StoredStates(SlotPart):
         self._host.clear()
 
     def _store(self, slot: int, key: int, flags: int, positions: bytes = b"") -> None:
-        """Store the state of a slot. positions: bytes to store after llama.cpp's bytes."""
+        """Store the state of a slot. positions: the positions as bytes, which are stored after llama.cpp's
+        bytes.
+        """
         size = llama_cpp.llama_state_seq_get_size_ext(self._context, slot, flags)
         block = self._states[key] = self._host.take(size + len(positions))
         if positions:

@@ -15,13 +15,13 @@ _libraries: list[Any] = [llama_cpp.llama_cpp._lib]  # noqa: SLF001 - its handle 
 
 
 class GgufInitParameters(ctypes.Structure):
-    """`gguf_init_params`."""
+    """The structure `gguf_init_params`."""
 
     _fields_ = (("no_alloc", ctypes.c_bool), ("ctx", ctypes.c_void_p))
 
 
 class ComputePlan(ctypes.Structure):
-    """`ggml_cplan`."""
+    """The structure `ggml_cplan`."""
 
     _fields_ = (
         ("work_size", ctypes.c_size_t),
@@ -35,7 +35,7 @@ class ComputePlan(ctypes.Structure):
 
 
 class DeviceProperties(ctypes.Structure):
-    """`ggml_backend_dev_props`; the structure of flags at its end is given as bytes."""
+    """The structure `ggml_backend_dev_props`; the structure of flags at its end is given as bytes."""
 
     _fields_ = (
         ("name", ctypes.c_char_p),
@@ -49,13 +49,13 @@ class DeviceProperties(ctypes.Structure):
 
 
 class TensorOverride(ctypes.Structure):
-    """`llama_model_tensor_buft_override`."""
+    """The structure `llama_model_tensor_buft_override`."""
 
     _fields_ = (("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p))
 
 
 class GgmlInitParameters(ctypes.Structure):
-    """`ggml_init_params`."""
+    """The structure `ggml_init_params`."""
 
     _fields_ = (("mem_size", ctypes.c_size_t), ("mem_buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
 

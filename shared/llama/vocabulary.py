@@ -158,7 +158,7 @@ class Vocabulary:
     def tokenize(
         self, text: str, *, add_special: bool, parse_special: bool, breaks: Sequence[int] = ()
     ) -> list[int]:
-        """Tokenize a text as `encode` does, as a list."""
+        """Return the result of `encode` as a list."""
         return self.encode(text, add_special=add_special, parse_special=parse_special, breaks=breaks).tolist()
 
     def encode(
@@ -345,8 +345,8 @@ def _why_not_loaded(parts: Sequence[Path], errors: Sequence[str]) -> str:
         )
     reason = said[1] if said else errors[0] if errors else "llama.cpp gives no reason"
     return (
-        f"{parts[0]} cannot be loaded ({reason}). Download it again. If it needs too much memory, "
-        "use a smaller model or a smaller --n-gpu-layers. --log-level debug shows llama.cpp's log"
+        f"{parts[0]} cannot be loaded ({reason}). Download it again. If the model needs too much "
+        "memory, use a smaller model or a smaller --n-gpu-layers. --log-level debug shows llama.cpp's log"
     )
 
 
@@ -358,7 +358,7 @@ def unusable(path: Path, reason: str) -> ModelLoadError:
 def _check_usable(model: Any, path: Path, n_parts: int) -> None:
     """Raise ModelLoadError if the model cannot continue a text token by token.
 
-    `check_kind` refuses most of them before they are loaded; here all metadata is known.
+    `check_kind` refuses most such models before they are loaded; here all metadata is known.
     """
     architecture = metadata(model, "general.architecture") or ""
     check_metadata(path, architecture, metadata(model, "general.type") or "")

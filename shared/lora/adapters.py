@@ -15,7 +15,7 @@ _FAILED = "failed to apply lora adapter: "
 
 
 def check_adapters(adapters: Sequence[LoraAdapter], model: Path) -> None:
-    """Raise ModelLoadError if a file is not a LoRA adapter, or is one for another kind of model."""
+    """Raise ModelLoadError if a file is not a LoRA adapter, or is an adapter for another kind of model."""
     architecture = read_beginning(model).get("general.architecture", "")
     for each in adapters:
         values = read_beginning(each.path)

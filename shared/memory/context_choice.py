@@ -19,7 +19,9 @@ _ROLLBACKS = (8, 6, 4, 3, 2, 1)
 it.
 """
 _WINDOW_ROLLBACK = 64
-"""More than any draft: cells that the last decode moved out of the window are given away in the next one."""
+"""The rollback of a memory with windows, longer than any draft. It ends with the next decode, which gives
+away cells that the last decode moved out of the window.
+"""
 
 
 def refuse_several_slots(path: Path, n_slots: int) -> None:
@@ -63,7 +65,8 @@ def choose_traits(
 ) -> MemoryTraits:
     """Return the traits with which to use a model's memory, if `free_bytes` are free besides its weights.
 
-    n_step_checkpoints: prefer this many states of each slot, or fewer, to rollback; 0: either.
+    n_step_checkpoints: keep at most this many states of each slot instead of using rollback; 0: prefer
+    rollback.
     """
     if not probe.is_recurrent:
         if probe.n_window == 0 or options.swa_full:

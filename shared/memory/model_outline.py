@@ -19,7 +19,9 @@ from shared.llama.vocabulary import load_native, metadata
 from shared.settings.model_options import MAX_SLOTS, ModelOptions
 
 _N_CELLS = 1 << 20
-"""Sizes are logged to 0.01 MiB: with this number of cells that is a hundredth of a byte for each token."""
+"""The number of cells of a measured context. Sizes are logged to 0.01 MiB: with so many cells, that is a
+hundredth of a byte for each token.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,11 @@ from shared.text_store import NO_PROMPT_CACHE
 _MAPPED = frozenset({"auto", "mmap"})
 """Values of --load-mode with which weights are in the page cache, which the system counts as free."""
 _SURE = 0.75
-"""The part of the context that a message recommends: a context that does not fit cannot be measured in full.
+"""The share of the computed context that a message recommends, as a context that does not fit cannot be
+measured in full.
 """
 _MIN_CTX = 256
-"""Tokens; a smaller context is of no use."""
+"""The smallest useful context, in tokens."""
 _LONG_FACTORS = "rope_factors_long"
 """A part of the names of tensors with the factors for long contexts."""
 
@@ -88,7 +89,7 @@ def plan_memory(
     n_slots: number of sequences, if some of them only share the cells of others; None: `parallel`.
     n_step_checkpoints: the maximum number of states of each slot to keep if the model is recurrent; 0: as
     needed for a target, where only the last draft is removed. n_reserve: cells of each slot in addition to
-    `ctx_size`, for padding. taken: bytes that others will use on each device and the CPU, by name.
+    `ctx_size`, for padding. taken: bytes that other models will use on each device and the CPU, by name.
     """
     # 1. Refuse what llama.cpp cannot do.
     files = state_of_files(path, options)
@@ -174,7 +175,7 @@ def _host_problem(placement: Placement, model: Unplaced) -> str:
         f"{needed} {size_text(n_needed)} of memory with {n_ctx} tokens, but only {size_text(n_free)} are "
         "free: "
         + (f"lower --ctx-size, for instance to {n_round}" if n_round >= _MIN_CTX else "use a smaller model")
-        + ". With enough swap, --fit off loads it anyway"
+        + ". With enough swap, --fit off loads the model anyway"
     )
 
 
@@ -190,7 +191,9 @@ def _weights(
 
 
 def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[str, int]:
-    """Return the bytes that `lora` adds to `weights`, each beside its tensor; misfits are refused later."""
+    """Return the bytes that `lora` adds to `weights`, each beside its tensor; adapters that do not fit are
+    refused later.
+    """
     return {
         f"{name} of {adapter.path}": size
         for adapter in options.lora
@@ -200,8 +203,8 @@ def _adapter_weights(options: ModelOptions, weights: Mapping[str, int]) -> dict[
 
 
 def _step_bytes(weights: Mapping[str, int], used_experts: float) -> int:
-    """Return the bytes of weights read for one token: a share of the experts; embeddings only as
-    the output.
+    """Return the bytes of weights read for one token: a share of the experts, and the embeddings only if they
+    are the output, too.
     """
     n_read = 0.0 if "output.weight" in weights else weights.get("token_embd.weight", 0)
     for name, n_bytes in weights.items():

@@ -1,9 +1,9 @@
 """Paths of the models that come with llama-duo, and of the demo's target, grown from a small model.
 
-A step of the shipped target takes less time than its overhead. The demo needs a step that takes as long as a
-real model's. So its target is the shipped one grown to 0.4B parameters, made at the first use and kept in the
-user's cache. SmolLM2, a public model that knows more, and a draft model for it are in separate packages;
-their names can be given in place of a path.
+Computing a step of the shipped target takes less time than the work around the step. The demo needs a step
+that takes as long as a real model's. So its target is the shipped one grown to 0.4B parameters, made at the
+first use and kept in the user's cache. SmolLM2, a public model that knows more, and a draft model for it are
+in separate packages; their names can be given in place of a path.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def builtin_target() -> Path:
 def named_model(path: Path) -> Path:
     """Return the file of smollm2 or smollm2-draft; other paths, and existing files, are returned unchanged.
 
-    Raises ConfigError if its package is not installed.
+    Raises ConfigError if the model's package is not installed.
     """
     if str(path) not in _PACKAGED or path.exists():
         return path

@@ -18,7 +18,7 @@ from shared.terminal import size_text
 N_READ = 512
 """The number of bytes read to recognize other files."""
 _MAX_HEADER = 1 << 26
-"""Bytes; a vocabulary of 256,000 tokens takes 16 MB."""
+"""The maximum number of bytes of a header; a vocabulary of 256,000 tokens takes 16 MB."""
 _AGAIN = "download it again"
 _GGUF = "download the model as a GGUF file (lead models pull USER/REPO)"
 _OLD = f"a model of llama.cpp's older format, GGML, which it no longer reads: {_GGUF}"
@@ -66,7 +66,7 @@ def why_unusable(path: Path) -> str | None:
 
 
 def why_unreadable(error: OSError) -> str:
-    """Return the same for a file that cannot be opened or read."""
+    """Return the same as `why_unusable`, for a file that cannot be opened or read."""
     return f"it cannot be read ({error.strerror}): check its owner and permissions, and the disk"
 
 

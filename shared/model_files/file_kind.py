@@ -181,7 +181,7 @@ def parts_of(path: Path) -> list[Path]:
     """Return all files of the model at `path`, which may be its first part.
 
     Raises ModelLoadError if it is another part, or a part is missing, as llama.cpp finds parts by the first
-    one.
+    part.
     """
     part = read_name(path.name)
     if part is None:

@@ -77,7 +77,9 @@ class HubModel:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Access to the hub. None: huggingface_hub's own default (HF_TOKEN, HF_ENDPOINT, HF_HOME)."""
+    """Access to the hub. A field that is None means huggingface_hub's own default (HF_TOKEN, HF_ENDPOINT,
+    HF_HOME).
+    """
 
     token: str | None = None
     offline: bool = False

@@ -24,7 +24,9 @@ _SERVED: Final = {
 }
 """Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
 _WHOLE: Final = "gemma3"
-"""The kind whose images are decoded at once, as their rows attend to each other; all have one size."""
+"""The kind whose images are decoded at once, as their rows attend to each other; all images have the same
+size.
+"""
 _PATCHES_PER_ROW: Final = 4
 """The patches of an image's side that become one row, unless the file has another number."""
 QUANTIZATION: Final = re.compile(
@@ -102,8 +104,9 @@ def too_many_rows(n_rows: int, max_rows: int) -> str:
 def nearest_projector(model: str, names: Iterable[str]) -> str | None:
     """Return the projector for `model`, a file of a repository, among all `names` there; None: there is none.
 
-    As in llama-server (common/download.cpp): the one in the deepest of the model's folders, then the one with
-    the most similar number of bits. Of F16 and BF16, F16 is chosen, which all CPUs process fast.
+    As in llama-server (common/download.cpp): the projector in the deepest folder that also contains the
+    model, then the one with the most similar number of bits. Of F16 and BF16, F16 is chosen, which all CPUs
+    process fast.
     """
     folders = PurePosixPath(model).parents
     found = [name for name in names if is_projector(name) and PurePosixPath(name).parent in folders]
@@ -119,8 +122,8 @@ def projector_beside(model: Path, max_rows: int | None = None) -> Path | None:
     """Return the projector for a model without --mmproj; None if there is none. A projector that cannot be
     used is reported by a warning.
 
-    It is in the same repository of the hub's cache, or in the same folder. In a folder with several models it
-    has the name of its model. max_rows: as in `check_batch`; None: any number.
+    It is in the same repository of the hub's cache, or in the same folder. In a folder with several models,
+    the projector has the name of its model. max_rows: as in `check_batch`; None: any number.
     """
     revision = next((each for each in model.parents if each.match(_REVISION)), None)
     is_cached, root = revision is not None, revision or model.parent

@@ -27,15 +27,15 @@ from shared.settings.options import OptionGroup
 from shared.terminal import sanitize
 
 _SYSTEMCTL_SECONDS = 180.0
-"""A lead is given its drain time to end."""
+"""The time limit for systemctl: ending a lead may take its drain time."""
 _NO_HOME = (Path("/home"), Path("/root"), Path("/run/user"))
 """The folders that ProtectHome= hides."""
 _CREDENTIALS = "%d"
 _CREATED = frozenset({"cache_disk"})
 """The options with a folder that the program makes."""
 _NO_BUS = "Failed to connect to"
-"""The beginning of systemctl's message if it does not reach a systemd: `bus`, `user scope bus via local
-transport`, …
+"""The beginning of systemctl's message if it does not reach a systemd. `bus`, `user scope bus via local
+transport` or other words follow.
 """
 
 
@@ -108,7 +108,7 @@ class _Service:
         self._facts = facts
         self._places = ServicePlaces.of(is_system=options.system)
         self._config = self._places.settings / f"{self._name}.toml"
-        """All options, keys among them: only its owner may read it."""
+        """The file with all options, including keys: only its owner may read it."""
         self._on_mac = sys.platform == "darwin"
         if self._on_mac and self._is_system:
             raise ConfigError("--system is for systemd")
@@ -137,7 +137,9 @@ class _Service:
         """
         files = self._files(given)
         units = [f"# {path}\n\n{files[path].decode()}" for path in files if path != self._config]
-        return "\n".join([*units, f"# Options and keys would be in {self._config}, for its owner only."])
+        return "\n".join(
+            [*units, f"# Options and keys would be in {self._config}, which only its owner can read."]
+        )
 
     def remove(self) -> str:
         """Stop the service and delete all that `install` has written; raises ConfigError, PermissionError."""
@@ -228,7 +230,7 @@ class _Service:
             scope, when = (" --user", "you log in (at boot: loginctl enable-linger)")
         return (
             f"{self._name} starts now and whenever {when}. `{self._settings.program} status` shows "
-            f"whether it runs, journalctl{scope} -u {self._name} its log."
+            f"whether it runs, and `journalctl{scope} -u {self._name}` shows its log."
         )
 
     def _stop(self) -> None:

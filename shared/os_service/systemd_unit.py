@@ -13,9 +13,9 @@ RestartSec=5
 # After status 1 and 2, a person has to change something first.
 RestartPreventExitStatus=1 2
 TasksMax=1024
-# A model in a file counts as far as it is in memory, and the kernel drops its pages first: this need not be
-# larger than the model, but the KV cache and what a GPU does not take have to fit. It keeps the rest of the
-# machine alive.
+# The pages of a model's file count, but the kernel drops them first. So this limit may be smaller than the
+# model, but the KV cache and all other data that are not on a GPU must fit. It keeps the rest of the machine
+# alive.
 MemoryMax=90%
 UMask=0077
 NoNewPrivileges=yes
@@ -23,14 +23,14 @@ LockPersonality=yes
 RestrictRealtime=yes
 RestrictSUIDSGID=yes
 SystemCallArchitectures=native
-# A call that is not in the list fails, and kills nothing. Not MemoryDenyWriteExecute: Python's ctypes needs
-# such memory.
+# A system call that is not in the list fails, but does not end the process. Not MemoryDenyWriteExecute:
+# Python's ctypes needs memory that is writable and executable.
 SystemCallFilter=@system-service
 SystemCallFilter=~@privileged
 SystemCallErrorNumber=EPERM
 """
 _ENGINE = """\
-# Only to the lead, which stops its engine and its back itself.
+# SIGTERM goes only to the lead, which stops its engine and its back itself.
 KillMode=mixed
 # If memory runs out, the kernel kills the engine, which the lead starts again: not a reason to stop the lead.
 OOMPolicy=continue
@@ -60,7 +60,7 @@ PrivateMounts=yes
 RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX AF_NETLINK
 RestrictNamespaces=yes
 # GPUs: NVIDIA, then AMD and Intel. Not PrivateDevices, which hides them, nor PrivateUsers, which removes the
-# groups. They are looked up when the service starts: the driver has to be loaded by then (modprobe@ above).
+# groups. Devices are looked up when the service starts: the driver must be loaded by then (modprobe@ above).
 DevicePolicy=closed
 DeviceAllow=char-nvidia* rw
 DeviceAllow=char-drm rw
@@ -130,7 +130,8 @@ class SystemdService:
         address = f"[{host}]:{port}" if is_long else f"{host}:{port}"
         return (
             f"# The lead's port, which stays open while {self.name}.service is replaced.\n\n"
-            f"[Socket]\nListenStream={address}\n# As many as the lead itself lets wait.\nBacklog=256\n\n"
+            f"[Socket]\nListenStream={address}\n"
+            "# As many waiting connections as the lead itself allows.\nBacklog=256\n\n"
             "[Install]\nWantedBy=sockets.target\n"
         )
 

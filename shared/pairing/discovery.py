@@ -1,7 +1,7 @@
 """Leads on the local network: announced and found by multicast DNS, with zeroconf (an extra, `discover`).
 
 An announcement is not authenticated: any machine on the network can announce a lead, and receives the key of
-a back that connects. So it is off by default on both sides, and meant for trusted networks.
+a back that connects. So discovery is off by default on both sides, and meant for trusted networks.
 """
 
 import contextlib
@@ -39,9 +39,11 @@ _MAX_NAME_BYTES = 200
 """A property in multicast DNS has at most 255 bytes, including its key."""
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
-"""Further announcements are ignored: real networks have fewer leads, but any machine can announce them."""
+"""The maximum number of leads. Further announcements are ignored: real networks have fewer leads, but any
+machine can announce them.
+"""
 _MAX_ADDRESSES = 4
-"""Further addresses of a lead are not tried."""
+"""The maximum number of addresses of a lead that are tried."""
 _MAX_LISTED = 8
 _NO_MULTICAST = (OSError, RuntimeError)
 """The errors that zeroconf raises without a network; RuntimeError if no interface has an IPv4 address."""

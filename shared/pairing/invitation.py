@@ -1,4 +1,4 @@
-"""A code that lets one machine join a lead: role, addresses, fingerprint of its CA's key, and a one-time
+"""A code that lets one machine join a lead: role, addresses, fingerprint of the lead's CA, and a one-time
 secret.
 """
 
@@ -18,7 +18,9 @@ _ROLES: Final = {prefix: role for role, prefix in _PREFIXES.items()}
 _PREFIX_LENGTH: Final = 5
 SECRET_BYTES: Final = 12
 _FINGERPRINT_BYTES: Final = 16
-"""Bytes of a SHA-256: a machine that poses as the lead would need a key with the same 128 bits."""
+"""The number of bytes of a SHA-256 in a code: a machine that poses as the lead would need a key with the same
+128 bits.
+"""
 _CHECKSUM_BYTES: Final = 2
 _FIXED_BYTES: Final = SECRET_BYTES + _FINGERPRINT_BYTES + _CHECKSUM_BYTES
 

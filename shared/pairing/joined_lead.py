@@ -37,9 +37,9 @@ _OTHER_ROLE: dict[MemberRole, str] = {
 }
 """The message for a program of this role that has a code for the other role."""
 FORGET = "forget"
-"""Given instead of a code, forgets the lead that was joined."""
+"""The word that, given instead of a code, makes the program forget the joined lead."""
 JOIN_HELP = (
-    "join a lead with a code of its `%s`, and remember the lead, so that later starts need "
+    "join a lead with a code that `%s` prints, and remember the lead, so that later starts need "
     f"neither address nor key. `{FORGET}` instead of a code forgets the lead"
 )
 """The help text, in which %s is the command that makes such codes."""
@@ -66,7 +66,7 @@ class _KeptLead(BaseModel, frozen=True):
 class _Membership(BaseModel, frozen=True):
     """A lead's reply to a machine that has joined; `name`: the lead's name for that machine.
 
-    `addresses`: host:port, further ones at which the lead may be found.
+    `addresses`: further addresses (host:port) at which the lead may be found.
     """
 
     name: str
@@ -115,7 +115,7 @@ def _read(folder: Path) -> _KeptLead | None:
         return None
     except (OSError, ValidationError) as error:
         raise ConfigError(
-            f"cannot read the joined lead ({folder / _FILE}). Join the lead again with --join"
+            f"cannot read the file of the joined lead ({folder / _FILE}). Join the lead again with --join"
         ) from error
 
 
@@ -135,7 +135,7 @@ def _use(folder: Path, invitation: Invitation, name: str) -> None:
 
 def _locate(folder: Path, kept: _KeptLead) -> str:
     """Return the address at which the lead answers, and remember it; the first address if it answers at none.
-    The lead is identified by the key of its CA: at the stored addresses, or at announced addresses.
+    Stored addresses are tried first, then announced addresses. The lead is identified by the key of its CA.
     """
     try:
         certificate = (folder / _CERTIFICATE).read_text("ascii")
@@ -158,8 +158,8 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
 def _asked(addresses: Sequence[str], certificate: str, pin: bytes) -> Iterator[tuple[str, str | None]]:
     """Yield each address, and the CA's certificate if the lead is there.
 
-    First the last address known, then all others at once, each of which can take seconds in another network,
-    then the announced ones.
+    The last known address comes first, then all other stored addresses at once, because each can take seconds
+    in another network, and then announced addresses.
     """
 
     def ask(address: str) -> tuple[str, str | None]:
@@ -226,7 +226,7 @@ def fetch_authority(address: str, pin: bytes) -> str | None:
 
 
 def _invitation(code: str, role: MemberRole) -> Invitation:
-    """Parse a code; raises ConfigError, also for a code of another role, before the lead is asked."""
+    """Parse a code; raises ConfigError. A code for another role is refused before the lead is asked."""
     invitation = Invitation.parse(code)
     if invitation.role != role:
         raise ConfigError(_OTHER_ROLE[role])

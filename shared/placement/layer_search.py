@@ -34,7 +34,8 @@ _MARGIN_SHARE = 8
 class ModelSizes:
     """The sizes to place, in bytes.
 
-    tensors: by name. n_layers: without the output. caches: of each layer.
+    tensors: the sizes of tensors by name. n_layers: the number of layers, without the output. caches: the
+    size of each layer's caches.
     """
 
     tensors: Mapping[str, int]
@@ -75,7 +76,7 @@ def place(
     """Place a model on these devices, which need `computing` bytes each in addition.
 
     With --n-gpu-layers auto, all layers if they fit. Otherwise the experts of as few layers as possible go to
-    the CPU, and then whole layers. With a number of layers, as requested; `problem` says if that is
+    the CPU, and then whole layers. A given number of layers is placed as requested; `problem` says if that is
     impossible.
     """
     search = _Search(sizes, devices, options, computing)
@@ -112,7 +113,9 @@ class _Search:
         self._shares = options.tensor_split or free
 
     def candidates(self) -> Iterator[Placement | None]:
-        """Yield the candidates, best first; None: it does not fit. The last one fits."""
+        """Yield placements, the best first; None stands for a placement that does not fit. The last
+        placement, with all layers on the CPU, fits.
+        """
         n_moved = self._n_with_experts
         yield from (self._fitting(self.n_max, n) for n in range(self._n_cpu_moe, n_moved + 1))
         yield from (self._fitting(n, n_moved) for n in range(self.n_max - 1, 0, -1))
@@ -121,8 +124,8 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """Return the placement of so many layers on the devices, in these shares, or as asked, or by free
-        memory.
+        """Return the placement with so many layers on the devices, divided by `tensor_split`, else as
+        requested, else by free memory.
         """
         n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
         n_cpu_moe = self._n_cpu_moe if n_cpu_moe is None else n_cpu_moe
@@ -160,7 +163,8 @@ class _Search:
     def _fitting(self, n_gpu_layers: int, n_cpu_moe: int) -> Placement | None:
         """Return a placement that fits; None: none does.
 
-        Layers are divided as requested, or by free memory; else each device gets as many as it holds.
+        Layers are divided as requested. Without a request they are divided by free memory or, if that does
+        not fit, each device in turn gets as many layers as it holds.
         """
         by_default = self.at(n_gpu_layers, n_cpu_moe)
         if self._fits(by_default):
@@ -175,7 +179,9 @@ class _Search:
         return all(found.used(device.name) <= room for device, room in rooms) and not self._unheld(found)
 
     def _unheld(self, found: Placement) -> Device | None:
-        """Return a device with a cache that has larger tensors than it can hold."""
+        """Return a device that gets a layer whose cache has a larger tensor than the device can hold; None:
+        there is no such device.
+        """
         if not self._options.kv_offload:
             return None
         places = self._places(found.n_gpu_layers, found.tensor_split)
@@ -186,7 +192,7 @@ class _Search:
         return None
 
     def _filled(self, n_gpu_layers: int, n_cpu_moe: int) -> tuple[float, ...]:
-        """Return layers on each device if the first ones are filled first."""
+        """Return the number of layers on each device if the devices are filled in order."""
         first = self.n_max - n_gpu_layers
         places = [str(i) for i in range(self.n_max)]  # each layer on a device of its own
         alone = Counter[str]()

@@ -51,8 +51,8 @@ def probe(address: str, seconds: float) -> socket.socket:
 
 
 def _check(address: str, reply: bytes) -> None:
-    """Raise WorkerAwayError for an empty reply, of a worker that is ending; ForeignWorkerError for a wrong
-    one.
+    """Raise WorkerAwayError for an empty reply, which means that the worker is ending; ForeignWorkerError for
+    a wrong reply.
     """
     if not reply:
         raise WorkerAwayError(f"RPC worker {address} has closed the connection")

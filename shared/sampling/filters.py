@@ -1,7 +1,7 @@
 """llama-server's samplers as filters, in any order: they remove candidates, and do not choose a token.
 
-llama.cpp's own samplers decide, with its arithmetic. Before that, numpy removes tokens that cannot affect the
-result. Random samplers (XTC) use the shared noise, so that lead and backs choose the same token.
+llama.cpp's own samplers decide, with llama.cpp's arithmetic. Before that, numpy removes tokens that cannot
+affect the result. Random samplers (XTC) use the shared noise, so that lead and backs choose the same token.
 """
 
 import ctypes
@@ -27,13 +27,15 @@ Candidates = tuple[NDArray[np.int32], NDArray[np.float32]]
 Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
 
 _COLDEST = 1e-6
-"""Lowest temperature used: noise has no effect below it, but logits would overflow."""
+"""The lowest temperature that is used: noise has no effect below it, but logits would overflow."""
 _LARGEST = np.float32(1e30)
-"""Logits are clipped to this: penalties grow exponentially, and an infinity would turn into a NaN."""
+"""The largest logit, to which larger ones are clipped: penalties grow exponentially, and an infinity would
+turn into a NaN.
+"""
 _MANY = 1000
 """From this many tokens on, sorting takes longer than scanning."""
 _SLACK = 1e-4
-"""Larger than the difference between two implementations of a 32-bit logarithm."""
+"""A margin larger than the difference between two implementations of a 32-bit logarithm."""
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
 _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
@@ -153,7 +155,9 @@ class NativeFilters:
         return ids[~far], logits[~far]  # NaNs are not far
 
     def _xtc(self, ids: NDArray[np.int32], logits: NDArray[np.float32], position: int) -> Candidates:
-        """At random (`xtc_probability`), remove all tokens that reach the threshold but the least likely."""
+        """With probability `xtc_probability`, remove all tokens that reach the threshold, except the least
+        likely of them.
+        """
         if uniform(self._parameters.seed, position) > self._parameters.xtc_probability:
             return ids, logits
         weights = np.exp(logits.astype(np.float64) - float(logits.max()))
@@ -195,8 +199,8 @@ class _Truncation:
     """A group of adjacent filters out of llama.cpp's typical-p, top-p and min-p.
 
     Most tokens are usually so far below the likeliest that min-p certainly removes them. If min-p comes
-    first, they are removed before llama.cpp sees them. If top-p comes first, it counts their probability.
-    They are then removed only if just the likeliest token is left, which top-p never removes.
+    first, these tokens are removed before llama.cpp sees them. If top-p comes first, it counts their
+    probability, so they are removed only if just the likeliest token is left, which top-p never removes.
     """
 
     def __init__(

@@ -33,13 +33,14 @@ _HANDFUL = 8
 """Up to this many tokens, Python's integers are faster than a dozen calls of numpy."""
 
 _SLACK = 1e-6
-"""Far more than the rounding errors of a logarithm of a logarithm."""
+"""A margin far above the rounding errors of a logarithm of a logarithm."""
 
 
 def gumbel(seed: int, position: int, tokens: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
     """Return `g(seed, position, token) = -ln(-ln u)`, with u uniform in (0, 1), for each of `tokens`.
 
-    seed and position are taken modulo 2**64. The result is finite, because u stays 2**-54 away from 0 and 1.
+    seed and position are taken modulo 2**64. The result is finite, because u stays at least 2**-54 away from
+    0 and 1.
     """
     start = _first_state(seed, position)
     if len(tokens) <= _HANDFUL:

@@ -18,7 +18,9 @@ MAX_REMEMBERED = 1 << 16
 """The maximum number of last tokens that penalties and DRY consider."""
 
 _MAX_XTC = 0.5
-"""Above this threshold at most one candidate can reach it, so XTC never removes any."""
+"""The maximum XTC threshold with an effect: at most one candidate can reach a larger threshold, so XTC never
+removes any.
+"""
 
 _MAX_BREAKERS = 256
 """The maximum number of characters of all breakers; llama.cpp searches every token for each breaker."""
@@ -31,7 +33,7 @@ SamplerName = Literal[
     "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature"
 ]
 DEFAULT_SAMPLERS: tuple[SamplerName, ...] = get_args(SamplerName)
-"""llama-server's order."""
+"""The filters in llama-server's order."""
 
 Breaker = Annotated[str, Field(min_length=1, max_length=40)]
 
@@ -144,8 +146,8 @@ class SamplingParameters(BaseModel):
         0.1,
         ge=0,
         le=1,
-        description="XTC sampling: remove all but the least likely of the tokens with at least this "
-        "probability; above 0.5: disabled",
+        description="XTC sampling: of the tokens with at least this probability, remove all except the "
+        "least likely; above 0.5: disabled",
     )
     top_n_sigma: Annotated[Finite, ApiNames(spellings=("--top-nsigma",))] = Field(
         -1.0,

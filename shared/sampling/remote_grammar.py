@@ -96,7 +96,7 @@ class _Channel:
     """The connection to one grammar's process, which several points of texts share."""
 
     def __init__(self, sandbox: Sandbox, grammar: bytes, budget: TimeBudget) -> None:
-        """grammar: the first message."""
+        """grammar: the first message to each process."""
         self.n_places = 1
         self.unsent = array.array("i")
         """Operations to send with the next question."""
@@ -113,7 +113,7 @@ class _Channel:
         self._connection: Connection | None = None
         self._sending: threading.Thread | None = None
         self._lacks_since: float | None = None
-        """Since when a descriptor, memory or process is lacking; None: nothing is lacking."""
+        """The time since which a descriptor, memory or a process is lacking; None: nothing is lacking."""
         self._open()
 
     def _open(self) -> None:

@@ -1,4 +1,5 @@
-"""The k largest of many values, in one pass over all values, or in two passes over fewer than `_MANY` values.
+"""Finds the k largest of many values, in one pass over all values, or in two passes over fewer than `_MANY`
+values.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred values are only compared.
 """

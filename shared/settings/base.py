@@ -29,9 +29,9 @@ class ProgramSettings(BaseModel):
 
     program: its name. prefix: the prefix of its environment variables. headings: the first option under each
     heading of help, with the heading, in the order of help. usual: the options that `--help` shows, each with
-    a text of one line; empty: all. A program whose base has such a list shows only its own options. dialect:
-    another program's spellings that are accepted, too. defaults: this program's defaults where they differ
-    from the fields' defaults.
+    a text of one line; empty: all. If only the base class has such a list, `--help` shows the options that
+    the base class lacks. dialect: another program's spellings that are accepted, too. defaults: this
+    program's defaults where they differ from the fields' defaults.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -146,7 +146,7 @@ class ProgramSettings(BaseModel):
 
 
 class FileSettings(ProgramSettings):
-    """Settings that can also be read from a file, of a program with `--check`."""
+    """The settings of a program with `--check`, which can also be read from a file."""
 
     check: CliToggleFlag[bool] = Field(
         False,

@@ -60,9 +60,9 @@ _DOCTOR = "doctor"
 class Spelling:
     """Another program's spelling of one of our options.
 
-    options: spellings with a value, as our option has. constants: spellings without a value, and the value
-    that each sets. variables: environment variables. default: the other program's default, if it differs from
-    ours.
+    options: spellings that take a value, as our option does. constants: spellings without a value, and the
+    value that each sets. variables: environment variables. default: the other program's default, if it
+    differs from ours.
     """
 
     options: tuple[str, ...] = ()
@@ -75,9 +75,9 @@ class Spelling:
 class Dialect:
     """Another program's command line, as far as we support it.
 
-    spellings: by our option; spellings of options that a program lacks are ignored. ignored: options without
-    effect here, with the number of their values. refused: options that are errors, with the reason.
-    essential: refused options whose effect is required, so that nothing is run without it.
+    spellings: the spellings of each of our options; spellings of options that a program lacks are ignored.
+    ignored: options without effect here, with the number of their values. refused: options that are errors,
+    with the reason. essential: refused options whose effect is required, so that nothing is run without it.
     """
 
     spellings: Mapping[str, Spelling] = field(default_factory=dict)
@@ -99,7 +99,8 @@ class OptionParser(argparse.ArgumentParser):
         *,
         usual: Mapping[str, str] | None = None,
     ) -> None:
-        """`headings` of options in help, which are shown in this order, after those without.
+        """headings: the heading of each option in help. Headings are shown in this order, after options
+        without a heading.
 
         usual: the settings that --help shows, each with a text of one line, or an empty one for its whole
         help; None: all of them. The others are shown by --help TOPIC and --help-all.
@@ -281,7 +282,9 @@ class OptionParser(argparse.ArgumentParser):
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str, constants: Mapping[str, Sequence[str]], **layout: int) -> None:
-        """`constants`: by option, the spellings that set it to one of its values. layout: as of argparse."""
+        """`constants`: by option, the spellings that set it to one of its values. layout: the parameters of
+        argparse's formatter.
+        """
         super().__init__(prog, **layout)
         self._constants = constants
 

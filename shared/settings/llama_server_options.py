@@ -81,7 +81,8 @@ _BY_VARIABLE: Final = (
     "cors_origins host image_max_tokens models_dir models_max offline prefill_assistant rpc ssl_cert_file "
     "ssl_key_file swa_full tags"
 )
-"""Options that llama-server also reads from a variable: LLAMA_ARG_ and their name."""
+"""Options that llama-server also reads from an environment variable, named LLAMA_ARG_ and the option's name.
+"""
 
 _IGNORED: Final = {
     # what they ask for is always the case, or does not change answers
@@ -101,7 +102,7 @@ _IGNORED: Final = {
         "--prio-batch-draft --spec-draft-poll-batch --poll-batch-draft"
     ),
 }
-"""Options by the number of their values."""
+"""The ignored options, by the number of their values."""
 
 _ESSENTIAL: Final = {
     "use --help": "--usage",
@@ -194,7 +195,7 @@ _REFUSED: Final = {
     "tensors are read as --load-mode says": "-lzm --lazy-mode",
     "tensors are not checked": "--check-tensors",
     "large batches run on the devices of --n-gpu-layers": "--no-op-offload",
-    "pages of --cors-origins may use all methods and headers, and no cookies": (
+    "pages of --cors-origins may use all methods and headers, but no cookies": (
         "--cors-methods --cors-headers --cors-credentials"
     ),
     "properties cannot be changed while the lead runs. Set options instead": "--props",
@@ -205,7 +206,7 @@ _REFUSED: Final = {
     "use --log-level": ("--log-disable --log-file -lv --verbosity --log-verbosity"),
     "use --log-prompts, which writes them to the log": "--log-prompts-dir",
 }
-"""Options by the reason why they are refused."""
+"""The refused options, by the reason for the refusal."""
 
 LLAMA_SERVER: Final = Dialect(
     _SPELLINGS

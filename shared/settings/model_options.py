@@ -96,7 +96,9 @@ MIN_BATCH: Final = 32
 """The minimum number of tokens that a batch can hold: measurements and drafts need some."""
 DEFAULT_BATCH: Final = 512
 GPU_BATCH: Final = 2048
-"""Several times `ubatch_size`: llama.cpp computes these parts on several devices at the same time."""
+"""The default batch with all layers in VRAM, several times `ubatch_size`: llama.cpp computes the parts of a
+batch on several devices at the same time.
+"""
 MAX_THREADS: Final = 1024
 
 
@@ -147,9 +149,9 @@ class ComputeOptions(OptionGroup):
         ge=-1,
         description="maximum host memory for the KV caches of earlier requests, in MiB; -1: no limit, 0: "
         "none. The texts of idle slots move there. A request that continues such a text does "
-        "not process it again. --draft-model and --back get an eighth each of a lead's share. "
-        "The limit is a quarter of the memory that the weights leave free. Not used with "
-        "--rpc, for sliding windows with --exact, or with --swa-full and --no-kv-unified",
+        "not process it again. Each of --draft-model and --back gets an eighth of a lead's share. "
+        "In any case at most a quarter of the memory that the weights leave free is used. Not used "
+        "with --rpc, for sliding windows with --exact, or with --swa-full and --no-kv-unified",
     )
     kv_offload: bool = Field(True, description="keep the KV cache in VRAM")
     ubatch_size: int = Field(
@@ -245,7 +247,7 @@ class ModelOptions(ComputeOptions):
     exact: Exact = Field(
         "off",
         description="bit-identical text on every run: on, off or auto. The text then does not depend on "
-        "backs, other clients or restarts. --exact alone means on. on refuses to start where "
+        "backs, other clients or restarts. --exact alone means on. on refuses to start if "
         "this is not possible. auto means on if it costs at most 5 %. The first start "
         "measures the cost in about ten seconds",
     )
@@ -278,7 +280,7 @@ class ModelOptions(ComputeOptions):
         return self.model_copy(update={"n_gpu_layers": 0})
 
     def for_exact(self) -> Self:
-        """Return a copy for `exact`, with separate cells for each slot that keep whole texts in order."""
+        """Return a copy for `exact`: each slot has cells of its own, which keep its whole text in order."""
         flash_attn = self.flash_attn
         if flash_attn == "auto" and self.cache_type_v in UNQUANTIZED:
             flash_attn = "off"  # on a CPU its results depend on how full the cache is

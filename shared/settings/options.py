@@ -48,7 +48,7 @@ CommaList = Annotated[tuple[str, ...], AsWritten, BeforeValidator(_split)]
 """Strings separated by commas, given by repeating the option, or as a list in a file."""
 
 PathList = Annotated[tuple[Path, ...], AsWritten, BeforeValidator(_split)]
-"""Paths, in the same way."""
+"""Paths, given in the same way as a `CommaList`."""
 
 
 AUTO_LAYERS: Final = -1

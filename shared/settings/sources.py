@@ -37,7 +37,7 @@ class OptionSources:
         dialect: Dialect,
         arguments: Sequence[str],
     ) -> None:
-        """prefix: begins the names of variables."""
+        """prefix: the beginning of the names of environment variables."""
         self.options = options
         self._prefix = prefix
         self._parser = parser

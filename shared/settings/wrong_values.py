@@ -31,7 +31,7 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "string_too_long": ("max_length", "can have at most {} characters"),
     "string_too_short": ("min_length", "must have at least {} character"),
 }
-"""By pydantic's names of errors: the name of the bound, and the sentence."""
+"""The name of the bound and the sentence, by pydantic's names of errors."""
 
 
 def sentence(item: ErrorDetails) -> str:

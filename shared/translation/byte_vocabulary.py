@@ -54,7 +54,9 @@ class ByteVocabulary:
         return len(self.pieces)
 
     def token_of(self, data: bytes) -> int | None:
-        """Return the token with exactly these bytes: of several, a preferred one, else the tokenizer's."""
+        """Return the token with exactly these bytes: of several tokens, a preferred token, else the
+        tokenizer's choice.
+        """
         return self._token_of.get(data)
 
     def continuing(self, prefix: bytes) -> tuple[int, int]:
@@ -85,7 +87,7 @@ class ByteVocabulary:
         return read
 
     def first(self, data: bytes) -> int | None:
-        """Return the first token of `data`, which is not empty; None if no token begins it."""
+        """Return the first token of `data`, which must not be empty; None if no token begins it."""
         token, part = self.read(data)[0]
         return token if self.pieces[token] == part else self._longest(data)
 

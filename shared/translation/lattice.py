@@ -37,7 +37,7 @@ class NextTokens:
 
     @classmethod
     def of(cls, logits: NDArray[np.float32]) -> Self:
-        """Compute them from logits, shape (n_draft_vocab,), which are not kept."""
+        """Return the next tokens according to logits of shape (n_draft_vocab,), which are not kept."""
         largest = float(logits.max())
         ids = np.flatnonzero(logits > largest + _SMALLEST_LOG).astype(np.int32)
         weights = np.exp(logits[ids] - largest)
@@ -77,7 +77,9 @@ class NextTokens:
 
 
 _N_SPLIT = 32
-"""At a node, target tokens of this many draft tokens are looked up; `_first_tokens` counts the others."""
+"""The number of draft tokens at a node whose target tokens are looked up; `_first_tokens` counts all others
+as one.
+"""
 
 _HARDLY = 1e-17
 """Replaces a probability of 0, because filters compute with finite logits."""

@@ -63,7 +63,8 @@ class Projection:
     def _of_piece(self, piece: bytes) -> int:
         """Return the target token for a draft token's bytes.
 
-        Most bytes are a token, which is looked up first, because asking the tokenizer takes 20 us.
+        The bytes of most draft tokens are a target token, too, which is looked up first, because asking the
+        tokenizer takes 20 us.
         """
         if not piece:
             return NONE

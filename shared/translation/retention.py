@@ -28,7 +28,7 @@ class Retention(NamedTuple):
 
 
 def measure_retention(model: Model, projection: Projection, prefix: Sequence[int]) -> Retention | None:
-    """Measure with a text that the model writes at temperature 0; None if that is too short.
+    """Measure with a text that the model writes at temperature 0; None if the text is too short.
 
     prefix: draft tokens before every text. The model's slot 0 must be empty, and is left empty.
     """

@@ -73,7 +73,9 @@ def _path(draft: Vocabulary, target: Vocabulary) -> Path:
 
 
 def _read(arrays: _Arrays, draft: Vocabulary, target: Vocabulary) -> Projection:
-    """Return the projection in `arrays`; raises ValueError or KeyError if it is not one between these two."""
+    """Return the projection in `arrays`; raises ValueError or KeyError if it is not a projection between
+    these two vocabularies.
+    """
     whole = arrays["whole"].astype(np.int32)
     if whole.shape != (draft.n_tokens,) or whole.min() < NONE or whole.max() >= target.n_tokens:
         raise ValueError("the projection does not fit these vocabularies")

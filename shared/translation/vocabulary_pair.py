@@ -36,7 +36,7 @@ def prefix_of(draft: Vocabulary, target: Vocabulary) -> list[int]:
 def added_bos(vocabulary: Vocabulary) -> int | None:
     """Return the token with which every tokenized text begins; None: there is none.
 
-    It may be missing although the model has a BOS token, which then occurs only in chat templates.
+    There may be none although the model has a BOS token, which then occurs only in chat templates.
     """
     return vocabulary.bos if vocabulary.adds_bos else None
 

@@ -215,7 +215,7 @@ def test_an_eagle_drafter_needs_a_target_that_gives_the_inputs_of_its_layers(
     eagle = write_tiny_eagle(tmp_path / "eagle.gguf")
     found = report("--model", str(tiny_model(architecture)), "--draft-model", str(eagle))
     assert "EAGLE-3" in dict(found.lines)["draft model"]
-    assert len([each for each in found.problems if "inputs of the layers" in each]) == n_problems
+    assert len([each for each in found.problems if "inputs of the target's layers" in each]) == n_problems
 
 
 def test_without_a_model_the_one_that_ships_is_checked():
