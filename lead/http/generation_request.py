@@ -246,7 +246,7 @@ def _first_text(prompt: Prompt | MadePrompt) -> str:
 
 @functools.lru_cache(maxsize=256)  # as above, for each tool
 def _say_that_calls_are_free(reason: str) -> None:
-    log.warning("%s: arguments of its calls are not checked against its schema", reason)
+    log.warning("%s. Therefore the arguments of this tool's calls are not checked against its schema", reason)
 
 
 @functools.cache  # as above
