@@ -57,8 +57,8 @@ class ModelHost:
         prepares: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """maximum: the most models in memory; 0: any number. max_waiting: the most requests that wait for a
-        model.
+        """maximum: the maximum number of models in memory; 0: any number. max_waiting: the maximum number of
+        requests that wait for a model.
 
         host_room: returns the host memory for all models in bytes, given the bytes that running models hold.
         prepares: keep a process ready for the next model. clock: returns seconds.
