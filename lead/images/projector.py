@@ -56,7 +56,7 @@ class Projector:
         offload: bool = False,
         flash_attn: FlashAttention = "auto",
     ) -> None:
-        """max_tokens: the maximum of rows per image; 0: the file's maximum. Raises ModelLoadError."""
+        """max_tokens: the maximum number of rows per image; 0: the file's maximum. Raises ModelLoadError."""
         check_fits(model, file)
         library.start()
         self._mtmd = mtmd = _mtmd()

@@ -151,13 +151,15 @@ def _gauges(occupancy: Occupancy) -> Iterator[Metric]:
 
 
 MAX_NAMES = 256
-"""Backs choose their names, and each name is a set of time series: further names are summed under OTHERS."""
+"""The maximum number of backs' names with metrics of their own; other backs are summed under OTHERS. Backs
+choose their names, and each name is a set of time series.
+"""
 OTHERS = "others"
 
 _PREFIX = "llama_duo:back_"
 _COUNTERS = {
     "drafts": "Drafts received",
-    "draft_tokens": "Tokens in drafts; a draft repeats the unverified tokens of the previous one",
+    "draft_tokens": "Tokens in drafts; a draft repeats the unverified tokens of the previous draft",
     "verified_tokens": "Draft tokens verified in a step",
     "accepted_tokens": "Verified tokens that were accepted",
     "wasted_tokens": "Verified tokens that were rejected",

@@ -38,7 +38,9 @@ _PRIVATE_NETWORKS = (
     "100.64.0.0/10",  # Tailscale
     *("fc00::/7", "fe80::/10", "::1/128"),
 )
-"""Always allowed, so a lead that gets another address by DHCP keeps its CA. No public site is in them."""
+"""The CA may always sign for these networks, so a lead that gets another address by DHCP keeps its CA. No
+public site is in them.
+"""
 _DNS_NAME = re.compile(r"(?=.{1,253}$)(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -173,7 +173,9 @@ class PairingServer:
             self._announced = addresses
 
     async def _hide(self) -> None:
-        """End the announcement, which takes a while; one that has begun is completed first."""
+        """End the announcement, which takes a while. An announcement that is just being made is completed
+        first.
+        """
         async with self._announcement:
             self._announced = None
             await asyncio.to_thread(self._announcing.close)

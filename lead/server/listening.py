@@ -120,7 +120,7 @@ def open_address(settings: LeadSettings) -> Address:
 
 
 def takeover_path(host: str, port: int) -> Path:
-    """Return the path of the Unix socket at which the lead that listens there accepts a takeover."""
+    """Return the path of the Unix socket at which the lead with this address accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
         folder = user_runtime_path("llama-duo")
@@ -142,8 +142,8 @@ class Predecessor:
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the lead on this --port does not hand over the port. Another lead already takes "
-                "over, or the lead hangs: then stop it, and start without --takeover"
+                "--takeover: the lead on this --port does not hand over the port. Another lead is already "
+                "taking over, or the lead hangs. If it hangs, stop it, and start without --takeover"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()

@@ -20,7 +20,7 @@ from shared.supervisor import ChildState, Supervisor
 log = logging.getLogger("lead")
 
 NAME = "local"
-"""Its name in the lead's log and metrics."""
+"""The name of the lead's own back in the log and in metrics."""
 
 _STOP_SECONDS = 5.0
 """The time that the back may take to end before it is killed."""
