@@ -40,7 +40,8 @@ SUBCOMMANDS = {
     "service": "lead.os_service.lead_service",
     "uninstall": "lead.os_service.uninstall_program",
 }
-"""Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
+"""Modules with a `main` that takes the arguments. They are imported only when run, so the lead starts faster.
+"""
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:

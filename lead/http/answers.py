@@ -21,7 +21,7 @@ EndReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """The end of an answer. drafts: the verified draft of each of its steps that had one, in order."""
+    """The end of an answer. drafts: the verified drafts of its steps, in order."""
 
     reason: EndReason
     seed: int

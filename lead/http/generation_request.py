@@ -52,9 +52,9 @@ class GenerationRequest:
 
     The submissions for a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client
     sent it. n_keep: the client's value, else the value of --keep; -1: the whole prompt. private: backs do not
-    get the text. parser: its settings; None: all text is content. prompt_texts: the text of each prompt, if
-    the answer must show it. remember: called with the tokens of each answer. images: the images of the
-    prompt, kept here because they must exist until generation ends.
+    get the text. parser: the answer parser's settings; None: all text is content. prompt_texts: the text of
+    each prompt, if the answer must show it. remember: called with the tokens of each answer. images: the
+    images of the prompt, kept here because they must exist until generation ends.
     """
 
     submissions: list[Submit]

@@ -26,11 +26,12 @@ from shared.errors import ConfigError
 log = logging.getLogger("lead")
 
 _KEY, _CERTIFICATE, _SERVER = "key.pem", "ca.crt", "server.pem"
-"""The CA's key and certificate; the server's key and certificate."""
+"""Files in the folder: the CA's key, the CA's certificate, and the server's key with its certificate."""
 _FROM, _UNTIL = dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2049, 12, 31, tzinfo=dt.UTC)
 _DAY = dt.timedelta(days=1)
 _SERVER_LIFE = 397 * _DAY
-"""Apple's systems accept at most 825 days of a CA that a person has installed."""
+"""The life of a server's certificate. Apple's systems accept at most 825 days if a person installed the CA.
+"""
 _RENEWED_BEFORE = 60 * _DAY
 _MAX_FORMER_NAMES = 16
 _PRIVATE_NETWORKS = (

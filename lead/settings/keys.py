@@ -25,7 +25,7 @@ class Role(enum.Enum):
 
 
 JOINED = " (joined)"
-"""The end of the names of joined machines. No configured key has a space in its name."""
+"""The end of the names of joined machines. It has a space, unlike all names of configured keys."""
 
 
 @dataclass(frozen=True, slots=True)
