@@ -25,7 +25,7 @@ USUAL: Final = {
     "threads": "CPU threads; default: the fastest number",
     "cpus": "CPU cores, such as 0-7,16",
     "flash_attn": "on, off, auto",
-    "cache_type_k": "KV cache (and --cache-type-v): f16, q8_0, …",
+    "cache_type_k": "KV cache type (also --cache-type-v): f16, q8_0, …",
     "exact": "bit-identical text on every run",
     "context_shift": "continue when the context is full",
     "cache_disk": "folder that keeps KV caches for restarts",
