@@ -116,7 +116,7 @@ class BodyReader:
             return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
-        """Run `work` on data from a body of `n_bytes`, in a thread if they are many; return its result."""
+        """Run `work` on data from a body of `n_bytes`, in a thread if these are many; return its result."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
         async with self._fair_lock.hold(client):

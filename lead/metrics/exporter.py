@@ -55,8 +55,8 @@ class MetricsExporter(Collector):
     ) -> bytes:
         """Return the metrics in Prometheus' text format.
 
-        report: the result of `SpeculationManager.describe`; None if it is not available. occupancy: of slots
-        and KV cache; None if it is unknown. others: the models beside the text model.
+        report: the result of `SpeculationManager.describe`; None if it is not available. occupancy: the
+        occupancy of slots and KV cache; None if it is unknown. others: the models beside the text model.
         """
         self._occupancy, self._others = occupancy, others
         if report is not None:

@@ -261,7 +261,7 @@ class PairingServer:
         """Return an invitation for a machine that reaches this one at `addresses` (hosts); without them, at
         the addresses of this machine.
 
-        nearby: for a machine that finds this one by its announcement (`announce`). Raises ConfigError.
+        nearby: the invited machine finds this one by its announcement (`announce`). Raises ConfigError.
         """
         reached = () if nearby else self.addresses(addresses)
         secret = self.members.invite(Role(role))

@@ -69,7 +69,7 @@ class ModelHost:
         """The measured memory of models, by name."""
         self.pool = ModelPool(maximum)
         self.on_change: Callable[[], None] = lambda: None
-        """Called when a model has been loaded or has ended."""
+        """This function is called when a model has been loaded or has ended."""
         self._max_waiting = max_waiting
         self._idle_seconds = idle_seconds
         self._host_room = host_room

@@ -81,7 +81,7 @@ class DrainingServer(uvicorn.Server):
         self.servers = []  # uvicorn's asyncio servers: none, as acceptors take their place
         self._acceptors: list[Acceptor] = []  # one for each listening socket
         self.accepting = asyncio.Event()
-        """Set when connections are accepted."""
+        """This event is set once connections are accepted."""
         self._settings = settings
         self._answers = answers
         self._on_stopping = on_stopping

@@ -55,8 +55,9 @@ def listen(host: str, port: int, advice: str = "Try another --port") -> socket.s
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
     """Return the socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
 
-    Connections made while no lead runs wait in its queue for the next one. Its variables are removed from the
-    environment, which child processes inherit. Raises ConfigError if there is more than one socket.
+    Connections made while no lead runs wait in the socket's queue for the next lead. systemd's variables are
+    removed from the environment, which child processes inherit. Raises ConfigError if there is more than one
+    socket.
     """
     if environment.get("LISTEN_PID") != str(pid):
         return None
@@ -203,7 +204,7 @@ def _remove(path: Path) -> None:
 
 
 def _listen(path: Path) -> socket.socket | None:
-    """Listen at the socket; None if that is impossible here."""
+    """Return a socket that listens at `path`; None if that is impossible here."""
     if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MAX_PATH_BYTES:
         return None
     meeting = socket.socket(socket.AF_UNIX)

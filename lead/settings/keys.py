@@ -30,7 +30,8 @@ JOINED = " (joined)"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request. name: for the log. number: distinguishes keys, even keys with the same name.
+    """The sender of a request. name: the name in the log. number: distinguishes keys, even keys with the same
+    name.
 
     key: a digest of the sender's key; empty without keys.
     """

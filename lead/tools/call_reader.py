@@ -27,7 +27,7 @@ from lead.tools.tool_calls import (
 )
 
 _MAX_HEADER_CHARACTERS = 300
-"""The longest text before the arguments of a call; after a longer text, it is not a call."""
+"""The longest text before the arguments of a call; text with a longer beginning is not a call."""
 _MAX_SEPARATOR_CHARACTERS = 100
 """The longest separators between a marker and its call, in characters; after longer ones, no call begins."""
 _MAX_REJECTED_OBJECTS = 16
