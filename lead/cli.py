@@ -23,7 +23,9 @@ log = logging.getLogger("lead")
 _FAILED = 3
 """The exit status if a restart may help, as in the back. Wrong settings give 1, or argparse's 2."""
 _FEW_FILES = 256
-"""A limit below which connections are closed in ordinary use. A lead alone has about 25 files open."""
+"""With a lower limit on open files, connections are closed in ordinary use. A lead without connections has
+about 25 files open.
+"""
 
 _DOCTOR = "doctor"
 SUBCOMMANDS = {
@@ -38,7 +40,8 @@ SUBCOMMANDS = {
     "service": "lead.os_service.lead_service",
     "uninstall": "lead.os_service.uninstall_program",
 }
-"""Modules with a `main` that takes the arguments. Imported only when they are run: the lead starts faster."""
+"""Modules with a `main` that takes the arguments. They are imported only when run, so the lead starts faster.
+"""
 
 
 def main(kind: type[LeadSettings] = LeadSettings) -> None:
@@ -67,7 +70,7 @@ def main(kind: type[LeadSettings] = LeadSettings) -> None:
 
 class Serving(Protocol):
     async def serve(self) -> None:
-        """Run until a signal stops it."""
+        """Serve until a signal arrives."""
 
 
 def serving(settings: LeadSettings, routed: object = None) -> Serving:

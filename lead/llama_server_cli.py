@@ -1,8 +1,8 @@
 """The `lead-llama-server` program: the lead with llama-server's command line, for existing scripts.
 
 `lead` itself understands the options that both have (`shared.settings.llama_server_options`). Here
-llama-server's defaults apply where they differ, and options and variables for features that the lead lacks
-are ignored with a warning.
+llama-server's defaults apply if the defaults of both differ. Options and variables for features that the lead
+lacks are ignored with a warning.
 """
 
 import os
@@ -27,8 +27,8 @@ _BUDGETS = {"0": ["--reasoning", "off"], "-1": []}
 class LlamaServerSettings(LeadSettings):
     """Serve a GGUF model with llama-server's command line.
 
-    Options of llama-server that the lead does not have are ignored with a warning. They are errors if they
-    name a model or ask for an action other than serving.
+    Options of llama-server that the lead does not have are ignored with a warning. Such an option is an error
+    if it names a model or asks for an action other than serving.
     """
 
     program = PROGRAM
@@ -104,8 +104,8 @@ def _is_option(argument: str) -> bool:
 
 
 def _context_of_slots(arguments: Sequence[str]) -> list[str]:
-    """Return the option that divides the context among the slots. llama-server does so if their number is
-    set.
+    """Return the option that divides the context among the slots. llama-server divides it if the number of
+    slots is set.
     """
     names = [argument.partition("=")[0] for argument in arguments]
     is_given = any(name in names for name in _SLOTS) or "LLAMA_ARG_N_PARALLEL" in os.environ

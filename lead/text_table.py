@@ -12,7 +12,7 @@ from rich.table import Table
 from shared.terminal import one_line
 
 Columns = Mapping[str, tuple[str, str]]
-"""Heading and format by field; a field without a value is shown as a dash."""
+"""The heading and the format of each field; a field without a value is shown as a dash."""
 
 _WIDTH_OF_A_FILE = 160
 

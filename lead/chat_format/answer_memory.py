@@ -47,7 +47,7 @@ class Turn:
     def begin(cls, prompt: str, answers: Sequence[WrittenAnswer], space: "array[int]", n_space: int) -> Self:
         """Start a turn whose answer begins with white space from the prompt.
 
-        This is the prompt's last `n_space` characters, with the tokens `space`.
+        This white space is the prompt's last `n_space` characters, and has the tokens `space`.
         """
         n_characters = len(prompt) - n_space
         return cls(tuple(answers), n_characters, Digests(prompt).of(n_characters), space)

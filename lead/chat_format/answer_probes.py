@@ -166,7 +166,7 @@ class _AnswerProbes:
         return reasoning.closing, "" if reasoning.start in content else content
 
     def _content(self, end: str) -> str:
-        """Return the text before the content of an answer without reasoning, after the prompt.
+        """Return the text between the prompt and the content of an answer without reasoning.
 
         The end of (empty) reasoning is not such a text.
         """

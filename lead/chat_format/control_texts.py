@@ -20,7 +20,7 @@ from shared.errors import RequestError
 from shared.llama.special_tokens import SpecialTokens, find_unbroken
 
 _SHORTEST = 2
-"""A token of one character has no inside, where a mark could be."""
+"""The length of the shortest text that gets a mark. A text of one character has no inside for a mark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Validation of request fields: bounds on lists and objects, null, unknown names.
 
 An invalid request should cost no more than a valid one. By default, pydantic validates all elements, and
-keeps an error for each element and each member of a union. A body of 4 MB took a minute and gigabytes.
+keeps an error for each element and each member of a union. With these defaults, a body of 4 MB took a minute
+and gigabytes of memory.
 """
 
 import difflib
@@ -106,4 +107,4 @@ class ConvertedRequest(BaseModel):
     """The body of another chat API, converted to a chat request; errors name the fields of that API."""
 
     own_names: ClassVar[Mapping[str, str]]
-    """The names of fields in this API that differ from their names in a chat request, by the latter."""
+    """By a field's name in a chat request: the field's name in this API, if it is another."""

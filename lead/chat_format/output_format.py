@@ -27,7 +27,7 @@ class ReasoningMarkers:
 
     @property
     def start(self) -> str:
-        """The opening marker without white space around it; a blank before a plain word stays."""
+        """The opening marker without white space around it, except for a blank before a plain word."""
         return self.opening.strip() if self.opening.lstrip()[:1] in "<[" else self.opening.rstrip()
 
     @property

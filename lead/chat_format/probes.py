@@ -21,5 +21,5 @@ class Render(Protocol):
     ) -> str | None:
         """Return the rendered messages; None if the template fails or refuses them.
 
-        tools: in OpenAI's format. opened: the prompt ends with the beginning of an answer.
+        tools: the tools in OpenAI's format. opened: the prompt ends with the beginning of an answer.
         """

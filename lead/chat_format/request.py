@@ -87,9 +87,10 @@ class ConversationFields(BaseModel, strict=True):
     def conversation(
         self, options: ConversationOptions, tool_format: AnyCallFormat | None = None
     ) -> TemplateInput:
-        """Return the input for a chat template. tool_format: the format of its calls; None: it has none.
+        """Return the input for a chat template.
 
-        Raises RequestError for a message that cannot be continued, and for fields that contradict each other.
+        tool_format: the format of the template's calls; None: it writes no calls. Raises RequestError for a
+        message that cannot be continued, and for fields that contradict each other.
         """
         self._check_grammar()
         tools = [tool.for_template() for tool in self.usable_tools]

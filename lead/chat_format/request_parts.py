@@ -243,9 +243,9 @@ class ResponseFormat(BaseModel, strict=True):
 class TemplateInput:
     """The variables that a prompt is rendered from.
 
-    tools: in OpenAI's format. variables: from --chat-template-kwargs and the client. open_answer: end the
-    prompt where the assistant's answer begins. continues: the answer continues the last message, which is the
-    assistant's.
+    tools: the tools in OpenAI's format. variables: the variables from --chat-template-kwargs and the client.
+    open_answer: end the prompt where the assistant's answer begins. continues: the answer continues the last
+    message, which is the assistant's.
     """
 
     messages: Sequence[ChatMessage]

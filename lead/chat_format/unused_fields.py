@@ -77,7 +77,7 @@ SAMPLING: Final = (
         "tfs_z": Unused(_NO_SAMPLER, (1,)),
     }
     | _hints("its sampler is not supported", "mirostat_tau mirostat_eta adaptive_decay")
-    | _hints("the place of sampling does not change tokens", "backend_sampling")
+    | _hints("the tokens are the same, wherever they are sampled", "backend_sampling")
     | _hints("llama.cpp penalizes newlines, too", "penalize_nl penalize_newline")
 )
 """Unused sampling fields of every API, in addition to `shared.sampling.parameters`."""

@@ -123,7 +123,7 @@ def _check_vector_models(report: PreflightReport, settings: LeadSettings) -> Non
         report.problems.append(str(error))
         return
     if found.serve_embeddings:
-        report.add("embeddings", "means of the model's own states")
+        report.add("embeddings", "means of this model's hidden states")
     for topic, path in (("embedding model", found.embedding_model), ("rerank model", found.rerank_model)):
         if path:
             _add_vector_model(report, topic, path, settings, found.embedding_gpu_layers)

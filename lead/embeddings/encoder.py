@@ -26,8 +26,8 @@ from shared.model_files.file_kind import RANK, pooling_of
 
 _MIN_BATCH = 512
 _ON_CPU, _ON_GPU = Together(128, 64), Together(512, 512)
-"""Limits of a batch: larger batches are not faster, nor batches of long texts on a CPU. The other texts in a
-batch change the order of sums, and so the fourth digit of a number.
+"""Limits of a batch. Larger batches are not faster, and on a CPU batches of long texts are not faster either.
+The other texts in a batch change the order of sums, and so the fourth digit of a vector's numbers.
 """
 _N_SHORT = 64
 """A single text with fewer tokens is computed faster without flash attention: by a tenth with 16 tokens, by

@@ -86,7 +86,7 @@ class EncoderClient:
                     f"{self._load.model} cannot compute embeddings: its process died "
                     f"{MAX_DEATHS_AT_START} times before it was ready. Read the log"
                 )
-            log.error("embeddings are off because their process died too often. Restart the lead")
+            log.error("embeddings are off because the embedding process died too often. Restart the lead")
 
     def stop(self) -> None:
         self._keeper.stop()

@@ -1,4 +1,4 @@
-"""The generated text on standard output, and sentences about its speed and a comparison."""
+"""Writes the generated text to standard output, and words the report on its speed and a comparison."""
 
 import os
 from collections.abc import Iterable

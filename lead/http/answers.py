@@ -21,7 +21,7 @@ EndReason = Literal["stop", "length", "tool_calls"]
 
 @dataclass(frozen=True, slots=True)
 class AnswerEnd:
-    """The end of an answer. drafts: the verified draft of each of its steps that had one, in order."""
+    """The end of an answer. drafts: the verified drafts of its steps, in order."""
 
     reason: EndReason
     seed: int
@@ -35,9 +35,9 @@ class AnswerEnd:
 class AnswerUpdate:
     """An update of one answer: text that became final, its end, or the progress of reading its prompt.
 
-    index: the number of the submission. deltas: the parsed text. n_drafted, n_accepted: draft tokens of the
-    steps that the tokens came from. n_cached: prompt tokens found in the KV cache; 0 in updates about the
-    prompt. stats: the statistics so far, if requested.
+    index: the number of the submission. deltas: the parsed text. n_drafted, n_accepted: the verified and the
+    accepted draft tokens of the steps that made `tokens`. n_cached: prompt tokens found in the KV cache; 0 in
+    updates about the prompt. stats: the statistics so far, if requested.
     """
 
     index: int
@@ -210,5 +210,5 @@ class _AnswerReader:
 
 @functools.cache
 def _verified(n_drafted: int, n_accepted: int) -> VerifiedDraft:
-    """Return the same object for equal drafts, because an endless answer has millions."""
+    """Return an object that equal drafts share, because an endless answer has millions of drafts."""
     return VerifiedDraft(n_drafted, n_accepted)

@@ -94,7 +94,7 @@ def error_response(error: Exception, **fields: str) -> ErrorResponse:
 def http_error(
     status: int, message: str, kind: str, *, code: str | None = None, headers: Mapping[str, str] | None = None
 ) -> ErrorResponse:
-    """Return a response for an HTTP error, in the same format."""
+    """Return a response for an HTTP error, in the format of `error_response`."""
     return ErrorResponse(_body(message, kind, code=code), status, headers)
 
 

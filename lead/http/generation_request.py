@@ -52,9 +52,9 @@ class GenerationRequest:
 
     The submissions for a prompt differ only in their seeds: seed, seed + 1, … gbnf: the grammar as the client
     sent it. n_keep: the client's value, else the value of --keep; -1: the whole prompt. private: backs do not
-    get the text. parser: its settings; None: all text is content. prompt_texts: the text of each prompt, if
-    the answer must show it. remember: called with the tokens of each answer. images: the images of the
-    prompt, kept here because they must exist until generation ends.
+    get the text. parser: the answer parser's settings; None: all text is content. prompt_texts: the text of
+    each prompt, if the answer must show it. remember: called with the tokens of each answer. images: the
+    images of the prompt, kept here because they must exist until generation ends.
     """
 
     submissions: list[Submit]
@@ -246,7 +246,7 @@ def _first_text(prompt: Prompt | MadePrompt) -> str:
 
 @functools.lru_cache(maxsize=256)  # as above, for each tool
 def _say_that_calls_are_free(reason: str) -> None:
-    log.warning("%s: arguments of its calls are not checked against its schema", reason)
+    log.warning("%s. Therefore the arguments of this tool's calls are not checked against its schema", reason)
 
 
 @functools.cache  # as above

@@ -41,7 +41,7 @@ T = TypeVar("T", bound=BaseModel)
 _JSON = re.compile(r"application/(?:[\w.-]+\+)?json", re.IGNORECASE)
 _CONTENT_TYPE = (b"content-type", b"application/json")
 _UNMARKED = {"", "application/x-www-form-urlencoded"}
-"""The content types of clients that do not choose one; curl sends the type of forms then."""
+"""The content types of clients that do not choose a type: curl then sends the type of forms."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 """A JSON string, perhaps unclosed. Possessive quantifiers make matching linear."""
 _MAX_INLINE_BYTES = 64 << 10
@@ -116,14 +116,14 @@ class BodyReader:
             return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
-        """Run `work` on data from a body of `n_bytes`, in a thread if they are many; return its result."""
+        """Run `work` on data from a body of `n_bytes`, in a thread if these are many; return its result."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
         async with self._fair_lock.hold(client):
             return await self._in_thread(work)
 
     async def _receive(self, request: Request, turn: contextlib.AsyncExitStack) -> bytes:
-        """Return the whole body. For a large body, `turn` then holds the lock for parsing until it closes."""
+        """Return the whole body. For a large body, `turn` holds the lock for parsing until `turn` closes."""
         max_bytes = _MAX_BODY_BYTES.get(request.scope["path"], self._limits.max_body_bytes)
         client, seconds = client_of(request), self._limits.body_seconds
         arriving = _ArrivingBody(seconds)

@@ -89,7 +89,7 @@ async def event_stream(
     """Return a response that streams `updates` as events.
 
     Headers are sent with the first event, so that an error before it becomes an HTTP status. If there is no
-    event for PING_SECONDS, they are sent then.
+    event for PING_SECONDS, the headers are sent then.
     """
     stream = _EventStream(updates, renderer)
     await cancel_on_disconnect(request, stream.begin())

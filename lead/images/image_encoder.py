@@ -49,7 +49,7 @@ _STOP_SECONDS = 2.0
 _HUNG_SECONDS = 5.0
 """The silence after which the process is stopped: it should give a sign of life each second."""
 _START_SECONDS = 60.0
-"""The time that requests wait for another process."""
+"""The maximum time that requests wait until another process is ready."""
 _FLOAT_BYTES = 4
 _MAX_WAITING_BYTES = 128 << 20
 """The maximum number of bytes of all images that wait to be encoded."""
@@ -138,7 +138,7 @@ class ImageEncoder:
         self._killers: OrderedDict[str, str] = OrderedDict()  # key → how the process died of the image
         self._turns = FairLock()  # the process encodes for clients in turn
         self.n_encoded = 0
-        """Images that were not in the cache."""
+        """The number of images that were encoded because they were not in the cache."""
 
     async def run(self) -> None:
         """Keep a process running, until cancelled. Raises ModelLoadError if no process can become ready."""

@@ -61,7 +61,7 @@ class SharedMemory:
         os.close(self.descriptor)
 
     def _find(self, size: int) -> int | None:
-        """Return the start of the first gap after the last allocation, or else from the beginning."""
+        """Return the start of the first gap after the last allocation, or else of the first gap of all."""
         ends = [0, *(end for _, end in self._taken)]
         starts = [*(start for start, _ in self._taken), self.n_bytes]
         gaps = list(zip(ends, starts, strict=True))

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from shared.settings.model_options import FlashAttention
 
 HEADER = struct.Struct("!II")
-"""The number of bytes of JSON, and of the data after it."""
+"""The two lengths: the number of bytes of the JSON, and of the data after it."""
 MAX_JSON_BYTES = 1 << 20
 MAX_ROWS = 1 << 16
 """The maximum number of rows of an image: 4 times the largest number of any model."""

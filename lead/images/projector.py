@@ -56,7 +56,7 @@ class Projector:
         offload: bool = False,
         flash_attn: FlashAttention = "auto",
     ) -> None:
-        """max_tokens: the maximum of rows per image; 0: the file's maximum. Raises ModelLoadError."""
+        """max_tokens: the maximum number of rows per image; 0: the file's maximum. Raises ModelLoadError."""
         check_fits(model, file)
         library.start()
         self._mtmd = mtmd = _mtmd()
@@ -144,7 +144,7 @@ class Projector:
         )
 
     def _width(self, native: Any, n_rows: int) -> int:
-        """Return the number of columns in an image's grid: all rows before the first one with a larger y."""
+        """Return the number of columns in an image's grid: the rows before the first row with a larger y."""
         image = self._mtmd.mtmd_input_chunk_get_tokens_image(native)
         down = (i for i in range(n_rows) if self._mtmd.mtmd_image_tokens_get_decoder_pos(image, 0, i).y)
         return next(down, n_rows)

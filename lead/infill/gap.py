@@ -10,7 +10,7 @@ from lead.tokenizer.jobs import MadePrompt
 
 @dataclass(frozen=True, slots=True)
 class Gap(MadePrompt):
-    """The texts around a gap. extra: names and texts of other files. n_ctx: tokens of a context."""
+    """The texts around a gap. extra: names and texts of other files. n_ctx: the context size in tokens."""
 
     prefix: str
     suffix: str

@@ -55,8 +55,8 @@ class MetricsExporter(Collector):
     ) -> bytes:
         """Return the metrics in Prometheus' text format.
 
-        report: the result of `SpeculationManager.describe`; None if it is not available. occupancy: of slots
-        and KV cache; None if it is unknown. others: the models beside the text model.
+        report: the result of `SpeculationManager.describe`; None if it is not available. occupancy: the
+        occupancy of slots and KV cache; None if it is unknown. others: the models beside the text model.
         """
         self._occupancy, self._others = occupancy, others
         if report is not None:
@@ -151,13 +151,15 @@ def _gauges(occupancy: Occupancy) -> Iterator[Metric]:
 
 
 MAX_NAMES = 256
-"""Backs choose their names, and each name is a set of time series: further names are summed under OTHERS."""
+"""The maximum number of backs' names with metrics of their own; other backs are summed under OTHERS. Backs
+choose their names, and each name is a set of time series.
+"""
 OTHERS = "others"
 
 _PREFIX = "llama_duo:back_"
 _COUNTERS = {
     "drafts": "Drafts received",
-    "draft_tokens": "Tokens in drafts; a draft repeats the unverified tokens of the previous one",
+    "draft_tokens": "Tokens in drafts; a draft repeats the unverified tokens of the previous draft",
     "verified_tokens": "Draft tokens verified in a step",
     "accepted_tokens": "Verified tokens that were accepted",
     "wasted_tokens": "Verified tokens that were rejected",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # see `opened`
 router = APIRouter()
 
 _ENGINE_TIMEOUT = 1.0
-"""The wait for the engine; then its previous values are shown."""
+"""The maximum wait for the engine's report. Without the report, the previous values are shown."""
 
 
 @router.get("/metrics")

@@ -18,7 +18,7 @@ class SequenceMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.n_tokens_max = 0
-        """Tokens of the longest text so far."""
+        """The number of tokens in the longest text so far."""
         self._n_after_first = 0  # generated tokens without those of each answer's first step
 
         def counter(name: str, text: str) -> Counter:

@@ -11,7 +11,7 @@ from shared.os_service.service_program import ServiceOptions, serve_as
 from shared.os_service.systemd_unit import ServiceFacts
 
 _END_SECONDS = 45.0
-"""The time that the lead gets to end after the drain; it ends within 30 s itself."""
+"""The time that the lead gets to end after the drain. The lead ends itself within 30 s."""
 _MAX_FILES = 16_384
 """The number of descriptors that the lead uses; beyond it, a new connection replaces an idle one
 (`shared.descriptors`).

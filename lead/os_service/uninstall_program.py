@@ -143,7 +143,7 @@ def _link(path: Path) -> str:
 
 
 def _is_own_folder(path: Path) -> bool:
-    """Return whether `path` is a folder, but not a link, which is removed without the folder it leads to."""
+    """Return whether `path` is a folder and not a link: of a link, only the link itself is removed."""
     return path.is_dir() and not path.is_symlink()
 
 

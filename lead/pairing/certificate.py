@@ -26,11 +26,12 @@ from shared.errors import ConfigError
 log = logging.getLogger("lead")
 
 _KEY, _CERTIFICATE, _SERVER = "key.pem", "ca.crt", "server.pem"
-"""The CA's key and certificate; the server's key and certificate."""
+"""Files in the folder: the CA's key, the CA's certificate, and the server's key with its certificate."""
 _FROM, _UNTIL = dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(2049, 12, 31, tzinfo=dt.UTC)
 _DAY = dt.timedelta(days=1)
 _SERVER_LIFE = 397 * _DAY
-"""Apple's systems accept at most 825 days of a CA that a person has installed."""
+"""The life of a server's certificate. Apple's systems accept at most 825 days if a person installed the CA.
+"""
 _RENEWED_BEFORE = 60 * _DAY
 _MAX_FORMER_NAMES = 16
 _PRIVATE_NETWORKS = (
@@ -38,7 +39,9 @@ _PRIVATE_NETWORKS = (
     "100.64.0.0/10",  # Tailscale
     *("fc00::/7", "fe80::/10", "::1/128"),
 )
-"""Always allowed, so a lead that gets another address by DHCP keeps its CA. No public site is in them."""
+"""The CA may always sign for these networks, so a lead that gets another address by DHCP keeps its CA. No
+public site is in them.
+"""
 _DNS_NAME = re.compile(r"(?=.{1,253}$)(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*")
 _IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network

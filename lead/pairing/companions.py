@@ -1,5 +1,5 @@
-"""Runs beside a lead's own address: the pairing port, for members, and the announcement on the
-local network.
+"""The companions of pairing: they run the pairing port, for members, and the announcement on the local
+network.
 """
 
 import asyncio

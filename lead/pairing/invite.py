@@ -52,7 +52,7 @@ class _NewCode:
 
 @dataclass(frozen=True, slots=True)
 class _NewKey:
-    """A lead's reply to a request for a key. certificate: of the lead's CA."""
+    """A lead's reply to a request for a key. certificate: the certificate of the lead's CA."""
 
     name: str
     key: str

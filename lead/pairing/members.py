@@ -68,7 +68,7 @@ class Members:
         sleeps. invited: invitations of an earlier start, valid until their times on `wall_clock`.
         """
         self.n_refused = 0
-        """Attempts to join with a wrong, used or old code, since the start."""
+        """The number of attempts to join with a wrong, used or old code since the start."""
         self._members = {member.name: member for member in known}
         self._clock = clock
         self._wall_clock = wall_clock

@@ -173,7 +173,9 @@ class PairingServer:
             self._announced = addresses
 
     async def _hide(self) -> None:
-        """End the announcement, which takes a while; one that has begun is completed first."""
+        """End the announcement, which takes a while. An announcement that is just being made is completed
+        first.
+        """
         async with self._announcement:
             self._announced = None
             await asyncio.to_thread(self._announcing.close)
@@ -259,7 +261,7 @@ class PairingServer:
         """Return an invitation for a machine that reaches this one at `addresses` (hosts); without them, at
         the addresses of this machine.
 
-        nearby: for a machine that finds this one by its announcement (`announce`). Raises ConfigError.
+        nearby: the invited machine finds this one by its announcement (`announce`). Raises ConfigError.
         """
         reached = () if nearby else self.addresses(addresses)
         secret = self.members.invite(Role(role))

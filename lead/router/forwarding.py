@@ -23,7 +23,7 @@ log = logging.getLogger("models")
 
 _MAX_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.5
-"""The pause before sending a request again that a running process did not serve."""
+"""The pause before a request that a running process did not serve is sent again."""
 _CONNECT_SECONDS = 10.0
 _MAX_IDLE = 64
 _OWN = (b"host", b"content-length", b"authorization", b"x-api-key", b"x-forwarded-for", b"x-request-id")

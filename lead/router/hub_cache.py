@@ -22,7 +22,7 @@ class CachedModel:
 
     @property
     def name(self) -> str:
-        """USER/REPO:QUANT as in `HubModel`; with the file's name if the name has no quantization."""
+        """USER/REPO:QUANT as in `HubModel`. If the file's name has no quantization, QUANT is this name."""
         found = QUANTIZATION.search(self.file)
         return f"{self.repository}:{found[1] if found else PurePosixPath(self.file).stem}"
 

@@ -57,8 +57,8 @@ class ModelHost:
         prepares: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """maximum: the most models in memory; 0: any number. max_waiting: the most requests that wait for a
-        model.
+        """maximum: the maximum number of models in memory; 0: any number. max_waiting: the maximum number of
+        requests that wait for a model.
 
         host_room: returns the host memory for all models in bytes, given the bytes that running models hold.
         prepares: keep a process ready for the next model. clock: returns seconds.
@@ -69,7 +69,7 @@ class ModelHost:
         """The measured memory of models, by name."""
         self.pool = ModelPool(maximum)
         self.on_change: Callable[[], None] = lambda: None
-        """Called when a model has been loaded or has ended."""
+        """This function is called when a model has been loaded or has ended."""
         self._max_waiting = max_waiting
         self._idle_seconds = idle_seconds
         self._host_room = host_room

@@ -107,7 +107,7 @@ class ModelPool:
     maximum: int = 0
     models: dict[str, PooledModel] = field(default_factory=dict)
     _waiting: dict[WaitingFor, str] = field(default_factory=dict)
-    """The model of each request, in the order in which they came."""
+    """The model that each waiting request needs, in the order in which the requests arrived."""
 
     @property
     def n_waiting(self) -> int:
@@ -269,8 +269,8 @@ class ModelPool:
             self._dismiss(victims, wanted, staying, room)
         elif all(model.pinned for model in staying):
             names = ", ".join(model.name for model in staying)
-            reason = f"{wanted.name} does not fit into memory beside the pinned models ({names}). Pin fewer"
-            yield from self._refuse(wanted.name, reason)
+            reason = f"{wanted.name} does not fit into memory beside the pinned models ({names})"
+            yield from self._refuse(wanted.name, f"{reason}. Pin fewer models")
 
     def _dismiss(
         self, victims: list[PooledModel], wanted: PooledModel, staying: list[PooledModel], room: RoomGauge

@@ -102,6 +102,6 @@ class Router:
 def host_room(n_bytes: int) -> Callable[[int], int]:
     """Return a function that takes the bytes used by running models, and returns the bytes for all models.
 
-    n_bytes: the host memory for all models; 0: the free memory, and the memory used by running models.
+    n_bytes: the host memory for all models; 0: the free memory plus the memory used by running models.
     """
     return lambda held: n_bytes or free_memory() + held

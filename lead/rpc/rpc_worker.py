@@ -147,7 +147,7 @@ def _watch_connections(port: int) -> None:
 
 
 def _watch(listener: socket.socket) -> None:
-    """Let the system close connections that this socket accepts from now on when the other end is gone."""
+    """Have the system close each connection that is accepted from now on when its other end is gone."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # what it accepts inherits all of this
     for name, value in _OPTIONS.items():
         if option := getattr(socket, name, None):

@@ -1,7 +1,7 @@
 """Accepts connections without losing any when descriptors run out.
 
 When a process has no descriptor left, libuv (uvloop) resets all connections that wait in the socket's queue.
-Here they stay in it until a descriptor is free.
+Here the connections stay in the queue until a descriptor is free.
 """
 
 import asyncio

@@ -28,7 +28,7 @@ CLOSE_SECONDS = 3
 _ABORT_SECONDS = 2
 """The part of CLOSE_SECONDS after which connections are aborted if their peers have not read the rest."""
 _LOOK_SECONDS = 0.1
-"""Polling interval, as in uvicorn: it has no event for the end of a connection."""
+"""The polling interval, as in uvicorn, which has no event for the end of a connection."""
 
 
 class RunningAnswers(Protocol):
@@ -81,7 +81,7 @@ class DrainingServer(uvicorn.Server):
         self.servers = []  # uvicorn's asyncio servers: none, as acceptors take their place
         self._acceptors: list[Acceptor] = []  # one for each listening socket
         self.accepting = asyncio.Event()
-        """Set when connections are accepted."""
+        """This event is set once connections are accepted."""
         self._settings = settings
         self._answers = answers
         self._on_stopping = on_stopping
@@ -107,7 +107,9 @@ class DrainingServer(uvicorn.Server):
         await self._ending.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start as uvicorn does, with a time limit for TLS handshakes, which uvicorn does not count."""
+        """Start as uvicorn does, but with a time limit for TLS handshakes: uvicorn counts connections only
+        later.
+        """
         for listener in sockets or []:
             self.listen_also(listener, self.config.ssl, {})
         self.started = True

@@ -55,8 +55,9 @@ def listen(host: str, port: int, advice: str = "Try another --port") -> socket.s
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
     """Return the socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
 
-    Connections made while no lead runs wait in its queue for the next one. Its variables are removed from the
-    environment, which child processes inherit. Raises ConfigError if there is more than one socket.
+    Connections made while no lead runs wait in the socket's queue for the next lead. systemd's variables are
+    removed from the environment, which child processes inherit. Raises ConfigError if there is more than one
+    socket.
     """
     if environment.get("LISTEN_PID") != str(pid):
         return None
@@ -120,7 +121,7 @@ def open_address(settings: LeadSettings) -> Address:
 
 
 def takeover_path(host: str, port: int) -> Path:
-    """Return the path of the Unix socket at which the lead that listens there accepts a takeover."""
+    """Return the path of the Unix socket at which the lead with this address accepts a takeover."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR, as in containers, the fallback will do
         folder = user_runtime_path("llama-duo")
@@ -142,8 +143,8 @@ class Predecessor:
         except TimeoutError as error:
             self._old.close()
             raise ConfigError(
-                "--takeover: the lead on this --port does not hand over the port. Another lead already takes "
-                "over, or the lead hangs: then stop it, and start without --takeover"
+                "--takeover: the lead on this --port does not hand over the port. Another lead is already "
+                "taking over, or the lead hangs. If it hangs, stop it, and start without --takeover"
             ) from error
         except (OSError, IndexError) as error:
             self._old.close()
@@ -203,7 +204,7 @@ def _remove(path: Path) -> None:
 
 
 def _listen(path: Path) -> socket.socket | None:
-    """Listen at the socket; None if that is impossible here."""
+    """Return a socket that listens at `path`; None if that is impossible here."""
     if not hasattr(socket, "send_fds") or len(os.fsencode(path)) > _MAX_PATH_BYTES:
         return None
     meeting = socket.socket(socket.AF_UNIX)

@@ -20,7 +20,7 @@ from shared.supervisor import ChildState, Supervisor
 log = logging.getLogger("lead")
 
 NAME = "local"
-"""Its name in the lead's log and metrics."""
+"""The name of the lead's own back in the log and in metrics."""
 
 _STOP_SECONDS = 5.0
 """The time that the back may take to end before it is killed."""
@@ -42,7 +42,7 @@ class LocalBack:
         supervisor = Supervisor(Backoff(_FIRST_DELAY, _MAX_DELAY, rng), state=ChildState.SLEEPING)
         self._keeper: Keeper[Child] = Keeper("the local back", supervisor, level=logging.WARNING)
         self.ended = asyncio.Event()
-        """Set when the child has ended and is not started again."""
+        """This event is set once the child has ended and is not started again."""
 
     async def run(self, ready: asyncio.Event) -> None:
         """Start the back once `ready` is set, and restart it until `stop`; returns when the child

@@ -26,7 +26,7 @@ _MAX_DRAFTED = 32
 def _source(given: Path | None, repository: str | None, hub: ModelSource) -> ModelSource:
     """Return the source of a draft model, with the tokenizer, token and offline mode of `hub`.
 
-    Raises ConfigError in an installation without the demo's.
+    Raises ConfigError if the demo's draft model is requested but not installed.
     """
     path = builtin_draft() if given == BUILTIN else given and given.absolute()
     return hub.model_copy(update={"model": path, "hf_repo": repository, "hf_file": None})
@@ -161,7 +161,7 @@ class OwnBackOptions(OptionGroup):
     )
     back_cpus: CpuList | None = Field(
         None,
-        description="CPU cores for --back, such as 7 or 6-7. Required with --cpus; the two must not overlap",
+        description="CPU cores for --back, such as 7 or 6-7. Required with --cpus. No core may be in both",
     )
 
     @model_validator(mode="after")
@@ -170,7 +170,7 @@ class OwnBackOptions(OptionGroup):
             raise OptionError("back_hf_repo", "cannot be combined with --back")
         for name in self.model_fields_set - {"back", "back_hf_repo"}:
             if not self.is_wanted and getattr(self, name) != OwnBackOptions.model_fields[name].default:
-                raise OptionError(name, "needs a draft model: --back FILE")
+                raise OptionError(name, "needs a draft model. Set --back FILE")
         return self
 
     @property
@@ -179,8 +179,8 @@ class OwnBackOptions(OptionGroup):
 
     @property
     def n_threads(self) -> int:
-        """The number of the back's threads: 1 by default, as it shares the lead's cores; 0 (all) on its own
-        cores.
+        """The number of the back's threads. The default is 1, as the back shares the lead's cores; with cores
+        of its own it is 0 (all).
         """
         return self.back_threads or (0 if self.back_cpus else 1)
 

@@ -71,4 +71,4 @@ class ImageOptions(OptionGroup):
             return ""
         kind, kept = kind_of(self.mmproj), size_text(self.cache_bytes)
         n_bytes = size_text(self.encoder_bytes("auto") + self.cache_bytes)
-        return f"{self.mmproj.name} ({kind}), {n_bytes} with up to {kept} of encoded images"
+        return f"{self.mmproj.name} ({kind}), {n_bytes}, including up to {kept} for encoded images"

@@ -25,12 +25,13 @@ class Role(enum.Enum):
 
 
 JOINED = " (joined)"
-"""The end of the names of joined machines. No configured key has a space in its name."""
+"""The end of the names of joined machines. It has a space, unlike all names of configured keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The sender of a request. name: for the log. number: distinguishes keys, even keys with the same name.
+    """The sender of a request. name: the name in the log. number: distinguishes keys, even keys with the same
+    name.
 
     key: a digest of the sender's key; empty without keys.
     """

@@ -22,11 +22,11 @@ EXPOSED = (
     "anyone who can reach this address could use the lead and read prompts. Set --api-key, "
     f"--back-key or --keys-file ({HOW_TO_MAKE_ONE}), or --insecure"
 )
-"""Why a lead does not listen on an address."""
+"""The reason why a lead refuses to listen on an address."""
 
 
 class SecurityOptions(OptionGroup):
-    """Without keys every request is allowed."""
+    """Options for access to the lead. Without keys every request is allowed."""
 
     api_key: KeyList = Field(
         [],

@@ -40,7 +40,7 @@ class VectorModelOptions(OptionGroup):
         0,
         ge=0,
         le=MAX_CTX,
-        description="maximum number of tokens of a text for these models; 0: the training context, at most "
+        description="maximum number of tokens of a text to embed or rerank; 0: the training context, at most "
         "2048. Memory grows with the square of this number",
     )
     embedding_threads: ThreadCount = Field(
@@ -54,8 +54,8 @@ class VectorModelOptions(OptionGroup):
     embedding_gpu_layers: GpuLayers = Field(
         0,
         ge=-2,
-        description="number of layers of these models in VRAM; 0: none. Any negative value, auto and all "
-        "mean all layers",
+        description="number of layers of each embedding or reranking model in VRAM; 0: none. Any negative "
+        "value, auto and all mean all layers",
     )
 
     @model_validator(mode="after")

@@ -168,9 +168,9 @@ class CallFormat:
         return tuple(sorted(brackets | {each for each in found if '"' not in each and each not in starts}))
 
     def header_length(self, text: str) -> int:
-        """Return the length of the header: of `text`, which follows a start, up to the arguments.
+        """Return the length of the header at the beginning of `text`, up to the arguments.
 
-        -1 if `text` ends before them.
+        `text` follows a start. -1 if it ends before the arguments.
         """
         if self.arguments is None:
             return text.find("{")

@@ -165,7 +165,7 @@ class _Probes:
         return replace(arguments, middles=middles, escaped=self._escaped(middle, after))
 
     def _escaped(self, middle: str, after: str) -> tuple[str, str]:
-        """Return the texts around a string that contains a mark; empty if they are those of other strings."""
+        """Return the texts around a string that contains a mark; empty if other strings have these, too."""
         text = self._written([{_KEYS[0]: _MARKED}])
         before, found, behind = text[text.find(_KEYS[0]) + len(_KEYS[0]) :].partition(_MARKED)
         end = behind.find(after) if after else 0

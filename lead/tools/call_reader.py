@@ -27,12 +27,12 @@ from lead.tools.tool_calls import (
 )
 
 _MAX_HEADER_CHARACTERS = 300
-"""The longest text before the arguments of a call; after a longer text, it is not a call."""
+"""The longest text before the arguments of a call; text with a longer beginning is not a call."""
 _MAX_SEPARATOR_CHARACTERS = 100
-"""The longest separators between a marker and its call, in characters; beyond, the marker begins no call."""
+"""The longest separators between a marker and its call, in characters; after longer ones, no call begins."""
 _MAX_REJECTED_OBJECTS = 16
-"""After this many rejected objects, calls are no longer searched: each may be as long as the answer, and is
-read twice.
+"""After this many rejected objects, calls are no longer searched: each object may be as long as the answer,
+and is read twice.
 """
 _MAX_KEY_CHARACTERS = 2048
 """The longest beginning of an object up to its first key, which may be a tool's name in escapes."""

@@ -21,7 +21,8 @@ class LiteralScanner:
         """Return the end of the value at the beginning of `text`: before a comma, or an unmatched closing
         bracket.
 
-        None if the value continues after `text`. Each call gets the text of the call before, or more of it.
+        None if the value continues after `text`. Each call of `end` gets the same text as the previous call,
+        perhaps with more text at its end.
         """
         while self._at < len(text):
             if self._closing:

@@ -116,7 +116,7 @@ class _ValueReader:
         return key[1].strip() if string is None else string
 
     def _items(self, end: str) -> Iterator[None]:
-        """Yield where each item begins, so that the caller reads it; stop after `end`.
+        """Yield at the beginning of each item, which the caller then reads; stop after `end`.
 
         Raises ValueError if `end` is missing.
         """

@@ -129,7 +129,7 @@ class HeldCall:
 
 _CALL = re.compile(r"\s*+([\w.]+?)(?:\.call)?\((.*)\)\s*+", re.DOTALL)
 _ARGUMENT = re.compile(r'(?<!\w)(\w++)\s*+=\s*+("(?:[^"\\]++|\\.)*+"|[^,"]++)')
-"""Matching is linear: it begins only where a word begins, and has one way to read a text."""
+"""An argument. Matching takes linear time: a match begins only where a word begins, and in only one way."""
 _INTERPRETERS = ("python", "ipython", "code_interpreter")
 
 

@@ -24,7 +24,7 @@ from shared.errors import RequestError
 # each request, so that hardly any of the prompt would be in the cache. What follows on the line is kept.
 _BILLING_HEADER = re.compile(r"\Ax-anthropic-billing-header:(?:[ \t]*\w+=[^;\s]*;?)*[ \t]*\n?")
 _OF_CLIENTS = ("bash_", "computer_", "memory_", "text_editor_")
-"""The prefixes of the types of those tools of Anthropic's API that clients run."""
+"""Prefixes of tool types of Anthropic's API; clients, not Anthropic's servers, run tools of these types."""
 Block = dict[str, Any]
 # Not sets: a client may send a type that cannot be hashed.
 _LEFT_OUT = ("tool_result", "redacted_thinking")
@@ -243,7 +243,7 @@ def _is_of_servers(tool: object) -> bool:
         return False
     if kind.startswith(_OF_CLIENTS):
         raise RequestError(
-            f"tools: {kind} is built into Anthropic's models only. Give it an input_schema", "tools"
+            f"tools: {kind} is built into Anthropic's models only. Give the tool an input_schema", "tools"
         )
     warn_left_out(f"tools: {kind}", "it runs on Anthropic's servers only")
     return True

@@ -11,7 +11,7 @@ from shared.errors import RequestError
 VERSION: Final = "0.12.0"
 """The version of Ollama that the API imitates: clients require a minimum version."""
 FOREVER: Final = "2318-01-01T00:00:00Z"
-"""The expiry of a model that stays in memory: now and Ollama's longest duration, 292 years."""
+"""The expiry of a model that stays in memory: now plus Ollama's longest duration, 292 years."""
 _LONGEST_SECONDS: Final = 292 * 365 * 86400.0
 LATEST: Final = ":latest"
 

@@ -31,13 +31,13 @@ Item = dict[str, Any]
 
 
 class TextOptions(BaseModel, strict=True):
-    """`text`. format: the schema is in `format` itself, one level higher than in `response_format`."""
+    """The field `text`. format: has the schema itself, one level higher than `response_format` has it."""
 
     format: dict[str, Any] | None = None
 
 
 class ReasoningOptions(BaseModel, strict=True):
-    """`reasoning`. effort: how much the model reasons."""
+    """The field `reasoning`. effort: how much the model reasons."""
 
     effort: str | None = None
 
@@ -180,7 +180,7 @@ def _flat_name(space: object, name: object) -> Any:
 
 
 def _call(kind: str, item: Item) -> dict[str, Any]:
-    """Return a call in the history. For a tool that is no function, its input becomes the arguments."""
+    """Return a call in the history. The input of a tool that is not a function becomes its arguments."""
     name, arguments = item.get("name"), item.get("arguments") or "{}"
     if kind == "custom_tool_call":
         arguments = json.dumps({"input": item.get("input")}, ensure_ascii=False)

@@ -27,7 +27,9 @@ OWN_KEYS = "own_keys"
 _ROUTES_WITHOUT_KEY = frozenset(
     {*(("GET", path) for path in HEALTH), ("POST", "/v1/join"), ("GET", "/ca.crt")}
 )
-"""Load balancers have no key. Machines that join have only a code. The CA's certificate is public."""
+"""Routes without a key: load balancers have no key, machines that join have only a code, and the CA's
+certificate is public.
+"""
 _ROUTES_OF_THE_PAGE = frozenset(("GET", path) for path in FILES)
 """The page's files; a browser has no key before the page has asked for it."""
 

@@ -56,7 +56,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""Headers with which the page loads from and calls only this lead, and cannot be framed."""
+"""Headers of the page: it can load from this lead only and call only this lead, and no page can frame it."""
 
 
 @cache

@@ -109,7 +109,7 @@ export class Conversation {
     return this.#ask(content, question.images ?? [], question.parent, speculates);
   }
 
-  /** Answer the question with this id again; the seed of an earlier answer gives its text, perhaps at another speed. */
+  /** Answer the question with this id again. With the seed of an earlier answer, the new answer has the same text. */
   again(id, seed, speculates) {
     const question = this.#thread.get(id);
     this.#thread.cut(id);
@@ -117,7 +117,7 @@ export class Conversation {
     return this.#answer(question, seed === null ? {} : { seed }, null, speculates);
   }
 
-  /** Continue an answer that was stopped. The shorter version stays available, unless the new one has its id. */
+  /** Continue an answer that was stopped. The shorter version stays available, unless the new version has the same id. */
   resume(answer, speculates, id = newId()) {
     const question = this.#thread.parentOf(answer);
     this.#thread.cut(question.id);
@@ -139,7 +139,7 @@ export class Conversation {
     return [left?.id, left?.parent].includes(this.#thread.leaf) ? left : null;
   }
 
-  /** Continue the answer from `left` in its place. If it has only reasoning, it begins anew. */
+  /** Continue the answer that `left` returned, and replace it. An answer with only reasoning begins anew. */
   takeUp(answer, speculates) {
     const begun = answer.content ? answer : { ...answer, thinking: "", thinkingRuns: [] };
     return this.resume(begun, speculates, answer.id);
@@ -311,7 +311,7 @@ function emptyAnswer(question) {
   };
 }
 
-/** The time now, but always later than that of `message`, even if the clock was set back: parents come first. */
+/** The time now, but later than the time of `message` even if the clock was set back: a message sorts after its parent. */
 const after = (message) => Math.max(Date.now(), (message?.created ?? 0) + 1);
 
 /** Add `text` and its sources to `answer`; returns its pieces. */

@@ -8,7 +8,7 @@ export function make(tag, of = {}, ...children) {
   return element;
 }
 
-/** A button that calls `then`; it is quiet and small, unless `of` says otherwise. */
+/** A button that calls `then`; its style is quiet and small, unless `of` has another `className`. */
 export function button(label, then, of = {}) {
   const element = make("button", { type: "button", className: "quiet small", ...of }, label);
   element.addEventListener("click", then);

@@ -25,7 +25,7 @@ export class KeyDialog {
       this.showButton();
       onKey();
     });
-    // However the dialog was closed: without a key, `onKey` opens it again.
+    // Without a key, `onKey` opens the dialog again, however it was closed.
     this.dialog.addEventListener("close", () => {
       this.showButton();
       onKey();

@@ -14,7 +14,7 @@ const TASK = /^\[([ xX])\] /;
 
 const parser = markdownit({ html: false, linkify: true });
 parser.options.maxNesting = MAX_DEPTH;
-// Definitions of links would change earlier text. Texts are joined here (`add`), after their places have been found.
+// Definitions of links would change earlier text. Texts are joined by `add`, after their places have been found.
 parser.disable(["reference", "text_join"]);
 parser.linkify.set({ fuzzyLink: false, fuzzyEmail: false });
 addMath(parser);
@@ -242,7 +242,7 @@ function headOf(language) {
 
 /**
  * Lines of `code` from the position `at` on, as {text, parts, isWhole}; `parts` are texts and {scope, children}. If
- * `isWhole`, later code does not change them: they end with a line, usually outside nested code.
+ * `isWhole`, later code does not change them: the last line is complete, and usually outside nested code.
  */
 function colored(code, at, language) {
   const isKnown = hljs.getLanguage(language) && at < MAX_HIGHLIGHTED;
@@ -266,5 +266,5 @@ function scoped({ scope }, children) {
   return [{ tag: "span", of: scopes.get(className), children }];
 }
 
-// The first use takes many times as long as later ones, so it is done before an answer arrives.
+// The first use takes many times as long as later uses, so it is made before an answer arrives.
 globalThis.requestIdleCallback?.(() => hljs.highlight("x = 1", { language: "python" }));

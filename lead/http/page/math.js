@@ -10,7 +10,7 @@ const MARKS = [
   { open: "$$", close: "$$", isDisplay: true },
   { open: "$", close: "$", isDisplay: false },
 ];
-/** A formula between single dollars. As in Pandoc, with a space inside them or a digit after them it is money. */
+/** A formula between single dollars. As in Pandoc, dollars with a space just inside or a digit after them are money. */
 const ONE_LINE = /^\$(?=[^\s$])((?:\\[^]|[^\\$])*?[^\s\\$]|\\[^])\$(?!\d)/;
 
 /** Teach `parser`, a markdown-it, tokens "math" and "math_block": `content` is TeX, `hidden` is whether it is inline. */

@@ -1,4 +1,4 @@
-// The settings of one conversation or of new ones: the system prompt, and how tokens are chosen.
+// The settings of one conversation or of all new conversations: the system prompt, and how tokens are chosen.
 
 import { byId } from "./dom.js";
 

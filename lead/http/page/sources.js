@@ -1,4 +1,4 @@
-// Colors of sources, given in the order in which sources appear, until the page is closed.
+// The colors of sources. A source gets the next color when it first appears, and keeps it until the page is closed.
 
 import { byId, make, tell } from "./dom.js";
 

@@ -206,7 +206,7 @@ def generation_settings(request: GenerationRequest) -> dict[str, Any]:
 
 
 def public_settings(sampling: SamplingParameters | None, max_tokens: int | None) -> dict[str, Any]:
-    """Return settings that others may read: without texts of clients. sampling None: only the limit."""
+    """Return settings without texts of clients, for others to read; only the limit if `sampling` is None."""
     if sampling is None:
         return _limit(max_tokens)
     settings = sampling_settings(sampling, max_tokens)

@@ -41,7 +41,7 @@ Body = JsonObject
 """The content of a choice, without its index and finish_reason."""
 
 _FINGERPRINT = "b-llama-duo"
-"""It begins with `b`, as llama-server's does before its build number: some clients look for that."""
+"""The `system_fingerprint`. Some clients look for its `b`: llama-server's value is `b` and a build number."""
 
 
 class _OpenAIRenderer(Renderer):

@@ -186,7 +186,7 @@ def test_a_pinned_model_stays_and_nobody_goes_for_one_that_does_not_fit_beside_i
     house.serve(1, "a")
     house.serve(2, "b")
     assert house.ask(3, "c") == []
-    assert house.refused == {3: "c does not fit into memory beside the pinned models (a). Pin fewer"}
+    assert house.refused == {3: "c does not fit into memory beside the pinned models (a). Pin fewer models"}
     assert house.state("a") is house.state("b") is ModelState.LOADED
 
 

@@ -66,7 +66,7 @@ REFUSED = {
     "--print some": "--print",
     "--batch-size 31": "--batch-size",
     **{
-        f"{option} 1": f"{option}: needs a draft model: --back FILE"
+        f"{option} 1": f"{option}: needs a draft model. Set --back FILE"
         for option in ("--back-threads", "--back-gpu-layers", "--back-cpus")
     },
     "--cpus 0-3 --back b.gguf --back-cpus 3-4": "Shared cores: [3]",

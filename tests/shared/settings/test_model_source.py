@@ -108,7 +108,7 @@ def test_without_a_repository_nothing_is_downloaded(fetched):
         (["-hf", "a/b", "-m", "a.gguf"], "-hf: cannot be combined with --model"),
         (["-hfd", "nonsense"], "-hfd: write it as USER/REPO"),
         (["--back-hf-repo", "a/b", "--back", "b.gguf"], "--back-hf-repo: cannot be combined with --back"),
-        (["--back-threads", "2"], "--back-threads: needs a draft model: --back FILE"),
+        (["--back-threads", "2"], "--back-threads: needs a draft model. Set --back FILE"),
         (["-hff", "c.gguf"], "-hff: needs a repository: -hf USER/REPO"),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_model_that_is_offered_no_tools_is_told_nothing(tools):
 
 @pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728", "computer_20250124"])
 def test_tools_of_anthropic_that_clients_run_are_refused_by_name(kind):
-    reason = f"^tools: {kind} is built into Anthropic's models only. Give it an input_sch"
+    reason = f"^tools: {kind} is built into Anthropic's models only. Give the tool an inp"
     with pytest.raises(RequestError, match=reason):
         chat_of(tools=[{"type": kind, "name": "bash"}])
 
