@@ -33,9 +33,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """The numbers of tokens and draft tokens of an answer, and the `seconds` it took, without the prompt.
+    """The numbers of tokens and draft tokens of answers, and the `seconds` they took, without the prompts.
 
-    `n_untimed`: the number of tokens in answers whose time is not known.
+    `n_untimed`: the number of these tokens that are in answers of unknown duration.
     """
 
     n_tokens: int = 0

@@ -178,8 +178,8 @@ class Sandbox:
     def open(self, kind: bytes) -> Task:
         """Open a task of a kind, which starts as soon as a worker is free; raises OSError.
 
-        If `supervision` reaches its end before the task begins, the fork server has ended and the task is
-        lost: open another task.
+        If the task's `supervision` gives EOF before the task begins, the fork server has ended and the task
+        is lost: open another task.
         """
         connection, theirs = socket.socketpair()
         supervision, supervised = socket.socketpair()

@@ -241,7 +241,7 @@ def _check_step_times(planner: PlannerReport) -> Iterator[Finding]:
         f"{TYPICAL_ACCEPTANCE:.0%} arrive in time, the speed-up is {gain:.1f}. {found.value}"
     )
     if found is Prospect.STEEP:
-        yield problem(f"{words} A GPU, more cores or f16 weights for the lead may help, or q8_0 on a Mac")
+        yield problem(f"{words} A GPU, more cores or f16 weights (on a Mac: q8_0) may help the lead")
     else:
         yield (hint if found is Prospect.SHORT else good)(words)
 

@@ -13,7 +13,7 @@ class EngineLimits(LayoutRules):
     While some sequence is generating, prompts of other sequences are processed in chunks of `n_prompt_chunk`
     tokens per step, so that the generation does not stall. Chunks are larger where steps are quick
     (`PromptChunk`). n_checkpoints: the number of stored states per slot. step_bytes: see `MovePrice`.
-    n_ubatch: the maximum number of rows of an image that must be decoded at once.
+    n_ubatch: an image that must be decoded in one ubatch can have at most this many rows.
     """
 
     n_slots: int

@@ -55,7 +55,7 @@ def listen(host: str, port: int, advice: str = "Try another --port") -> socket.s
 def activated_socket(environment: MutableMapping[str, str], pid: int) -> socket.socket | None:
     """Return the socket that systemd has passed to the process `pid` (sd_listen_fds(3)); None: there is none.
 
-    Connections made while no lead runs wait in the socket's queue for the next lead. systemd's variables are
+    While no lead runs, new connections wait in the socket's queue for the next lead. systemd's variables are
     removed from the environment, which child processes inherit. Raises ConfigError if there is more than one
     socket.
     """

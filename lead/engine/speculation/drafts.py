@@ -1,8 +1,8 @@
 """The drafts for one sequence: a tree of tokens from each source, and the progress of the source.
 
 A draft is kept while it agrees with the committed tokens. After a step that accepted its first tokens, the
-other tokens are still a draft. After a rejection, a side branch may still agree. Committed tokens score every
-source, whether its draft was verified or not. `forecast` estimates the value of drafts.
+other tokens are still a draft. After a rejection, a side branch may still agree. Every source is scored
+against the committed tokens, whether its draft was verified or not. `forecast` estimates the value of drafts.
 """
 
 from collections import defaultdict, deque
@@ -230,8 +230,8 @@ class Drafts:
         """Store a draft if it is alive; return whether it is alive.
 
         With m = len(tokens) ≥ base, a draft is alive if its tree has the path tokens[base : m], and further
-        tokens after it. Messages may overtake each other. So the draft does not replace a draft of the same
-        source with a larger base, or with the same base and more tokens.
+        tokens after it. Messages may overtake each other. So a stored draft of the same source stays if its
+        base is larger, or if it has the same base and more tokens.
 
         received_at: tokens for positions committed before this time came too late; None: no token did.
         """
