@@ -32,8 +32,8 @@ def with_named_properties(schema: Schema, names: list[Schema], path: str) -> Sch
     pattern = _pattern(dict(said))
     if not (is_simple and pattern) or properties:
         raise SchemaError(
-            f"{path}/propertyNames: only enum and const are supported. A schema without properties can also "
-            "have pattern, minLength, maxLength and the formats uuid and date"
+            f"{path}/propertyNames: only enum and const are supported. If the schema has no properties, "
+            "propertyNames can also have pattern, minLength, maxLength, or the format uuid or date"
         )
     return {**rest, "patternProperties": {pattern: further}, "additionalProperties": False}
 

@@ -106,7 +106,7 @@ async def test_a_second_successor_learns_that_there_is_one(path, listener, monke
     monkeypatch.setattr(listening, "_TAKE_SECONDS", 0.05)
     async with owning(path, listener):
         first = await asyncio.to_thread(Predecessor, path)
-        with first.listener, pytest.raises(ConfigError, match="already takes over"):
+        with first.listener, pytest.raises(ConfigError, match="already taking over"):
             await asyncio.to_thread(Predecessor, path)
         first._old.close()
 
