@@ -33,8 +33,8 @@ _OF_HUB: Final = re.compile(r"(?:https?://)?(?:hf\.co|huggingface\.co)/(.+)|([\w
 
 
 def translated(arguments: Sequence[str], subcommands: Collection[str]) -> list[str]:
-    """Return `lead`'s arguments for a command line of Ollama; other command lines are unchanged. Prints an
-    explanation and exits with status 2 if `lead` has no such command.
+    """Return `lead`'s arguments for a command line of Ollama; other command lines are returned unchanged.
+    Prints an explanation and exits with status 2 if `lead` has no such command.
     """
     word, *rest = arguments or [""]
     if word in _RUNS_ELSEWHERE:

@@ -108,7 +108,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, but with a time limit for TLS handshakes: uvicorn counts connections only
-        later.
+        after the handshake.
         """
         for listener in sockets or []:
             self.listen_also(listener, self.config.ssl, {})

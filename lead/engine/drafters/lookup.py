@@ -139,7 +139,7 @@ class CopiedPassage:
 
 
 class NgramDrafter(LookupDrafter):
-    """The source "ngram" for one sequence. Each call passes its whole text as `tokens`, which only grows."""
+    """The source "ngram" for one sequence. Each call passes the sequence's whole text, which only grows."""
 
     def __init__(self, n_bits: int = 16) -> None:
         """Create an index of two tables with 2**n_bits entries each."""
@@ -163,10 +163,7 @@ class NgramDrafter(LookupDrafter):
 
 
 class PredictionDrafter(LookupDrafter):
-    """The source "prediction" for one sequence.
-
-    Each call passes its whole text as `tokens`, which only grows.
-    """
+    """The source "prediction" for one sequence. Each call passes the sequence's whole text; it only grows."""
 
     def __init__(self, prediction: Sequence[int], n_prompt: int) -> None:
         """Draft from `prediction`, which the answer after the first `n_prompt` tokens may resemble."""
