@@ -16,7 +16,7 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "show": ("models", "show"),
     "version": ("--version",),
 }
-"""By command of Ollama: the words after `lead` that have the same effect."""
+"""For each command of Ollama, the words after `lead` that have the same effect."""
 _RUNS_ELSEWHERE: Final[Mapping[str, str]] = {
     "run": "`lead {model}` serves a model. Then open http://127.0.0.1:5555/ or run `chat`",
     "ps": "http://127.0.0.1:5555/ shows the models in memory. `lead doctor` examines a running lead",

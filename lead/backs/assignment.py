@@ -26,7 +26,9 @@ _MIN_GAIN = 0.02
 _PROMOTING = 3
 """The number of right tokens after which a trial ends early if the sequence may have another back."""
 _INCUMBENT = 1.25
-"""A back must be better by this factor to replace a chosen back, because it must read the text first."""
+"""To replace a chosen back, another back must be better by this factor, because it must read the text
+first.
+"""
 _PART_GAIN = 0.5
 """A back whose gain is at least this share of the best back's gain gets a part of the side branches."""
 _REVIEW_STEPS = 16

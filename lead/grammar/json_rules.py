@@ -1,4 +1,4 @@
-"""Grammar rules for the JSON documents of a schema.
+"""Grammar rules for the JSON documents that a schema allows.
 
 llguidance makes them (`%json`), but does not bound the digits of numbers. Therefore the objects, lists and
 alternatives around numbers are written here.
@@ -53,7 +53,7 @@ them.
 
 
 def json_grammar(schema: Mapping[str, Any]) -> str:
-    """Return the grammar of the documents of a checked schema."""
+    """Return the grammar of the JSON documents that a checked schema allows."""
     rules: list[str] = []
     start = JsonRules(rules).of(schema)
     return lark_grammar([f"start: {start}", *rules])

@@ -89,8 +89,8 @@ def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wr
     """Return a draft of at most `max_tokens` tokens that follow the first of `matches` in `text`.
 
     The other matches only change the confidences. Confidences rise along the draft, because each right token
-    makes the match longer. wraps: `text` is also the text to continue. A draft that reaches its end goes on
-    with the drafted tokens, so it continues a repetition.
+    makes the match longer. wraps: `text` is also the text to continue. A draft that reaches the end of `text`
+    goes on with the drafted tokens, so it continues a repetition.
     """
     chosen, *others = matches
     tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
