@@ -21,10 +21,10 @@ from shared.seams import plugged
 log = logging.getLogger("lead")
 
 _FAILED = 3
-"""The exit status if a restart may help, as in the back. Wrong settings give 1, or argparse's 2."""
+"""The exit status if a restart may help; the back uses it, too. Wrong settings give 1, or argparse's 2."""
 _FEW_FILES = 256
-"""With a lower limit on open files, connections are closed in ordinary use. A lead without connections has
-about 25 files open.
+"""With a limit on open files below this number, connections are closed in ordinary use. A lead without
+connections has about 25 files open.
 """
 
 _DOCTOR = "doctor"

@@ -16,7 +16,7 @@ _SAME: Final[Mapping[str, tuple[str, ...]]] = {
     "show": ("models", "show"),
     "version": ("--version",),
 }
-"""By command of Ollama: the words after `lead` that have the same effect."""
+"""For each command of Ollama, the words after `lead` that have the same effect."""
 _RUNS_ELSEWHERE: Final[Mapping[str, str]] = {
     "run": "`lead {model}` serves a model. Then open http://127.0.0.1:5555/ or run `chat`",
     "ps": "http://127.0.0.1:5555/ shows the models in memory. `lead doctor` examines a running lead",
@@ -33,8 +33,8 @@ _OF_HUB: Final = re.compile(r"(?:https?://)?(?:hf\.co|huggingface\.co)/(.+)|([\w
 
 
 def translated(arguments: Sequence[str], subcommands: Collection[str]) -> list[str]:
-    """Return `lead`'s arguments for a command line of Ollama; other command lines are unchanged. Prints an
-    explanation and exits with status 2 if `lead` has no such command.
+    """Return `lead`'s arguments for a command line of Ollama; other command lines are returned unchanged.
+    Prints an explanation and exits with status 2 if `lead` has no such command.
     """
     word, *rest = arguments or [""]
     if word in _RUNS_ELSEWHERE:

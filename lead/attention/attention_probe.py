@@ -101,7 +101,7 @@ def choose_flash_attention(path: Path, options: ModelOptions, n_threads: int) ->
     """Return `options` with --flash-attn auto replaced by on or off, as measured on the CPU. Other options,
     and options for a GPU, are returned unchanged.
 
-    The measurement is cached, so that later starts compute the same.
+    The measurement is cached, so that later starts make the same choice.
     """
     is_open = options.flash_attn == "auto" and options.cache_type_v in UNQUANTIZED
     if not is_open or options.parallel > DEFAULT_SLOTS or is_offloaded(options):

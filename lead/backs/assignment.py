@@ -24,9 +24,11 @@ trial."""
 _MIN_GAIN = 0.02
 """A back with fewer right tokens per update is not chosen."""
 _PROMOTING = 3
-"""The number of right tokens after which a trial ends early if another back is wanted."""
+"""The number of right tokens after which a trial ends early if the sequence may have another back."""
 _INCUMBENT = 1.25
-"""A back must be better by this factor to replace a chosen back, because it must read the text first."""
+"""To replace a chosen back, another back must be better by this factor, because it must read the text
+first.
+"""
 _PART_GAIN = 0.5
 """A back whose gain is at least this share of the best back's gain gets a part of the side branches."""
 _REVIEW_STEPS = 16
@@ -226,7 +228,7 @@ class Assignment:
         return sorted(good, key=rank, reverse=True)[: self._n_places]
 
     def _is_known(self, back: Back, asked_backs: _AskedBacks) -> bool:
-        """Return whether a back may be chosen without a trial. With few backs, each back may be."""
+        """Return whether a back may be chosen without a trial. With few backs, each may be chosen so."""
         if back is asked_backs.trial and asked_backs.has_passed:
             return True
         return back.is_proven or asked_backs.has_chosen(back) or len(self.backs) <= MAX_ASKED

@@ -19,8 +19,8 @@ it is disconnected: stale drafts cost the front process as much as useful drafts
 _TOLERATED_SECONDS = 10.0
 """The excess tolerated in a burst, in seconds of the rate limit."""
 _SKIMMED_SECONDS = 0.5
-"""When a back exceeds the rate of stale drafts by as many as are allowed in this time, the lead reads only a
-sample of its drafts.
+"""When a back exceeds the rate limit of stale drafts by as many drafts as the limit allows in this time, the
+lead reads only a sample of the back's drafts.
 """
 _SAMPLE = 8
 """The sample is one draft in this many, so a back that becomes useful again loses little."""

@@ -209,7 +209,9 @@ class Backs:
         self._wake(self._assignment.asked(sequence.id))
 
     def on_end(self, sequence: LiveSequence) -> None:
-        """End a sequence for its backs; also remove silent backs, in case no request lists the backs."""
+        """End a sequence for its backs; also remove silent backs, as no other call may come that removes
+        them.
+        """
         self._remove_silent()
         followers = [back for back in self._backs.values() if sequence.id in back.followed]
         self._assignment.close(sequence.id, self._clock())

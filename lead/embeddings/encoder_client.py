@@ -26,8 +26,8 @@ _Waiter = asyncio.Future[bytes]
 
 
 class EncoderClient:
-    """`run` supervises the process until `stop`; `encode` may be called at any time from the same
-    event loop.
+    """A client of one encoder: `run` supervises the process until `stop`; `encode` may be called at any time
+    from the same event loop.
     """
 
     def __init__(

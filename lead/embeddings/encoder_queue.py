@@ -68,8 +68,8 @@ class EncoderQueue(Generic[T]):
     def take_batch(self) -> list[WaitingText[T]]:
         """Return the texts to compute next; empty if there are none, or enough are in progress.
 
-        While a batch is being computed, a second batch is started only if the second is full. A text during
-        which the process has died before is alone in its batch.
+        While a batch is being computed, a second batch is started only if the second is full. A text with
+        whose batch the process has died before is alone in its next batch.
         """
         batch: list[WaitingText[T]] = []
         n_tokens = 0

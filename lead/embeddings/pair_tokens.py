@@ -11,7 +11,7 @@ _GAP = re.compile(r"\{(query|document)\}")
 
 def pair_tokens(vocabulary: Vocabulary, query: str, document: str) -> "array[int]":
     """Return the tokens of a question and a text as in llama-server: from the model's own template, or with
-    the special tokens that it wants.
+    the special tokens that the model wants.
     """
     if template := vocabulary.template("rerank"):
         texts = {"query": query, "document": document}

@@ -35,7 +35,7 @@ class RoutedVectors(Protocol):
 
 
 class _NoAnswers:
-    """Nothing is streamed: all requests end by themselves."""
+    """The running answers for `DrainingServer`: none, because all requests end by themselves."""
 
     def __len__(self) -> int:
         return 0

@@ -43,7 +43,7 @@ retries. The delay doubles with each retry, because the model itself may be slow
 
 
 class StepTimer:
-    """Times decodes of a model: the target, a draft model, or heads."""
+    """Measures the times of decodes of a model: the target, a draft model, or heads."""
 
     def __init__(
         self,

@@ -83,7 +83,9 @@ class InlineModel:
         )
 
     def _thread_choice(self) -> ThreadChoice | None:
-        """Return the choice between the two thread numbers that `choose_threads` compared; None if equal."""
+        """Return the choice between the two thread numbers that `choose_threads` compared; None if they are
+        equal.
+        """
         if self.load.fixed_threads or self.load.options.threads == 1:
             return None
         other = self.load.options.threads if self.n_threads == 1 else 1

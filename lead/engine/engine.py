@@ -38,7 +38,7 @@ from shared.slot_cache import cut_length
 log = logging.getLogger("engine")
 
 _N_GENERATION_PROMPT = 8
-"""About the maximum number of tokens at a prompt's end that chat templates leave out in later turns."""
+"""The approximate maximum number of tokens at a prompt's end that chat templates leave out in later turns."""
 _MIN_CHECKPOINT = 64
 """Shorter prompts get no checkpoint: decoding them again is as quick as storing one."""
 _GRAMMAR_SHARE = 0.25
@@ -181,8 +181,8 @@ class Engine:
     def pop_events(self) -> list[Event]:
         """Return the events since the last call.
 
-        Call it between two steps, or while the next step is computed. Speculation learns from a step in this
-        call, so that the next step on a device need not wait for the learning.
+        Call it between two steps, or while the next step is computed. This call also lets speculation learn
+        from the last step, so that the next step on a device need not wait for the learning.
         """
         self._count_committed()
         events, self._events = self._events, []
@@ -255,9 +255,9 @@ class Engine:
     def _checkpoints(self, request: Submit) -> tuple[int, ...]:
         """Return the lengths at which the states of a prompt are stored.
 
-        The default length ends just before the answer. A later turn of a chat has the same tokens up to
-        there, but perhaps another beginning of the answer. Another length is `n_keep`, so that the tokens
-        that a context shift keeps need not be decoded again.
+        The default is the length without the answer's beginning at the prompt's end. A later turn of a chat
+        has the same tokens up to there, but perhaps another beginning of the answer. Another length is
+        `n_keep`, so that the tokens that a context shift keeps need not be decoded again.
         """
         if self._limits.n_checkpoints == 0:
             return ()

@@ -14,11 +14,11 @@ _HOLD_SECONDS = 1 / 20
 """While steps are shorter than this, tokens are held for up to this time: people do not read faster. SmolLM2
 on two cores, at 8 ms per token, becomes 5 % faster."""
 _SENDS_PER_SECOND = 320
-"""The maximum number of sends to clients, over all streams: from seventeen streams on, tokens wait longer.
-Sends are half of the front's work for a stream."""
+"""The maximum number of sends to clients per second, over all streams together: from seventeen streams on,
+tokens wait longer. Sends are half of the front's work for a stream."""
 _HOLD_UNREAD_SECONDS = 1 / 4
-"""`_HOLD_SECONDS` for answers that are not streamed. It is not longer because the page shows their progress,
-and held tokens are generated again if the engine process dies."""
+"""The same time for answers that are not streamed. It must be short: the page shows their progress, and held
+tokens are generated again if the engine process dies."""
 
 
 class EventBuffer:

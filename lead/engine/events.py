@@ -80,7 +80,7 @@ class Started(BaseModel, frozen=True):
 class PromptProgress(BaseModel, frozen=True):
     """The first `n_processed` of `n_total` prompt tokens have been read; `n_cached` of them were cached.
 
-    seconds: the time since the sequence got its slot, set by the front; 0 while nothing has been decoded.
+    seconds (set by the front): the time since the sequence got its slot; 0 while nothing has been decoded.
     """
 
     type: Literal["progress"] = "progress"

@@ -265,7 +265,7 @@ class Loop:
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _check_when_idle(self, now: float) -> float | None:
-        """Check the records, or return the seconds until a check is due; None: none before a command."""
+        """Check the records, or return the seconds until a check is due; None: no check before a command."""
         if not self._unchecked:
             return None
         if (seconds := self._checked_at + _CHECK_EVERY_S - now) > 0:

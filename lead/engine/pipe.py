@@ -62,7 +62,7 @@ class EnginePipe:
         return bool(self._poll.poll(0))
 
     def has_been_read(self) -> bool:
-        """Return whether the engine is waiting for commands, or has read since the last call."""
+        """Return whether the engine is waiting for commands, or has read some since the last call."""
         has = self._is_draining or self._has_drained
         self._has_drained = False
         return has

@@ -172,7 +172,9 @@ class MovePrice:
         self._step_bytes = step_bytes
         self._bytes = self._seconds = 0.0
         self.idle_steps = _MIN_IDLE_STEPS
-        """The number of steps in which an idle text costs others as much as storing and loading it."""
+        """The number of steps in which an idle text slows other sequences by the time to store and load
+        it.
+        """
         self.n_step = size.n_part or UNLIMITED
         """Tokens of texts to move per step while sequences run: one part, or more if moving is quick."""
         self.token_seconds: float | None = None

@@ -22,7 +22,7 @@ from shared.llama.span import Span
 STEP_SECONDS = 0.5
 """The approximate maximum time of a step with a prompt. The smallest chunk may take longer."""
 STEP_SECONDS_OF_OWN_CELLS = 2.0
-"""The same for slots with cells of their own: prompts are read a tenth faster than with 0.5 s."""
+"""The same limit if slots have cells of their own: prompts are read a tenth faster than with 0.5 s."""
 _WEIGHT = 0.3
 """The weight of the latest step in the average."""
 

@@ -96,7 +96,7 @@ class Slot:
 
     @property
     def n_required(self) -> int:
-        """The number of tokens that the slot needs in the next step, or all rows of its next image."""
+        """The number of tokens that the slot needs in the next step, or of all rows of its next image."""
         n = self.n_to_decode
         if n <= 1:  # fewer while a draft is verified: the cache also holds the draft
             return 1

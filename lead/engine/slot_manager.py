@@ -109,7 +109,7 @@ class SlotManager:
         return started
 
     def _started(self, sequence: EngineSequence, n_reused: int, slot: Slot) -> Started:
-        """Return the event of a sequence that got a slot; number the sequence if it is its first."""
+        """Return the event of a sequence that got a slot; number the sequence if this is its first slot."""
         again = sequence.n_cached is not None
         if sequence.number is None:
             sequence.number = self._n_started

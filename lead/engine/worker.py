@@ -174,7 +174,7 @@ def _log_what_is_loaded(model: Model, load: Load) -> None:
 
 
 def step_times_key(model: Model, load: Load, inline: InlineSource | None) -> str:
-    """Return a key of all inputs of T(n), except the length of texts and the load of the machine."""
+    """Return a key of all that T(n) depends on, except the length of texts and the load of the machine."""
     return start_key(
         StoredKind.STEP_TIMES,
         model.facts.files,

@@ -76,7 +76,7 @@ class Assembler:
         self._held = kept
 
     def _release(self, n_uncertain: int) -> list[TextToken]:
-        """Remove tokens from the front, as long as all their text is certain, and return them."""
+        """Remove and return the first tokens, as long as all their text is certain."""
         n_left = sum(len(held.text) for held in self._held)
         n = 0
         for held in self._held:

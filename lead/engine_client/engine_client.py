@@ -295,8 +295,8 @@ class EngineClient:
             self._feed()
 
     def _check_queue(self) -> None:
-        """Raise QueueFullError if too many sequences wait. None counts as waiting while a slot is free for
-        it.
+        """Raise QueueFullError if too many sequences wait. A sequence does not count as waiting while a slot
+        is free for it.
         """
         assert self.ready
         n_waiting = len(self._sequences) - self.ready.n_slots

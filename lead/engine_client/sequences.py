@@ -191,7 +191,7 @@ class LiveSequence:
 
 
 class Observer(Protocol):
-    """An observer, called for changes of sequences in their order."""
+    """An observer, called for the changes of sequences, in the order of the changes."""
 
     def on_step(self, sequence: LiveSequence, step: Committed) -> None:
         """Handle committed tokens."""

@@ -13,7 +13,7 @@ _ENOUGH_DRAFT = 8
 class ExactMode(BaseModel, frozen=True):
     """The state of exact mode, which is on if `batch_sizes` are in force.
 
-    cost: the ratio of T(1) in exact mode to T(1) without it; None: not measured, for the `reason`. key:
+    cost: the ratio of T(1) in exact mode to T(1) without it; None: not measured, and `reason` says why. key:
     identifies the start that measured the cost (`shared.llama.start_key`).
     """
 

@@ -1,4 +1,4 @@
-"""Grammar rules for the JSON documents of a schema.
+"""Grammar rules for the JSON documents that a schema allows.
 
 llguidance makes them (`%json`), but does not bound the digits of numbers. Therefore the objects, lists and
 alternatives around numbers are written here.
@@ -44,13 +44,16 @@ _MAX_OPTIONAL = 1000
 recurses.
 """
 _MAX_DIGITS = 16
-"""The maximum digits before and after the point of a bound that is read here."""
+"""A bound is read here only if it is zero, or its magnitude is from 10^-16 to less than 10^17.
+"""
 _MIN_STEP = 1e-9
-"""The `multipleOf` added to other numbers: it bounds their digits, so that llguidance can count them."""
+"""The `multipleOf` given to numbers that have none: it bounds their digits, so that llguidance can count
+them.
+"""
 
 
 def json_grammar(schema: Mapping[str, Any]) -> str:
-    """Return the grammar of the documents of a checked schema."""
+    """Return the grammar of the JSON documents that a checked schema allows."""
     rules: list[str] = []
     start = JsonRules(rules).of(schema)
     return lark_grammar([f"start: {start}", *rules])

@@ -52,7 +52,7 @@ it, because a model may write digits without end.
 _MAX_MULTIPLE = 5000
 """The maximum of `multipleOf` without its decimal point: the automaton has a state for each remainder."""
 _MAX_MULTIPLIED = 10**16
-"""The bounds of a `multipleOf` without bounds, which are cheap to compile."""
+"""The bounds given to a `multipleOf` that has none; they are cheap to compile."""
 _MAX_DECIMALS = 9
 """The maximum number of decimals of `multipleOf`, for which llguidance has 32 bits."""
 _MAX_ADDED_NAMES = 30_000

@@ -21,7 +21,8 @@ _HEADER = '%llguidance {"no_forcing": true}'
 
 _MAX_COMPILE_SECONDS = 1.0
 """The maximum CPU time for checking a grammar. The lead and each back that follows the grammar take the same
-time again. 128 tools of 450 KB with their descriptions take 0.1 to 0.2 s with a vocabulary of 152,000 tokens.
+time again. 128 tools, in all 450 KB with their descriptions, take 0.1 to 0.2 s with a vocabulary of 152,000
+tokens.
 """
 
 
@@ -71,7 +72,7 @@ def check_size(text: str, limits: RequestLimits, param: str) -> None:
 def check_grammar(text: str, vocabulary: "Vocabulary", param: str) -> None:
     """Raise RequestError naming `param` unless llguidance compiles `text` within the limits.
 
-    Compiles it as the engine will, which takes as long: call it in a thread.
+    Compiles the text as the engine will, which takes as long: call this function in a thread.
     """
     from shared.sampling.grammar import GrammarMatcher, prepare  # noqa: PLC0415 - the front needs no llguidance
 

@@ -1,5 +1,5 @@
-"""Regular expressions for JSON numbers, with at most 16 digits before and after the point, as in
-llama.cpp.
+"""Regular expressions for JSON numbers, with at most 16 digits before the point and at most 16 after it, as
+in llama.cpp.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def number_between(lower: Decimal | None, upper: Decimal | None, *, over: bool, 
     """Return a Lark expression for the numbers from `lower` to `upper`; empty if there are none.
 
     None: no bound. over, under: exclude `lower` and `upper` themselves, as JSON Schema's exclusiveMinimum and
-    exclusiveMaximum do. Numbers may have an exponent only without any bound.
+    exclusiveMaximum do. Numbers may have an exponent only if there is no bound.
     """
     if lower is None and upper is None:
         return f"/{ANY_NUMBER}/"

@@ -69,7 +69,7 @@ class MtpDraft(InlineDraft):
 
     The `context` is the part of the committed `tokens` that the target sees (see `place`). States and caches
     have positions in the context, noise has positions in the text. own_states[i] is the head's state after
-    the token before drafted[i]; the state for the first one is the target's.
+    the token before drafted[i]; the head reads drafted[i] with this state.
     """
 
     drafter: "MtpDrafter"

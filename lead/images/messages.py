@@ -39,8 +39,8 @@ class EncoderOptions(BaseModel, frozen=True):
 
 
 class ProjectorReady(BaseModel, frozen=True):
-    """The process is ready for images. max_whole: the number of rows of an image that must be decoded in one
-    pass; 0: none must be.
+    """The process is ready for images. max_whole: the number of rows of each image, if they must all be
+    decoded in one pass; 0: they need not be.
     """
 
     type: Literal["ready"] = "ready"

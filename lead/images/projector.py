@@ -80,8 +80,8 @@ class Projector:
 
     @functools.cached_property
     def max_whole(self) -> int:
-        """The number of rows of an image that must be decoded in one pass; 0: no image must be. All images of
-        such models have the same size.
+        """The number of rows of each image, if they must all be decoded in one pass; otherwise 0. All images
+        of such models have the same size.
         """
         with _Bitmap(self._mtmd, self._mtmd.mtmd_bitmap_init(_SAMPLE_SIDE, _SAMPLE_SIDE, None)) as sample:
             return max((chunk.n_rows for chunk, _ in self._chunks(sample) if chunk.whole), default=0)
@@ -144,7 +144,9 @@ class Projector:
         )
 
     def _width(self, native: Any, n_rows: int) -> int:
-        """Return the number of columns in an image's grid: the rows before the first row with a larger y."""
+        """Return the number of columns in an image's grid: the number of rows before the first row with a
+        larger y.
+        """
         image = self._mtmd.mtmd_input_chunk_get_tokens_image(native)
         down = (i for i in range(n_rows) if self._mtmd.mtmd_image_tokens_get_decoder_pos(image, 0, i).y)
         return next(down, n_rows)

@@ -37,8 +37,8 @@ _CHANGED = (
 
 @dataclass(frozen=True, slots=True)
 class _NewCode:
-    """A lead's reply to a request for a code. command: uses the code. A client also gets `page`, a URL that
-    uses the code, and the `certificate` of the lead's CA.
+    """A lead's reply to a request for a code. command: the command that uses the code. A client also gets
+    `page`, a URL that uses the code, and the `certificate` of the lead's CA.
     """
 
     command: str

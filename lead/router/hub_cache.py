@@ -39,7 +39,7 @@ def cached_models(hub: Hub) -> list[CachedModel]:
 
 
 def remove_model(path: Path) -> None:
-    """Delete a model in the cache, whose first file is `path`; raises OSError.
+    """Delete the cached model whose first file is `path`; raises OSError.
 
     The repository is deleted, too, if no files but projectors are left.
     """

@@ -30,8 +30,9 @@ _N_PADDED = 256
 class MemoryNeed(BaseModel):
     """The memory that a model needs. sizes: bytes by place, `CPU` or the name of a device.
 
-    free: the free bytes of each device, as if models that could be unloaded were not loaded. n_ctx: the
-    room of one request, in tokens, of which the model may use fewer; n_reserve: the part of it for padding.
+    free: the free bytes of each device, as if models that could be unloaded were not loaded. n_ctx: the room
+    for one request, in tokens; the model's own limit may be lower. n_reserve: the part of this room for
+    padding.
     """
 
     sizes: dict[str, int]

@@ -140,7 +140,9 @@ class ModelHost:
                 self.preload(model.name)
 
     def preload(self, name: str) -> None:
-        """Begin to load a model for the usual time. Does nothing if there is no such model."""
+        """Begin to load a model, which stays for the usual idle time. Does nothing if there is no such
+        model.
+        """
         if model := self.models.get(name):
             self._do(self._load(name, self._usual_seconds(model)))
 

@@ -28,7 +28,9 @@ log = logging.getLogger("models")
 
 _MIB = 1 << 20
 _CACHE_SHARE = 16
-"""A model keeps earlier texts in this part of the memory for all models, unless --cache-ram is set."""
+"""Without --cache-ram, a model's memory for earlier texts is the memory for all models divided by this
+number.
+"""
 
 
 class Router:

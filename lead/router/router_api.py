@@ -41,7 +41,9 @@ router = APIRouter(route_class=JsonRoute)
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _OF_BACKS = {"/v1/speculation/vocabulary", "/v1/speculation"}
 _UNLOADING = {"/api/chat": "messages", "/api/generate": "prompt"}
-"""By path of Ollama's API: a field. A request without it that has `keep_alive: 0` only unloads the model."""
+"""A field for each path of Ollama's API. A request with `keep_alive: 0` but without this field only unloads
+the model.
+"""
 _PATHS_OF_TASKS = {
     "embedding": ("/embed", "/embedding", "/embeddings"),
     "rerank": ("/rerank", "/reranking"),

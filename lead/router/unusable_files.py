@@ -8,7 +8,7 @@ from shared.model_files.damaged_file import why_unusable
 from shared.model_files.file_kind import parts_of
 
 FileState = tuple[tuple[Path, int, int, int], ...]
-"""Path, inode, size and time of the last change of each part, of its contents or its permissions."""
+"""For each part of a model: path, inode, size, and the time when its contents or permissions last changed."""
 
 
 class UnusableFiles:

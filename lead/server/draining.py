@@ -24,7 +24,7 @@ from shared.tls import check_certificate
 log = logging.getLogger("lead")
 
 CLOSE_SECONDS = 3
-"""The time that connections may take to close after the last answer was failed."""
+"""The time that connections may take to close after the last answer has ended."""
 _ABORT_SECONDS = 2
 """The part of CLOSE_SECONDS after which connections are aborted if their peers have not read the rest."""
 _LOOK_SECONDS = 0.1
@@ -108,7 +108,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start as uvicorn does, but with a time limit for TLS handshakes: uvicorn counts connections only
-        later.
+        after the handshake.
         """
         for listener in sockets or []:
             self.listen_also(listener, self.config.ssl, {})

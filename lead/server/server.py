@@ -97,8 +97,8 @@ class Lead:
         The order of the shutdown:
 
         1. No new connections are accepted; backs that use POST are disconnected, as they would need new ones.
-        2. Running answers continue for the drain time, with the drafts of the other backs; answers that are
-        still running then get an error event. 3. The lead's own back ends, before it notices that the lead is
+        2. Running answers continue for the drain time, with the drafts of the other backs; then all
+        unfinished answers get an error event. 3. The lead's own back ends, before it notices that the lead is
         gone. 4. Connections are closed. 5. The engine finishes its step and exits; then the tokenizer's
         processes end.
 
@@ -307,7 +307,7 @@ class Lead:
             self._say_what_to_do(address)
 
     def _say_what_to_do(self, address: Address) -> None:
-        """Log where to ask, and how another machine can draft if none is known."""
+        """Log where to ask, and how another machine can draft if no back is known."""
         if wants_backs(self._app, self._settings):
             log.info("no back is connected. To add a second machine, run `lead invite --open --nearby`")
         log.info("%s", how_to_ask(self._settings, address))

@@ -332,7 +332,7 @@ class LeadSettings(FileSettings):
 
     @property
     def max_image_rows(self) -> int:
-        """The maximum number of rows of an image that can be decoded at once."""
+        """The maximum number of an image's rows that fit into one pass."""
         return min(self.compute.ubatch_size, self.compute.batch_size or self.compute.ubatch_size)
 
     @property

@@ -1,8 +1,8 @@
 """A pool of tokenizer processes, in which jobs wait for a process and are stopped if they take too long.
 
 There are two lanes, each with one worker. Short jobs get a time slice in the quick lane. A job that needs
-longer is stopped and starts over in the slow lane, which long jobs enter at once. So no job delays short ones
-by more than the slice.
+longer is stopped and starts over in the slow lane. Jobs with long messages enter the slow lane directly. So
+no job delays short ones by more than the slice.
 """
 
 import asyncio

@@ -227,7 +227,9 @@ class RequestPreparer(TokenizerJobs):
         return b"".join(pieces).decode("utf-8", "replace")
 
     def _cuts(self, given: TemplateInput, text: str, tokens: "PromptTokens") -> tuple[int, ...]:
-        """Return the lengths of the prompt, in tokens, that other questions and the next turns may share."""
+        """Return the lengths, in tokens, of the prompt's beginnings that other questions and the next turns
+        may share.
+        """
         last = "\n".join(given.messages[-1].parts) if given.messages[-1].role != "tool" else ""
         shared = {text.rfind(last) if last else 0}
         for messages in next_turns(given, reasons=self._template.reasoning is not None):
@@ -245,7 +247,7 @@ class RequestPreparer(TokenizerJobs):
     def _tokenize_parts(self, prompt: Prompt | MadePrompt) -> "array[int]":
         """Tokenize a prompt in parts.
 
-        The tokens that the model wants around a prompt (BOS) are added if it begins with text.
+        The tokens that the model wants around a prompt (BOS) are added if the prompt begins with text.
         """
         if isinstance(prompt, MadePrompt):
             return prompt.tokens(self._vocabulary)
@@ -273,7 +275,7 @@ class RequestPreparer(TokenizerJobs):
         return json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode()
 
     def _special_tokens(self, parser: ParserConfig) -> frozenset[int]:
-        """Control tokens that mark calls and reasoning: the parser needs their text."""
+        """Return the control tokens that mark calls and reasoning: the parser needs their text."""
         tokens = {
             token
             for marker in parser.markers()

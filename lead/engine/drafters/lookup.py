@@ -89,8 +89,8 @@ def follow(text: Sequence[int], matches: Sequence[Match], max_tokens: int, *, wr
     """Return a draft of at most `max_tokens` tokens that follow the first of `matches` in `text`.
 
     The other matches only change the confidences. Confidences rise along the draft, because each right token
-    makes the match longer. wraps: `text` is also the text to continue. A draft that reaches its end goes on
-    with the drafted tokens, so it continues a repetition.
+    makes the match longer. wraps: `text` is also the text to continue. A draft that reaches the end of `text`
+    goes on with the drafted tokens, so it continues a repetition.
     """
     chosen, *others = matches
     tokens = _continuation(text, chosen.at, max_tokens, wraps=wraps)
@@ -139,7 +139,7 @@ class CopiedPassage:
 
 
 class NgramDrafter(LookupDrafter):
-    """The source "ngram" for one sequence. Each call passes its whole text as `tokens`, which only grows."""
+    """The source "ngram" for one sequence. Each call passes the sequence's whole text, which only grows."""
 
     def __init__(self, n_bits: int = 16) -> None:
         """Create an index of two tables with 2**n_bits entries each."""
@@ -163,10 +163,7 @@ class NgramDrafter(LookupDrafter):
 
 
 class PredictionDrafter(LookupDrafter):
-    """The source "prediction" for one sequence.
-
-    Each call passes its whole text as `tokens`, which only grows.
-    """
+    """The source "prediction" for one sequence. Each call passes the sequence's whole text; it only grows."""
 
     def __init__(self, prediction: Sequence[int], n_prompt: int) -> None:
         """Draft from `prediction`, which the answer after the first `n_prompt` tokens may resemble."""

@@ -125,7 +125,7 @@ class ModelDrafter:
 
 
 class ThreadChoice:
-    """Chooses the faster number of threads for a round of one token: one, or as many as the target uses.
+    """Chooses the faster number of threads for rounds of one token: one thread, or as many as the target has.
 
     With several threads, a small model spends most of a step waiting at barriers. The choice depends on the
     load of the cores, which is higher while the engine and other processes start. So it is learned from the

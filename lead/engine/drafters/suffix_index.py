@@ -52,7 +52,8 @@ class SuffixIndex:
         """N-grams that end at or before this position are in the tables."""
 
     def extend(self, tokens: Sequence[int], start: int = 0) -> None:
-        """Index `tokens`, which are the text from position `start` on; tokens indexed before are skipped.
+        """Index `tokens`, which are the text from position `start` on; tokens that were indexed before are
+        skipped.
 
         Leaves out n-grams that end with the last token, and n-grams that begin before `start`.
         """

@@ -29,7 +29,9 @@ class SpeculationConstants(StepCostConstants):
     """The decay per draft token in a bin: about the last 30 count. Higher is smoother, lower adapts
     faster."""
     mean_acceptance_decay: float = 0.99
-    """The same for all bins together: about the last 100 count. It rates tokens that are not drafted yet."""
+    """The decay per draft token for the mean of all bins: about the last 100 count. The mean rates tokens
+    that are not drafted yet.
+    """
     acceptance_prior: float = 3.0
     """The weight of a source's own confidence, as a number of outcomes in its record."""
     unknown_acceptance: float = 0.5
@@ -42,7 +44,7 @@ class SpeculationConstants(StepCostConstants):
     patience_deviations: float = 4.0
     """The engine waits for a source until this many mean deviations beyond its mean time."""
     min_patience_s: float = 0.002
-    """Seconds added to this limit, for sources whose times hardly deviate."""
+    """Seconds added to the limit of `patience_deviations`, for sources whose times hardly deviate."""
     min_remaining_s: float = 0.0005
     """The minimum time, from now, until overdue tokens are expected."""
     pause_factor: float = 4.0
@@ -54,7 +56,7 @@ class SpeculationConstants(StepCostConstants):
 
     long_run_weight: float = 0.75
     """The weight of the long-run rate in the value of a second; the rest is this moment's rate. In the worst
-    of 94 simulated cells, the speed of adaptive was .92 times that of the best fixed or sync depth with
+    of 94 simulated cells, adaptive had this part of the speed of the best fixed or sync depth: .92 with
     weight 0, .95 with .5, .98 with .65 and .8, .97 with 1."""
     speedup_decay: float = 0.98
     """The weight that the long-run rate keeps with each step: about the last 50 steps count."""
@@ -121,16 +123,18 @@ class SpeculationConstants(StepCostConstants):
     """The decay, per answer, of the mean length of answers."""
     inline_upper_deviations: float = 2.0
     """Standard deviations added to the mean acceptance of an inline drafter. With more, it drafts where that
-    does not pay; with less, it gives up after bad luck. In the worst of 150 simulated cells, the speed of
-    adaptive was .82 times the best speed with a fixed depth or no drafts with 0 deviations, .96 with 1, .99
-    with 2, .97 with 3.
+    does not pay; with less, it gives up after bad luck. In the worst of 150 simulated cells, adaptive had
+    this part of the best speed of a fixed depth or of no drafts: .82 with 0 deviations, .96 with 1, .99 with
+    2, .97 with 3.
     """
     inline_exploration: float = 0.005
     """The share of the engine's time for trying inline drafts that seem not to pay."""
     first_exploration: float = 0.02
-    """The same until the drafter is known, so that a good draft model is not rejected by chance."""
+    """The same share until the drafter is known, so that a good draft model is not rejected by chance."""
     max_exploration: float = 16.0
-    """The maximum time of one such attempt, in steps, including text that the drafter must read first."""
+    """The maximum time of one attempt, in steps, including the time to read text that the drafter has
+    missed.
+    """
     min_probability: float = 0.01
     """Drafts are cut where their probability falls below this: more tokens would seldom pay."""
 

@@ -53,7 +53,7 @@ def survival(chain: DraftChain) -> tuple[float, ...]:
 
 Learn = Callable[[DraftToken, Agreement, int, bool], None]
 """A function, called as learn(token, agreement, place, right) for each scored token; all tokens before it
-were right. place: its index among the committed tokens with which the draft was compared."""
+were right. place: the token's index among the committed tokens with which the draft was compared."""
 
 
 class DraftTree:
@@ -230,8 +230,8 @@ class Drafts:
         """Store a draft if it is alive; return whether it is alive.
 
         With m = len(tokens) ≥ base, a draft is alive if its tree has the path tokens[base : m], and further
-        tokens after it. Messages may overtake each other. So a stored draft of the same source stays if its
-        base is larger, or if it has the same base and more tokens.
+        tokens after it. Messages may overtake each other. So the stored draft of the source stays if its base
+        is larger than the new draft's, or if the bases are equal and it has more tokens.
 
         received_at: tokens for positions committed before this time came too late; None: no token did.
         """

@@ -154,8 +154,8 @@ class Forecast:
         """Return the probabilities of the tokens of `source`, and the chain that other sources propose after
         them.
 
-        Each probability assumes that all tokens before it are accepted. Another source counts as long as it
-        agrees with all tokens before. The chain is chosen as in `best`.
+        Each probability assumes that all tokens before it are accepted. The tokens of another source count
+        only if that source agrees with all tokens before them. The chain is chosen as in `best`.
         """
         own, probabilities = drafts.branch(source), list[float]()
         agreeing = drafts.branches
@@ -192,7 +192,8 @@ class Forecast:
         n_max: int,
         arrival: Arrival = AT_ONCE,
     ) -> FutureDraft:
-        """Return a source's draft and its next tokens, `n_max` in all, each right with probability `mean`.
+        """Return a source's draft and its next tokens, `n_max` in all; each next token is right with
+        probability `mean`.
 
         The tokens of other sources show how hard a position is: half of their deviation from the usual
         probability is added to this source's probability there.
@@ -259,7 +260,7 @@ _Estimate = Callable[[str, float | None, Agreement], float]
 class _Merge:
     """Merges the drafts of several sources into one chain.
 
-    Where they differ, the token after which more accepted tokens are expected wins.
+    Where they differ, the chain takes the token after which more accepted tokens are expected.
     """
 
     def __init__(self, estimate: _Estimate, min_probability: float) -> None:

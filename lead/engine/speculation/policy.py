@@ -97,7 +97,7 @@ class Adaptive:
 
     Expected tokens are the number of sequences + Σ probability of the draft tokens taken. The time is
     T(tokens in the batch) plus the wait or the drafting before the step. `_rate` gives the value of a second
-    in tokens. So waiting pays for draft tokens that are about to arrive, but not while prompts can be
+    in tokens. So it pays to wait for draft tokens that are about to arrive, but not while prompts can be
     processed instead.
     """
 
@@ -202,8 +202,8 @@ class _NextStep(NamedTuple):
     def yields(self, cost: StepCost | None) -> list[float]:
         """Return the expected tokens of steps with 0, 1, … additional tokens, minus the price of drafting.
 
-        Includes tokens that the engine's drafter could add. The price includes tokens that this drafter has
-        drafted for this step. cost: T(n) of this drafter; None: there is none.
+        Includes tokens that the engine's drafter could add. The price also covers tokens that this drafter
+        has already drafted for this step. cost: T(n) of this drafter; None: there is none.
         """
         drafts = [
             max(each.probabilities, each.inline.probabilities if each.inline else (), key=len)
