@@ -145,7 +145,7 @@ AnyChild = TypeVar("AnyChild", bound=Child)
 
 
 class Keeper(Generic[AnyChild]):
-    """Keeps a child running as long as a supervisor wants one. The user reports events of the child."""
+    """Keeps a child running as long as a supervisor wants one. The caller reports events of the child."""
 
     def __init__(
         self,

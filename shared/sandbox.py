@@ -1,4 +1,4 @@
-"""Worker processes for native code that reads clients' data, which may crash or never end.
+"""Worker processes for native code that reads clients' data, and may crash or never end.
 
 A fork server (`shared.fork_server`) loads what all workers need, such as a vocabulary, and never sees
 clients' data. It forks workers that do one task at a time, each over its own connection. The kernel ends a
@@ -154,7 +154,7 @@ class Sandbox:
 
     def share(self) -> int:
         """Return a descriptor with which another process can use this fork server; the fork server's program
-        must know its tasks.
+        must know the tasks of that process.
         """
         if self.pid is None:
             self.close()

@@ -57,9 +57,9 @@ class StepCostConstants:
     quickly.
     """
     doubted_after: int = 256
-    """A size that seems slower than a wider size is forgotten after this many steps without it, times one
-    plus the number of its comparisons: correcting measurements of a busy machine against slow steps that
-    measure again.
+    """A size that seems slower than a larger size is forgotten after this many steps without it, multiplied
+    by one plus the number of its comparisons: correcting measurements of a busy machine against slow steps
+    that measure again.
     """
     max_ratio_error: float = 0.3
     """The largest error, as a logarithm, that a comparison may show: robustness to outliers against speed."""
@@ -104,8 +104,8 @@ class StepCost:
         """Learn from the engine's next step, of `n_tokens` in `seconds`; return the part of `seconds` due to
         settling.
 
-        A step wider than the exact sizes reads a prompt. Settling adds little to it, so its whole time
-        counts.
+        A step of more tokens than `max_exact_size` reads a prompt. Settling adds little to such a step, so
+        its whole time counts.
         """
         n_before = self._n_of_size if n_tokens == self.last_size else 0
         self.last_size, self._n_of_size = n_tokens, n_before + 1
@@ -153,8 +153,8 @@ class StepCost:
         """Replace T(n) by the median of steps in which all n took turns. steps: (n, seconds) of each.
 
         With few steps of each size, the shortest time is taken instead, because any step may have been
-        interrupted. The times of other sizes then bound the plausible ones: a size that seems too slow is not
-        used, so no later step would correct it.
+        interrupted. The times of other sizes then bound the plausible times: a size that seems too slow is
+        not used, so no later step would correct it.
         """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:
@@ -208,7 +208,7 @@ class StepCost:
         self._compared_at[n] = self._n_learned
 
     def _forget_slower(self, n: int) -> None:
-        """Forget sizes that seem slower than `n` although they are narrower, unless measured lately or often.
+        """Forget sizes that seem slower than `n` although they are smaller, unless measured lately or often.
 
         A size that seems slow is seldom used, so no step would correct it. Its next step measures it again.
         """
@@ -298,7 +298,7 @@ class StepCost:
 
 
 def _uninterrupted(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the times by n, shortened to the times that wider and narrower steps allow."""
+    """Return the times by n, shortened to the times that larger and smaller steps allow."""
     longest, bounded = math.inf, dict[int, float]()
     for n in sorted(seconds, reverse=True):
         bounded[n] = min(seconds[n], longest)

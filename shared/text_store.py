@@ -137,7 +137,7 @@ class TextStore:
     # Slots
 
     def checkpoint(self, cache: SlotCache, n_max: int) -> None:
-        """Store the state of a slot in host memory; the slot may have `n_max` of them there."""
+        """Store the state of a slot in host memory; the slot may have at most `n_max` states there."""
         cache.store(next(self._keys), n_max)
 
     def empty(self, cache: SlotCache) -> None:
@@ -478,7 +478,7 @@ class TextStore:
         """Return the longest stored prefix of `tokens` that belongs to `owner` or no owner, and is not being
         read.
 
-        In the order of texts, other texts that begin like it may lie between.
+        In the order of texts, others with the same beginning may lie between it and `tokens`.
         """
         n = len(tokens)
         at = bisect_right(self._sorted, tokens, key=_tokens)

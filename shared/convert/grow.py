@@ -221,7 +221,7 @@ def _layers(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
 
 
 def _norm(source: _GrowthSource, shape: Shape, name: str, origin: str | None) -> Weights:
-    """Return the source's weights, scaled, followed by zeros; ones in an added layer."""
+    """Return the source's weights, scaled and followed by zeros; for an added layer, return ones."""
     n_old = source.dimensions(origin)[0] if origin else 0
 
     def rows(_start: int, _stop: int) -> Floats:

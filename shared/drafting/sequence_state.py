@@ -29,16 +29,16 @@ equally good. If backs left such branches out, the result would be worse than if
 as backs do not get equally far."""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
-"""The times between two messages: while the lead has enough to verify, and while it may wait for more tokens.
-A message costs the lead's front process about 0.2 ms of CPU time, which the lead's model could use. In the
-shorter time, a fast draft model makes several tokens, which go into one message.
+"""The seconds between two messages: the first value while the lead has enough to verify, the second while it
+may wait for more tokens. A message costs the lead's front process about 0.2 ms of CPU time, which the lead's
+model could use. In the shorter time, a fast draft model makes several tokens, which go into one message.
 """
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class DraftBranch:
-    """A branch: draft tokens at positions start, start + 1, … `cache` and `sampler` cover all tokens before,
-    too.
+    """A branch: draft tokens at positions start, start + 1, … `cache` and `sampler` cover these tokens and
+    all tokens before them.
 
     ranked: for each position the draft token and its runners-up, likeliest first.
 

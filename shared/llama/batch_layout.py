@@ -201,8 +201,8 @@ def _padded(parts: Pass, rules: LayoutRules) -> Pass:
     """Return the parts in the order of slots, padded to the longest draft, because every ubatch reads all
     weights.
 
-    llama.cpp starts a new ubatch where slot numbers are not consecutive. Prompts are longer than drafts;
-    their remainder is worth a ubatch of its own. No padding is added where the batch or a slot is full.
+    llama.cpp starts a new ubatch where slot numbers are not consecutive. Prompts are longer than drafts; the
+    rest of a prompt is worth a ubatch of its own. No padding is added where the batch or a slot is full.
     """
     ordered = sorted(parts, key=lambda part: part.span.slot)
     spans = [part.span for part in ordered]

@@ -1,5 +1,5 @@
-"""The content of a GGUF file except weights: names of tensors, and metadata, which can be a file of
-its own.
+"""The content of a GGUF file except weights: names of tensors, and metadata, which can be written to a file
+of its own.
 """
 
 import hashlib

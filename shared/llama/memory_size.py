@@ -139,7 +139,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """Return the bytes of a graph's nodes, if the graph has the maximum number of nodes."""
+    """Return the number of bytes that the nodes of a graph take when it has the maximum number of nodes."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

