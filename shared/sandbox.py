@@ -74,7 +74,7 @@ class WorkerLimits:
 
     @contextlib.contextmanager
     def time(self, seconds: float) -> Iterator[None]:
-        """End the process by SIGPROF if it uses more CPU time than this within the context.
+        """End the process by SIGPROF if it uses more CPU time than `seconds` within the context.
 
         A limit on CPU time is fair even on a busy machine.
         """
@@ -86,8 +86,8 @@ class WorkerLimits:
 
     @contextlib.contextmanager
     def memory(self, n_bytes: int) -> Iterator[None]:
-        """Make allocations fail once the process has `n_bytes` more than at first, on systems that count
-        them.
+        """Make allocations fail once the process has `n_bytes` more memory than at first, on systems that
+        count them.
         """
         before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if self._reserved:
@@ -215,9 +215,7 @@ class Sandbox:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a child process may see, without keys that are not given to it for its own
-    use.
-    """
+    """Return the variables that a child process may see: all except those whose names suggest a secret."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 

@@ -1,8 +1,8 @@
 """All texts in slots, in host memory and on disk: decides which text moves, and in which step.
 
 Attention reads all cells of a pool, even the cells of idle slots, unless a kernel skips them. So texts of
-idle slots move to host memory while others run (docs/design/texts.md). A text also moves there before its
-slot gets another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
+idle slots move to host memory while other slots run (docs/design/texts.md). A text also moves there before
+its slot gets another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
 If ranges of a slot can be read and written, texts are moved in parts, so that no step waits for a long text.
 A text that grows gets further parts. Otherwise a text is stored as a whole, in one step, with its

@@ -114,8 +114,8 @@ class LeadProbe:
     ) -> None:
         """url: has no slash at its end. key: a client's, a back's or an admin's key.
 
-        tls: how to verify https://…; None: with the system's CA certificates. key_advice: how to set another
-        key.
+        tls: how to verify https://…; None: with the system's CA certificates. key_advice: a text that says
+        how to set another key.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url

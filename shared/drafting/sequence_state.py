@@ -25,8 +25,9 @@ from shared.slot_cache import SlotCache, common_prefix_length
 
 _OTHERS_WEIGHT = 0.1
 """The weight of a side branch that is assigned to another back. In simulation with four backs, .1 and .2 are
-equally good. If backs left such branches out, the result would be worse than if all backs drafted the same,
-as backs do not get equally far."""
+equally good. If backs left such branches out, the result would be worse than if all backs drafted the same
+branches, as backs do not get equally far.
+"""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
 """The seconds between two messages: the first value while the lead has enough to verify, the second while it

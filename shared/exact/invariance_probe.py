@@ -310,7 +310,9 @@ def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
 
 
 def _answer_with_drafts(model: Model, slot: int, batch_sizes: InvariantSizes) -> list[bytes]:
-    """Return digests of the answer, decoded with right tokens and then wrong ones, in steps of many sizes."""
+    """Return digests of the answer, decoded with drafts of right and then wrong tokens, in steps of many
+    sizes.
+    """
     text, at, prints = _text(model, 0), _N_PROMPT, []
     for n_right in cycle(range(1, max(2, min(_N_PROMPT, batch_sizes.answer[-1]) - _WRONG))):
         right = text[at : at + n_right]

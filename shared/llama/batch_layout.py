@@ -52,8 +52,8 @@ class LayoutRules:
 
     n_batch: the maximum number of tokens in a pass. n_ctx_sequence: the maximum number of tokens in a slot,
     padding included. own_cells: slots do not share one pool of cells. batch_sizes: the allowed sizes; None:
-    any size.
-    tiles_attention: flash attention compares tokens of several sequences with the cells of all of them.
+    any size. tiles_attention: flash attention compares tokens of several sequences with the cells of all
+    these sequences.
     """
 
     n_batch: int

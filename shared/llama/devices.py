@@ -46,7 +46,7 @@ remote: set[str] = set()
 
 
 def hide_gpus() -> None:
-    """Make llama.cpp find no GPU in this process; its children still find them.
+    """Make llama.cpp find no GPU in this process; the children of this process still find GPUs.
 
     Call it before any other function of this module.
     """

@@ -2,8 +2,8 @@
 
 Computing a step of the shipped target takes less time than the work around the step. The demo needs a step
 that takes as long as a real model's. So its target is the shipped one grown to 0.4B parameters, made at the
-first use and kept in the user's cache. SmolLM2, a public model that knows more, and a draft model for it are
-in separate packages; their names can be given in place of a path.
+first use and kept in the user's cache. SmolLM2, a public model that knows more than the shipped models, and a
+draft model for it are in separate packages; their names can be given in place of a path.
 """
 
 import hashlib
@@ -103,9 +103,9 @@ def grown_path() -> Path:
 def grown_target(progress: Progress | None = None) -> Path:
     """Return the path of the demo's target: the shipped target's answers at the cost of 0.4B parameters.
 
-    Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
-    when it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has
-    no room.
+    The first call takes some seconds, and calls `progress`, which may raise to cancel. The file appears when
+    it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has no
+    room.
     """
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 

@@ -1,4 +1,4 @@
-"""Recognizes parts of split GGUF files by name, and models that generate no text by their first metadata.
+"""Recognizes parts of split GGUF files (by name), and models that generate no text (by their first metadata).
 
 This takes no time, and gives reasons that llama.cpp would not give when it reads the file. If the beginning
 of a file does not show the kind of its model, the model is left to `shared.llama.vocabulary`.
@@ -180,8 +180,8 @@ def is_model(name: str) -> bool:
 def parts_of(path: Path) -> list[Path]:
     """Return all files of the model at `path`, which may be its first part.
 
-    Raises ModelLoadError if it is another part, or a part is missing, as llama.cpp finds parts by the first
-    part.
+    Raises ModelLoadError if `path` is another part, as llama.cpp finds all parts by the first part, or if a
+    part is missing.
     """
     part = read_name(path.name)
     if part is None:
@@ -202,7 +202,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of all parts; raises ModelLoadError, OSError."""
+    """Return the size of all parts in bytes; raises ModelLoadError, OSError."""
     return sum(part.stat().st_size for part in parts_of(path))
 
 

@@ -148,7 +148,8 @@ class Sampler:
 def needs_filters(parameters: SamplingParameters) -> bool:
     """Return whether the choice may differ from the argmax of the logits.
 
-    At temperature 0 top-k, top-p, min-p and top-n-sigma keep the most likely token; others may remove it.
+    At temperature 0 top-k, top-p, min-p and top-n-sigma keep the most likely token; other filters may remove
+    it.
     """
     return (
         not parameters.is_greedy
