@@ -163,7 +163,7 @@ class Sandbox:
         return self._control.fileno()
 
     def start(self) -> None:
-        """Start the fork server before the first task needs it, as loading takes a while."""
+        """Start the fork server before the first task needs it, because loading takes a while."""
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as program:
             pickle.dump(self._program, program)

@@ -59,10 +59,10 @@ class StoredText:
     """A text in host memory or on disk. parts: snapshots that cover all its tokens, in order.
 
     n_prefill: the number of its first tokens that were decoded as a prompt. checkpoints: as in `SlotCache`.
-    owner: the only owner whose sequences may reuse it from disk; None: it must not be written there. saved:
+    owner: the only owner whose sequences may reuse it from disk; None: it must not be written to disk. saved:
     its record on disk, which may be of an earlier or longer state of the text. place: in host memory, only on
     disk, or being read from disk ("coming"). is_used: stored or used since the last `TextStore.pop_used`.
-    is_left_out: it has no room on disk, until it is used again.
+    is_left_out: it gets no room on disk until it is used again.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -158,7 +158,7 @@ class SlotCache:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells of the valid tokens, or those reserved for a text that is being loaded."""
+        """The number of cells of the valid tokens, or of cells reserved for a text that is being loaded."""
         if self.loading is None:
             return len(self.tokens)
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))

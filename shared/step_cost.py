@@ -9,7 +9,7 @@ from itertools import islice
 from statistics import median
 
 _MIN_STEP_S = 1e-6
-"""The shortest time of a step, as a coarse clock may measure 0."""
+"""The shortest time of a step, because a coarse clock may measure 0."""
 _MAX_STEP_S = 1e6
 """The longest time of a step; a longer time means that the clock was set."""
 _GUESSED_STEP_S = 0.05
@@ -39,30 +39,35 @@ class StepCostConstants:
     """The tuned constants of T(n), and the trade-off of each."""
 
     max_exact_size: int = 32
-    """Up to this n, each n has an entry; larger n are rounded to multiples: precision against speed."""
+    """Up to this n, each n has an entry; larger n are rounded to multiples. Trade-off: precision or speed."""
     first_window: int = 3
-    """A new n is first compared with this many steps before it: robustness to outliers against speed."""
+    """A new n is first compared with this many steps before it. Trade-off: robustness to outliers or speed.
+    """
     pace_window: int = 9
-    """The pace moves towards the median of this many steps: robustness to outliers against speed."""
+    """The pace moves towards the median of this many steps. Trade-off: robustness to outliers or speed."""
     pace_gain: float = 0.3
-    """The share of the way to this median per step: following quickly against noise."""
+    """The share of the way to this median that the pace moves per step. Trade-off: quick following or little
+    noise.
+    """
     enclosing_window: int = 9
     """If two steps of one n are at most this many steps apart, the steps between them are compared with these
-    two: comparisons of rare sizes against slow changes of the machine.
+    two. Trade-off: more comparisons of rare sizes, or less influence of slow changes of the machine.
     """
     max_known: float = 10.0
-    """The largest weight of a ratio's comparisons: smooth values against following quickly."""
+    """The largest weight of a ratio's comparisons. Trade-off: smooth values or quick following."""
     forgotten_after: float = 12.0
-    """The number of steps without a comparison after which a ratio's weight falls by one: rare sizes follow
-    quickly.
+    """The number of steps without a comparison after which a ratio's weight falls by one, so that rare sizes
+    follow quickly.
     """
     doubted_after: int = 256
     """A size that seems slower than a larger size is forgotten after this many steps without it, multiplied
-    by one plus the number of its comparisons: correcting measurements of a busy machine against slow steps
-    that measure again.
+    by one plus the number of its comparisons. Trade-off: wrong measurements are corrected early, or few slow
+    steps measure again.
     """
     max_ratio_error: float = 0.3
-    """The largest error, as a logarithm, that a comparison may show: robustness to outliers against speed."""
+    """The largest error, as a logarithm, that a comparison may show. Trade-off: robustness to outliers or
+    speed.
+    """
     settling_gain: float = 0.05
     """The weight of a new sample of the cost of changing the size on a GPU."""
 
@@ -95,7 +100,7 @@ class StepCost:
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
-        """The number of measurements of many n at once."""
+        """The number of times that many n were measured together."""
         self._recent: deque[tuple[int, float]] = deque(
             maxlen=max(constants.enclosing_window, constants.pace_window)
         )
@@ -269,7 +274,7 @@ class StepCost:
         ratios[other] -= error * (1 - share)
 
     def _lately(self, n: int) -> float:
-        """Return the weight of a ratio's comparisons, in which old ones count little."""
+        """Return the weight of a ratio's comparisons, in which old comparisons count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
         return min(known, max(_MIN_KNOWN, known - n_steps / self._constants.forgotten_after))
 

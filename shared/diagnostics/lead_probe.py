@@ -17,7 +17,7 @@ from shared.terminal import error_reason
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
-"""A number that a float can hold exactly, as checks divide and multiply it."""
+"""A number that a float can hold exactly, because checks divide and multiply it."""
 _Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 

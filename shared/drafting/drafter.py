@@ -5,7 +5,7 @@ over all sequences with work. `take_due` returns the drafts to send after a step
 
 A step decodes one token of each of the likeliest branches, main and side. The number of branches maximizes
 the sum of their probabilities divided by T(n), which is learned. Where T(n) rises steeply, only the main
-branch is decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
+branch is decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded together.
 """
 
 import logging

@@ -11,7 +11,7 @@ from shared.terminal import size_text
 
 _MIB = 1 << 20
 _N_GRAPHS = 3
-"""The number of graphs that a llama_context keeps: the reserved one, and the last ones with and without
+"""The number of graphs that a llama_context keeps: the reserved graph, and the last graphs with and without
 outputs.
 """
 _CREATING = re.compile(r"creating +(.*) KV cache")

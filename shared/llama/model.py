@@ -118,7 +118,9 @@ class Model:
         n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
         # Models with learned positions (GPT-2) have only these: llama.cpp aborts at other positions.
         self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
-        """The maximum length of a slot: with one pool all cells, but at most the training context."""
+        """The maximum length of a slot: with one pool of cells, all of them, but at most the training
+        context.
+        """
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         has_layers = self.plan.options.n_gpu_layers != 0

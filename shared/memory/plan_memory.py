@@ -31,7 +31,7 @@ from shared.text_store import NO_PROMPT_CACHE
 _MAPPED = frozenset({"auto", "mmap"})
 """Values of --load-mode with which weights are in the page cache, which the system counts as free."""
 _SURE = 0.75
-"""The share of the computed context that a message recommends, as a context that does not fit cannot be
+"""The share of the computed context that a message recommends, because a context that does not fit cannot be
 measured in full.
 """
 _MIN_CTX = 256

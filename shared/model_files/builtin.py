@@ -104,8 +104,8 @@ def grown_target(progress: Progress | None = None) -> Path:
     """Return the path of the demo's target: the shipped target's answers at the cost of 0.4B parameters.
 
     The first call takes some seconds, and calls `progress`, which may raise to cancel. The file appears when
-    it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has no
-    room.
+    it is complete, so any number of processes may call this at the same time. Raises ConfigError if the cache
+    has no room.
     """
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 

@@ -24,8 +24,8 @@ _SERVED: Final = {
 }
 """Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
 _WHOLE: Final = "gemma3"
-"""The kind with which each image is decoded in one pass, as the rows of an image attend to each other; all
-images have the same size.
+"""The kind with which each image is decoded in one pass, because the rows of an image attend to each other;
+all images have the same size.
 """
 _PATCHES_PER_ROW: Final = 4
 """The number of patches along each side of the square of patches that becomes one row, unless the file has

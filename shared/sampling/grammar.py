@@ -29,7 +29,7 @@ _STUCK = {"NoExtension", "NoExtensionBias"}
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _QUOTED = re.compile(r"^ *\d* \| |<non-verbose/>")
 _LONGEST_MESSAGE = 300
-"""The maximum length of an error, as llguidance quotes whole regular expressions."""
+"""The maximum length of an error, because llguidance quotes whole regular expressions."""
 
 
 class _Tokens:

@@ -199,7 +199,7 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
     """Return ids that include the token with the largest sum of logit and noise; ascending, with duplicates.
 
     best: the largest sum among the tokens with the largest logits. Any other token needs noise of at least
-    best - ceiling, where ceiling is the largest logit among those others.
+    best - ceiling, where ceiling is the largest logit among these other tokens.
     """
     n = len(scaled_logits)
     favorites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)
