@@ -98,8 +98,8 @@ CacheEdit = Trim | Copy | Store | Restore | Forget
 def loads_last(edits: Iterable[CacheEdit]) -> list[CacheEdit]:
     """Return the edits in another order: loads from host memory after all removals, and `Forget` at the end.
 
-    llama.cpp loads into cells that have left another slot's window. Rejected draft tokens that are not
-    removed yet still count as the end of that window.
+    llama.cpp loads into cells that have left another slot's window. Until rejected draft tokens are removed,
+    they count as the end of that window.
     """
     others: list[CacheEdit] = []
     loads: dict[int, list[Restore]] = {}

@@ -44,7 +44,7 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file atomically that only its owner can read; raises OSError."""
+    """Atomically write a file that only its owner can read; raises OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with written_whole(path) as part:
         descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -55,8 +55,8 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 class FolderHold:
-    """A mark that a program uses a folder. It lasts until `close` is called, nothing refers to the mark, or
-    the process ends.
+    """Marks a folder as in use. The mark lasts until `close` is called, nothing refers to this object, or the
+    process ends.
     """
 
     def __init__(self, descriptor: int) -> None:

@@ -13,7 +13,8 @@ OWN = Path("/proc/self/cgroup")
 def own_groups(controller: str, groups: Path = GROUPS, own: Path = OWN) -> Iterator[tuple[Path, bool]]:
     """Yield the folders of groups that may limit `controller`, and whether each is of version 2.
 
-    Yields a group, then its ancestors. A container may see its own group as the root, whatever its path.
+    Yields a group, then its ancestors. A container may see its own group as the root, whatever path `own`
+    names.
     """
     try:
         lines = own.read_text(errors="surrogateescape").splitlines()

@@ -52,8 +52,8 @@ def as_ranges(cores: Sequence[int]) -> str:
 
 
 def kind() -> str:
-    """Return the model and features of the cores; equal only if the same machine code takes the same
-    branches.
+    """Return the model and features of the cores. Two CPUs have equal results only if the same machine code
+    takes the same branches on them.
     """
     try:
         first, _, _ = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")
@@ -121,7 +121,8 @@ def n_physical() -> int:
 def _quota() -> float:
     """Return the CPU limit of this process in cores, as set for a container; infinite if there is none.
 
-    More threads than the limit would all be stopped for most of each tenth of a second.
+    If there were more threads than the limit, the kernel would stop all of them for most of each tenth of a
+    second.
     """
     return min((_quota_of(*group) for group in own_groups("cpu")), default=math.inf)
 

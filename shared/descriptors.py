@@ -10,7 +10,7 @@ _ENOUGH = 1 << 14
 request.
 """
 _MACOS_MAX = 10_240
-"""The maximum on macOS (OPEN_MAX), which refuses more although it reports no limit."""
+"""The maximum on macOS (OPEN_MAX): macOS refuses more, although it reports no limit."""
 
 
 def raise_limit() -> int:

@@ -150,4 +150,4 @@ class NoLeadError(ConfigError):
 
 
 class SeveralLeadsError(ConfigError):
-    """Several leads were found. A person must choose one, because it gets a key and texts."""
+    """Several leads were found. A person must choose the lead that gets the key and the texts."""

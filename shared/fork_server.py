@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _share() -> None:
-    """Exclude existing objects from garbage collection, so that workers share their memory."""
+    """Exclude existing objects from garbage collection, so that workers share the memory of these objects."""
     gc.collect()
     gc.freeze()
     with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was needed only to load, a tenth

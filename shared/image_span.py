@@ -15,7 +15,7 @@ from pydantic import BaseModel
 _FIRST_IDENTITY = 1 << 30
 """The smallest identity: no vocabulary has so many tokens. Identities fit into 31 bits."""
 _BEGINS = 1
-"""The bit of an identity that is set if an image begins there."""
+"""The bit of an identity that is set if an image begins at this row."""
 
 
 class ImageSpan(BaseModel, frozen=True):
@@ -66,7 +66,7 @@ def row_identities(key: str, n_rows: int) -> "array[int]":
 
 
 def image_start(tokens: Sequence[int], n: int) -> int:
-    """Return `n`, or the beginning of the image that a cut of `tokens` after `n` would divide."""
+    """Return `n`, or the beginning of the image that cutting `tokens` after the first `n` would divide."""
     while n < len(tokens) and tokens[n] >= _FIRST_IDENTITY and not tokens[n] & _BEGINS:
         n -= 1
     return n

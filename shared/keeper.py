@@ -75,7 +75,7 @@ class Child(ChildProcess):
             raise OSError(str(error)) from error
 
     async def end(self) -> int | None:
-        """Ask the child to end and wait; return its status as `end_within` does."""
+        """Ask the child to end, and wait for its end; return its status as `end_within` does."""
         self.tell_to_end()
         await asyncio.wait({self.ended}, timeout=self._stop_seconds)
         if not self.ended.done():
@@ -110,7 +110,8 @@ class ConnectedChild(Child):
     async def connected(
         cls, command: Callable[[int], Sequence[str]], descriptors: Iterable[int] = (), **options: Any
     ) -> Self:
-        """Start a child; raises OSError. `command` makes the command line from the descriptor of its socket.
+        """Start a child; raises OSError. `command` makes the command line from the descriptor of the child's
+        socket.
 
         Other parameters as in `Child`.
         """
@@ -145,7 +146,7 @@ AnyChild = TypeVar("AnyChild", bound=Child)
 
 
 class Keeper(Generic[AnyChild]):
-    """Keeps a child running as long as a supervisor wants one. The user reports events of the child."""
+    """Keeps a child running as long as a supervisor wants one. The caller reports events of the child."""
 
     def __init__(
         self,

@@ -19,7 +19,7 @@ _inherited: list[int] = []
 
 @functools.cache
 def lifeline() -> int:
-    """Return the descriptor for children to inherit; its other end is closed only when this process ends."""
+    """Return the descriptor for children to inherit; the pipe's other end is open until this process ends."""
     reading, _ = os.pipe()
     return reading
 

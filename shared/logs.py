@@ -103,7 +103,7 @@ def _own_description(stream: TextIO) -> int | None:
     impossible.
 
     The new descriptor has its own flags, so other programs' writes still wait. `poll` would not do: it
-    promises room for only PIPE_BUF bytes, or one byte of a terminal.
+    promises room for only PIPE_BUF bytes in a pipe, or for one byte in a terminal.
     """
     if sys.platform != "linux":
         return None

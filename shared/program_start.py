@@ -20,7 +20,7 @@ def open_closed_streams() -> None:
     """Connect standard input, output and error to /dev/null where they are closed (`lead 2>&-`).
 
     Otherwise the next file or socket that is opened takes their place: native code and child processes would
-    write messages into it, and uvloop aborts the process when it closes it.
+    write messages into it, and uvloop would abort the process when closing it.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:  # the lowest that is free
         os.set_inheritable(descriptor, True)

@@ -15,7 +15,7 @@ APPEARS_AFTER_SECONDS = 0.1
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Progress]:
-    """Yield the function that moves the bar. It appears after a moment, so that short work shows none."""
+    """Yield the function that moves the bar. The bar appears after a moment; short work shows none."""
     from tqdm import tqdm  # noqa: PLC0415 - most starts write no model
 
     what = one_line(what)

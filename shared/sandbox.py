@@ -1,4 +1,4 @@
-"""Worker processes for native code that reads clients' data, which may crash or never end.
+"""Worker processes for native code that reads clients' data, and may crash or never end.
 
 A fork server (`shared.fork_server`) loads what all workers need, such as a vocabulary, and never sees
 clients' data. It forks workers that do one task at a time, each over its own connection. The kernel ends a
@@ -74,7 +74,7 @@ class WorkerLimits:
 
     @contextlib.contextmanager
     def time(self, seconds: float) -> Iterator[None]:
-        """End the process by SIGPROF if it uses more CPU time than this within the context.
+        """End the process by SIGPROF if it uses more CPU time than `seconds` within the context.
 
         A limit on CPU time is fair even on a busy machine.
         """
@@ -86,8 +86,8 @@ class WorkerLimits:
 
     @contextlib.contextmanager
     def memory(self, n_bytes: int) -> Iterator[None]:
-        """Make allocations fail once the process has `n_bytes` more than at first, on systems that count
-        them.
+        """Make allocations fail once the process has `n_bytes` more memory than at first, on systems that
+        count them.
         """
         before = soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
         if self._reserved:
@@ -154,7 +154,7 @@ class Sandbox:
 
     def share(self) -> int:
         """Return a descriptor with which another process can use this fork server; the fork server's program
-        must know its tasks.
+        must know the tasks of that process.
         """
         if self.pid is None:
             self.close()
@@ -163,7 +163,7 @@ class Sandbox:
         return self._control.fileno()
 
     def start(self) -> None:
-        """Start the fork server before the first task needs it, as loading takes a while."""
+        """Start the fork server before the first task needs it, because loading takes a while."""
         self._control, theirs = socket.socketpair()
         with theirs, tempfile.TemporaryFile() as program:
             pickle.dump(self._program, program)
@@ -215,9 +215,7 @@ class Sandbox:
 
 
 def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a child process may see, without keys that are not given to it for its own
-    use.
-    """
+    """Return the variables that a child process may see: all except those whose names suggest a secret."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 

@@ -59,10 +59,10 @@ class StoredText:
     """A text in host memory or on disk. parts: snapshots that cover all its tokens, in order.
 
     n_prefill: the number of its first tokens that were decoded as a prompt. checkpoints: as in `SlotCache`.
-    owner: the only owner whose sequences may reuse it from disk; None: it must not be written there. saved:
+    owner: the only owner whose sequences may reuse it from disk; None: it must not be written to disk. saved:
     its record on disk, which may be of an earlier or longer state of the text. place: in host memory, only on
     disk, or being read from disk ("coming"). is_used: stored or used since the last `TextStore.pop_used`.
-    is_left_out: it has no room on disk, until it is used again.
+    is_left_out: it gets no room on disk until it is used again.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -158,7 +158,7 @@ class SlotCache:
 
     @property
     def n_cells(self) -> int:
-        """The number of cells of the valid tokens, or those reserved for a text that is being loaded."""
+        """The number of cells of the valid tokens, or of cells reserved for a text that is being loaded."""
         if self.loading is None:
             return len(self.tokens)
         return max(len(self.tokens), self.loading.n_cells(self.n_loading))
@@ -187,7 +187,7 @@ class SlotCache:
         return self.traits.can_trim or n_keep in self.saved or n_keep == self.n_physical
 
     def restore(self, tokens: list[int]) -> None:
-        """Make `tokens` valid again, which were invalidated but not removed yet."""
+        """Make `tokens`, which were invalidated but not removed yet, valid again."""
         assert len(tokens) <= self.n_physical, f"slot {self.index} does not hold {len(tokens)} tokens"
         self.tokens = tokens
 
@@ -230,7 +230,9 @@ class SlotCache:
         return [Store(self.index, self.saved[self.n_physical])]
 
     def store(self, key: int, n_max: int) -> None:
-        """Store a checkpoint of this state in host memory under `key`; drop the least useful over `n_max`."""
+        """Store a checkpoint of this state in host memory under `key`; if there are more than `n_max`, drop
+        the least useful one.
+        """
         assert self.n_physical == len(self), f"slot {self.index} was not trimmed before it is stored"
         self.checkpoints[self.n_physical] = Snapshot("state", key, self.n_physical)
         self._edits.append(Store(self.index, self.checkpoints[self.n_physical]))
@@ -238,7 +240,9 @@ class SlotCache:
             self._edits.append(Forget(self.checkpoints.pop(least_useful(self.checkpoints, self.cuts)).key))
 
     def take_stores(self) -> list[CacheEdit]:
-        """Return the edits that store and free native checkpoints; afterwards these can be loaded."""
+        """Return the edits that store and free native checkpoints; once the edits are applied, the
+        checkpoints can be loaded.
+        """
         edits, self._edits = self._edits, []
         return edits
 
@@ -270,8 +274,8 @@ class SlotCache:
         """Return the length of the common prefix if it is at least half of `tokens` or of the valid tokens,
         else 0.
 
-        Most texts share a chat template or a system prompt. A short prefix is no reason to overwrite a
-        conversation that may be continued while another slot is free.
+        Most texts share a chat template or a system prompt. While another slot is free, a short prefix is no
+        reason to overwrite a conversation that may be continued.
         """
         n_shared = self.shared_with(tokens)
         return n_shared if 2 * n_shared >= min(len(tokens), len(self.tokens)) else 0

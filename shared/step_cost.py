@@ -9,7 +9,7 @@ from itertools import islice
 from statistics import median
 
 _MIN_STEP_S = 1e-6
-"""The shortest time of a step, as a coarse clock may measure 0."""
+"""The shortest time of a step, because a coarse clock may measure 0."""
 _MAX_STEP_S = 1e6
 """The longest time of a step; a longer time means that the clock was set."""
 _GUESSED_STEP_S = 0.05
@@ -39,30 +39,35 @@ class StepCostConstants:
     """The tuned constants of T(n), and the trade-off of each."""
 
     max_exact_size: int = 32
-    """Up to this n, each n has an entry; larger n are rounded to multiples: precision against speed."""
+    """Up to this n, each n has an entry; larger n are rounded to multiples. Trade-off: precision or speed."""
     first_window: int = 3
-    """A new n is first compared with this many steps before it: robustness to outliers against speed."""
+    """A new n is first compared with this many steps before it. Trade-off: robustness to outliers or speed.
+    """
     pace_window: int = 9
-    """The pace moves towards the median of this many steps: robustness to outliers against speed."""
+    """The pace moves towards the median of this many steps. Trade-off: robustness to outliers or speed."""
     pace_gain: float = 0.3
-    """The share of the way to this median per step: following quickly against noise."""
+    """The share of the way to this median that the pace moves per step. Trade-off: quick following or little
+    noise.
+    """
     enclosing_window: int = 9
     """If two steps of one n are at most this many steps apart, the steps between them are compared with these
-    two: comparisons of rare sizes against slow changes of the machine.
+    two. Trade-off: more comparisons of rare sizes, or less influence of slow changes of the machine.
     """
     max_known: float = 10.0
-    """The largest weight of a ratio's comparisons: smooth values against following quickly."""
+    """The largest weight of a ratio's comparisons. Trade-off: smooth values or quick following."""
     forgotten_after: float = 12.0
-    """The number of steps without a comparison after which a ratio's weight falls by one: rare sizes follow
-    quickly.
+    """The number of steps without a comparison after which a ratio's weight falls by one, so that rare sizes
+    follow quickly.
     """
     doubted_after: int = 256
-    """A size that seems slower than a wider size is forgotten after this many steps without it, times one
-    plus the number of its comparisons: correcting measurements of a busy machine against slow steps that
-    measure again.
+    """A size that seems slower than a larger size is forgotten after this many steps without it, multiplied
+    by one plus the number of its comparisons. Trade-off: wrong measurements are corrected early, or few slow
+    steps measure again.
     """
     max_ratio_error: float = 0.3
-    """The largest error, as a logarithm, that a comparison may show: robustness to outliers against speed."""
+    """The largest error, as a logarithm, that a comparison may show. Trade-off: robustness to outliers or
+    speed.
+    """
     settling_gain: float = 0.05
     """The weight of a new sample of the cost of changing the size on a GPU."""
 
@@ -95,7 +100,7 @@ class StepCost:
         self._last_seen: dict[int, int] = {}
         self._n_learned = 0  # steps so far: the clock of what is forgotten
         self.n_measured = 0
-        """The number of measurements of many n at once."""
+        """The number of times that many n were measured together."""
         self._recent: deque[tuple[int, float]] = deque(
             maxlen=max(constants.enclosing_window, constants.pace_window)
         )
@@ -104,8 +109,8 @@ class StepCost:
         """Learn from the engine's next step, of `n_tokens` in `seconds`; return the part of `seconds` due to
         settling.
 
-        A step wider than the exact sizes reads a prompt. Settling adds little to it, so its whole time
-        counts.
+        A step of more tokens than `max_exact_size` reads a prompt. Settling adds little to such a step, so
+        its whole time counts.
         """
         n_before = self._n_of_size if n_tokens == self.last_size else 0
         self.last_size, self._n_of_size = n_tokens, n_before + 1
@@ -153,8 +158,8 @@ class StepCost:
         """Replace T(n) by the median of steps in which all n took turns. steps: (n, seconds) of each.
 
         With few steps of each size, the shortest time is taken instead, because any step may have been
-        interrupted. The times of other sizes then bound the plausible ones: a size that seems too slow is not
-        used, so no later step would correct it.
+        interrupted. The times of other sizes then bound the plausible times: a size that seems too slow is
+        not used, so no later step would correct it.
         """
         timed: dict[int, list[float]] = {}
         for n_tokens, seconds in steps:
@@ -208,7 +213,7 @@ class StepCost:
         self._compared_at[n] = self._n_learned
 
     def _forget_slower(self, n: int) -> None:
-        """Forget sizes that seem slower than `n` although they are narrower, unless measured lately or often.
+        """Forget sizes that seem slower than `n` although they are smaller, unless measured lately or often.
 
         A size that seems slow is seldom used, so no step would correct it. Its next step measures it again.
         """
@@ -269,7 +274,7 @@ class StepCost:
         ratios[other] -= error * (1 - share)
 
     def _lately(self, n: int) -> float:
-        """Return the weight of a ratio's comparisons, in which old ones count little."""
+        """Return the weight of a ratio's comparisons, in which old comparisons count little."""
         known, n_steps = self._n_compared[n], self._n_learned - self._compared_at[n]
         return min(known, max(_MIN_KNOWN, known - n_steps / self._constants.forgotten_after))
 
@@ -298,7 +303,7 @@ class StepCost:
 
 
 def _uninterrupted(seconds: Mapping[int, float]) -> dict[int, float]:
-    """Return the times by n, shortened to the times that wider and narrower steps allow."""
+    """Return the times by n, shortened to the times that larger and smaller steps allow."""
     longest, bounded = math.inf, dict[int, float]()
     for n in sorted(seconds, reverse=True):
         bounded[n] = min(seconds[n], longest)

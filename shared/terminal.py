@@ -29,7 +29,7 @@ def one_line(text: str, maximum: int = 1000) -> str:
 def wrapped(text: str, width: int) -> str:
     """Return `text` with lines of at most `width` characters, broken between words.
 
-    Text after two spaces is a second column, and its further lines are indented to it.
+    Text after two spaces is a second column, and the further lines of this text are indented to the column.
     """
     return "\n".join(
         textwrap.fill(

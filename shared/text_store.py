@@ -1,8 +1,8 @@
 """All texts in slots, in host memory and on disk: decides which text moves, and in which step.
 
 Attention reads all cells of a pool, even the cells of idle slots, unless a kernel skips them. So texts of
-idle slots move to host memory while others run (docs/design/texts.md). A text also moves there before its
-slot gets another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
+idle slots move to host memory while other slots run (docs/design/texts.md). A text also moves to host memory
+before its slot gets another text. llama-server does the same (`--cache-ram`, `--cache-idle-slots`).
 
 If ranges of a slot can be read and written, texts are moved in parts, so that no step waits for a long text.
 A text that grows gets further parts. Otherwise a text is stored as a whole, in one step, with its
@@ -137,7 +137,7 @@ class TextStore:
     # Slots
 
     def checkpoint(self, cache: SlotCache, n_max: int) -> None:
-        """Store the state of a slot in host memory; the slot may have `n_max` of them there."""
+        """Store the state of a slot in host memory; the slot may have at most `n_max` states there."""
         cache.store(next(self._keys), n_max)
 
     def empty(self, cache: SlotCache) -> None:
@@ -377,7 +377,7 @@ class TextStore:
         return True
 
     def arrived(self, text: StoredText, *, is_right: bool) -> list[CacheEdit]:
-        """Complete the reading of a text; return edits to apply at once.
+        """Complete the reading of a text; return edits to apply immediately.
 
         is_right: False if reading failed: the text is dropped, and the edits free its memory.
         """
@@ -425,8 +425,8 @@ class TextStore:
     def mark_deleted(self, names: Collection[str]) -> None:
         """Record that the texts with these names were deleted from disk; drop texts that were only there.
 
-        A text in host memory that was completely on disk had to give way there, so it is left out until it is
-        used again.
+        If a text in host memory was completely on disk, it had to give way to other texts on disk. So it is
+        not written again until it is used.
         """
         for text in [text for text in self._texts if text.saved and text.saved.name in names]:
             if text.place == "disk":
@@ -460,7 +460,8 @@ class TextStore:
                 self._leave_memory(text)
 
     def _leave_memory(self, text: StoredText) -> None:
-        """Remove a text whose snapshots are forgotten; if it is on disk, its record there replaces it.
+        """Remove a text whose snapshots are forgotten; if the text is on disk, its record on disk takes its
+        place.
 
         The text itself is not changed: a whole text may still have to be loaded in this step.
         """
@@ -478,7 +479,7 @@ class TextStore:
         """Return the longest stored prefix of `tokens` that belongs to `owner` or no owner, and is not being
         read.
 
-        In the order of texts, other texts that begin like it may lie between.
+        In the order of texts, others with the same beginning may lie between it and `tokens`.
         """
         n = len(tokens)
         at = bisect_right(self._sorted, tokens, key=_tokens)

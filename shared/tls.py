@@ -24,8 +24,8 @@ def trusting(authorities: Path | None) -> ssl.SSLContext:
 
 
 def trusting_nothing() -> ssl.SSLContext:
-    """Return a TLS context for clients of plain HTTP, which trusts no certificate: reading the system's takes
-    20 ms.
+    """Return a TLS context for clients of plain HTTP, which trusts no certificate: reading the system's
+    certificates takes 20 ms.
     """
     return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 

@@ -1,6 +1,6 @@
 """Converts a model of another format to a GGUF file.
 
-It knows no format: `llama2c` and `gpt2` say where the weights are.
+This module knows no format: `llama2c` and `gpt2` say where the weights are.
 """
 
 from collections.abc import Callable, Sequence

@@ -69,9 +69,9 @@ class Weights:
     """A tensor of a model to write.
 
     dimensions: (rows, width) of a matrix, (width,) of a vector. `rows(start, stop)` returns an array of shape
-    (stop - start, width); a vector is one row. `encoded(encoder, start, stop)` returns the same rows as the
-    encoder's bytes if they are available, else None. exact: the tensor is never quantized, because llama.cpp
-    needs full precision.
+    (stop - start, width); a vector is one row. `encoded(encoder, start, stop)` returns the same rows as bytes
+    in the encoder's format if these are available, else None. exact: the tensor is never quantized, because
+    llama.cpp needs full precision.
     """
 
     name: str
@@ -205,7 +205,7 @@ class GgufFile:
 
 
 def _padding(n: int) -> bytes:
-    """Return the bytes after `n` bytes that align the next tensor."""
+    """Return the padding after `n` bytes, which aligns the next tensor."""
     return bytes(-n % GGUF_DEFAULT_ALIGNMENT)
 
 

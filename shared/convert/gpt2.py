@@ -23,7 +23,7 @@ _MAX_LAYERS = 512
 """The maximum number of layers: llama.cpp aborts if there are more."""
 _MAX_SIZE = 1 << 24
 _GELU = ("gelu_new", "gelu_pytorch_tanh", "gelu_fast")
-"""The names of the tanh approximation, which llama.cpp computes."""
+"""The names of GELU's tanh approximation, which llama.cpp computes."""
 _SOURCE_TYPES: dict[str, Quantization] = {"F32": "f32", "F16": "f16", "BF16": "f32"}
 
 Size = Annotated[int, Field(ge=1, le=_MAX_SIZE, strict=True)]

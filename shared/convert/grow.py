@@ -1,8 +1,8 @@
 """Grows a model: a small llama-architecture GGUF file becomes a larger one that computes the same function.
 
 The real weights are in the top-left corner of each larger matrix. The results of all added weights are
-multiplied by zero. A step has the cost of the new shape, but the output of the small model: a stand-in
-for a big model that can be shipped in a few megabytes.
+multiplied by zero. A step has the cost of the new shape, but the output of the small model. So a file of a
+few megabytes can stand in for a big model.
 
 Let d be the width of the source and D the new width. Three facts keep the function the same:
 
@@ -60,8 +60,8 @@ class Shape:
     """The width of the residual stream: llama.cpp's n_embd."""
     n_layers: int
     n_heads: int
-    """The number of query heads. The number of key/value heads grows with it, so that each serves as many
-    query heads as in the source.
+    """The number of query heads. The number of key/value heads grows with it, so that each key/value head
+    serves as many query heads as in the source.
     """
     n_feed_forward: int
     """The number of hidden units of each layer's feed-forward part."""
@@ -221,7 +221,7 @@ def _layers(source: _GrowthSource, shape: Shape) -> Iterator[Weights]:
 
 
 def _norm(source: _GrowthSource, shape: Shape, name: str, origin: str | None) -> Weights:
-    """Return the source's weights, scaled, followed by zeros; ones in an added layer."""
+    """Return the source's weights, scaled and followed by zeros; for an added layer, return ones."""
     n_old = source.dimensions(origin)[0] if origin else 0
 
     def rows(_start: int, _stop: int) -> Floats:

@@ -82,7 +82,7 @@ class Report(Protocol):
 
 
 def exit_with(report: Report) -> NoReturn:
-    """Print the report, on a terminal wrapped between words, and exit with its status."""
+    """Print the report, with lines wrapped between words on a terminal, and exit with its status."""
     text = str(report)
     print_text(wrapped(text, shutil.get_terminal_size().columns) if sys.stdout.isatty() else text)
     sys.exit(report.status)

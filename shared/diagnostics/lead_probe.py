@@ -17,7 +17,7 @@ from shared.terminal import error_reason
 from shared.tls_failures import HANGS_UP, SPEAKS_PLAIN, distrust_behind, explain_distrust
 
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 53)]
-"""A number that a float can hold exactly, as checks divide and multiply it."""
+"""A number that a float can hold exactly, because checks divide and multiply it."""
 _Milliseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -26,8 +26,8 @@ class _Record(BaseModel):
 
 
 class LeadInfo(_Record):
-    """The lead itself. model: its name for clients. cores: the cores that it may run on. n_threads: the
-    threads of its engine.
+    """The lead itself. model: the model's name for clients. cores: the cores that the lead may run on.
+    n_threads: the threads of its engine.
     """
 
     version: str | None = None
@@ -55,7 +55,9 @@ class BackReport(_Record):
 
 
 class SourceReport(_Record):
-    """A draft source in the planner's report, such as `ngram`. token_ms: None until measured."""
+    """A draft source in the planner's report, such as `ngram`. token_ms: the milliseconds per draft token;
+    None until measured.
+    """
 
     n_scored: NonNegative = 0
     n_right: NonNegative = 0
@@ -81,7 +83,7 @@ class PlannerReport(_Record):
 
     @property
     def idle_share(self) -> float:
-        """The share of choices of depth 0; 0 before the first choice."""
+        """The share of depth 0 among all chosen depths; 0 before the first choice."""
         return self.depths.get(0, 0) / (sum(self.depths.values()) or 1)
 
 
@@ -112,8 +114,8 @@ class LeadProbe:
     ) -> None:
         """url: has no slash at its end. key: a client's, a back's or an admin's key.
 
-        tls: how to verify https://…; None: with the system's CA certificates. key_advice: how to set another
-        key.
+        tls: how to verify https://…; None: with the system's CA certificates. key_advice: a text that says
+        how to set another key.
         """
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._url = url

@@ -1,5 +1,5 @@
-"""Predicts from the time of the target's steps whether drafts from other machines pay, with sentences for
-people.
+"""Predicts, from the times of the target's steps, whether drafts from other machines pay, and says so in
+sentences.
 
 Gains are simulated with published T(n), for an acceptance of .6 or .7 (docs/generate/figures.toml). Real
 pairs and networks differ.
@@ -16,7 +16,7 @@ _MIN_GAIN = 1.15
 """The minimum of `best_gain` for a speed-up: if the gain is less, late and wrong drafts use it up."""
 TYPICAL_ACCEPTANCE = 0.7
 _RAM_BYTES = 4 << 30
-"""The weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""
+"""The number of bytes of weights that a desktop reads in about `_LONG_S`, at 40 GB/s."""
 
 
 class Prospect(enum.Enum):
@@ -47,7 +47,7 @@ class Prospect(enum.Enum):
 
 
 SLOW_BACK = 0.3
-"""The time of a draft token over T(1) above which a faster draft model is likely to give more."""
+"""The ratio of a draft token's time to T(1) above which a faster draft model is likely to give more."""
 SLOWER_BACK = (
     "A faster draft model can help more even if fewer tokens are accepted. In a simulation with "
     "steps of 118 ms, a draft model with 30 ms per token and an acceptance of 70 % gave a speed-up of "
@@ -82,8 +82,8 @@ def prospect(step_s: Mapping[int, float]) -> Prospect:
 
 
 def prospect_of_weights(ram_bytes: int, *, is_mixture: bool, has_metal_k_quants: bool) -> Prospect:
-    """Return the prospect before any measurement. ram_bytes: weights that the CPU multiplies with
-    per token.
+    """Return the prospect before any measurement. ram_bytes: the bytes of weights with which the CPU computes
+    each token.
     """
     if is_mixture or has_metal_k_quants:
         return Prospect.STEEP

@@ -5,7 +5,7 @@ over all sequences with work. `take_due` returns the drafts to send after a step
 
 A step decodes one token of each of the likeliest branches, main and side. The number of branches maximizes
 the sum of their probabilities divided by T(n), which is learned. Where T(n) rises steeply, only the main
-branch is decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded at once.
+branch is decoded until it is long or doubtful. Where T(n) is flat, many side branches are decoded together.
 """
 
 import logging
@@ -128,7 +128,7 @@ class Drafter:
         self._tuned.pop(group, None)
 
     def step(self, only: Collection[str] | None = None, n_max: int | None = None) -> list[SequenceState]:
-        """Decode once; return the sequences whose drafts have grown, once per new token.
+        """Decode once; return the sequences whose drafts have grown, each once for every new token.
 
         only: decode only these sequences; None: all. n_max: the maximum number of tokens in the batch, at
         least one per sequence; None: as many as the batch can hold.
@@ -433,8 +433,8 @@ class Drafter:
 
     @contextmanager
     def _closing_on_error(self, state: SequenceState) -> Iterator[None]:
-        """Close the sequence if choosing its tokens raises an error; its text stays the same
-        without drafts.
+        """Close the sequence if choosing its tokens raises an error; the lead's text is the same without
+        drafts.
         """
         try:
             yield

@@ -23,7 +23,7 @@ class DrafterMaker:
     """Makes drafters of one model, for texts in one vocabulary."""
 
     translates = False
-    """True if the vocabulary is not the model's own. Texts are then not stored, as tokens differ."""
+    """True if the vocabulary is not the model's own. Texts are then not stored, because tokens differ."""
 
     def __init__(self, model: Model, vocabulary: Vocabulary) -> None:
         self.model = model

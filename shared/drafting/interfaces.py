@@ -55,5 +55,5 @@ class LookAhead(Protocol):
     def __call__(self, choices: Mapping[int, int], /) -> dict[int, NDArray[np.float32]]:
         """Return better logits for some slots, given the tokens that would be chosen (slot → token).
 
-        Returns an empty dict when it has no better ones.
+        Returns an empty dict when it has no better logits.
         """

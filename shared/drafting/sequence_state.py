@@ -25,25 +25,26 @@ from shared.slot_cache import SlotCache, common_prefix_length
 
 _OTHERS_WEIGHT = 0.1
 """The weight of a side branch that is assigned to another back. In simulation with four backs, .1 and .2 are
-equally good. If backs left such branches out, the result would be worse than if all backs drafted the same,
-as backs do not get equally far."""
+equally good. If backs left such branches out, the result would be worse than if all backs drafted the same
+branches, because backs do not get equally far.
+"""
 _CONFIDENCE_DIGITS = 4
 SEND_SECONDS, SOON_SECONDS = 0.005, 0.001
-"""The times between two messages: while the lead has enough to verify, and while it may wait for more tokens.
-A message costs the lead's front process about 0.2 ms of CPU time, which the lead's model could use. In the
-shorter time, a fast draft model makes several tokens, which go into one message.
+"""The seconds between two messages: the first value while the lead has enough to verify, the second while it
+may wait for more tokens. A message costs the lead's front process about 0.2 ms of CPU time, which the lead's
+model could use. In the shorter time, a fast draft model makes several tokens, which go into one message.
 """
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class DraftBranch:
-    """A branch: draft tokens at positions start, start + 1, … `cache` and `sampler` cover all tokens before,
-    too.
+    """A branch: draft tokens at positions start, start + 1, … `cache` and `sampler` cover these tokens and
+    all tokens before them.
 
     ranked: for each position the draft token and its runners-up, likeliest first.
 
     A side branch that has not begun has one token, and no cache or sampler. In a branch that has begun, the
-    last token is sampled but not decoded, and `cache` holds the decoded ones. Exception: while a grammar's
+    last token is sampled but not decoded, and `cache` holds the decoded tokens. Exception: while a grammar's
     choice is awaited, all tokens are decoded, and `unranked` has the logits after them.
     """
 
@@ -197,7 +198,7 @@ class SequenceState:
         """Add committed `tokens`, and keep the part of the draft that agrees.
 
         If the tokens follow a side branch, it becomes the main branch, with all its decoded tokens. Returns
-        the number of right tokens of the main branch, and the number (0 or 1) of wrong ones.
+        the number of right tokens of the main branch, and the number (0 or 1) of its wrong tokens.
         """
         n_right = n_matching = self.main.n_matching(tokens)
         n_wrong = int(n_right < min(len(tokens), len(self.main.ranked)))

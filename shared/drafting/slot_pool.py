@@ -84,7 +84,7 @@ class SlotPool:
         return slot
 
     def save(self, slots: Iterable[SlotCache]) -> None:
-        """Store the states of `slots` to which a rejected draft or a side branch can return."""
+        """Store the states of `slots`, for a return after a rejected draft or for a side branch."""
         for slot in slots:
             if not slot.traits.can_trim:
                 apply_edits(slot.save(), self._model)

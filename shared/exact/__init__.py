@@ -1,1 +1,1 @@
-"""Exact mode: batches whose bits do not depend on their size, and the measurement of such sizes."""
+"""Exact mode: batch sizes whose results are equal bit for bit, and the measurement of such sizes."""

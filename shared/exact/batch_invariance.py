@@ -15,10 +15,10 @@ from typing import ClassVar
 from shared.llama.span import Pass, Span, SpanPart
 
 MAX_GAP = 32
-"""The largest gap between two sizes of a class: the most padding that a part alone needs."""
+"""The largest gap between two sizes of a class: the most padding that a single part needs."""
 RESERVE = 64
-"""The number of cells of each slot that only padding may occupy: the most that `invariant_passes` adds to a
-span.
+"""The number of cells of each slot that only padding may occupy: the most padding that `invariant_passes`
+adds to a span.
 """
 
 
@@ -26,9 +26,9 @@ span.
 class InvariantSizes:
     """Batch sizes per slot with identical logits, ascending: for generated tokens and for prompts.
 
-    wide: further sizes for tokens of prompts that need no logits. Gaps are at most `MAX_GAP`. joins: adjacent
-    slots may share a pass if their size and the size of the whole pass are among the sizes; otherwise each
-    slot takes a pass of its own.
+    wide: further sizes for prompt tokens that need no logits. Gaps are at most `MAX_GAP`. joins: adjacent
+    slots may share a pass if the size of each part and the size of the whole pass are among the sizes;
+    otherwise each slot takes a pass of its own.
     """
 
     answer: tuple[int, ...]
@@ -93,7 +93,7 @@ def _joined(parts: Sequence[SpanPart], sizes: InvariantSizes) -> Iterator[Pass]:
 
 
 def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
-    """Return the pass with one more part, all of equal width; None if the part needs a pass of its own."""
+    """Return the pass with one more part, all padded to one size; None if the part needs its own pass."""
     if not together:
         return [part]
     if not (sizes.joins and _are_alike(together[-1], part)):
@@ -106,7 +106,7 @@ def _with(together: Pass, part: SpanPart, sizes: InvariantSizes) -> Pass | None:
 
 
 def _are_alike(last: SpanPart, part: SpanPart) -> bool:
-    """Return whether both parts may be in one pass; if they are parts of prompts, without padding."""
+    """Return whether both parts may be in one pass; parts of prompts only if they have the same size."""
     one, other = last.span, part.span
     if one.is_prompt != other.is_prompt or bool(one.n_logits) != bool(other.n_logits):
         return False

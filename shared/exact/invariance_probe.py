@@ -51,8 +51,8 @@ size 1.
 _MAX_TOKENS = 240
 _REPEATS, _FEW_REPEATS = 7, 3
 _MIN_PRICE, _MAX_PRICE = 0.8, 2.0
-"""Bounds of plausible times. A step of n tokens takes at least the first factor times a step of one token,
-and at most the second factor times n steps of one token. Otherwise the machine was busy.
+"""Bounds of plausible times. A step of n tokens takes at least the first factor times as long as a step of
+one token, and at most the second factor times as long as n such steps. Otherwise the machine was busy.
 """
 
 _N_PROMPT = 45
@@ -66,13 +66,15 @@ _PIECES = (13, 1, 40)
 """The sizes of the pieces in which the prompt is read the second time."""
 _MAX_OTHERS = 3
 _OTHERS = 9
-"""The number of tokens of the first other slot; each further slot has as many more than the slot before."""
+"""The number of tokens of the first other slot; each further slot has this many more tokens than the slot
+before it.
+"""
 _WRONG = 2
 """The number of wrong draft tokens in each step, which are trimmed again."""
 
 Clock = Callable[[], float]
 Prints = dict[tuple[int, int], bytes]
-"""Digests of logits, by context and number of the token after it."""
+"""Digests of logits, by the length of the context and the number of the token after the context."""
 
 
 @dataclass(slots=True)
@@ -148,7 +150,7 @@ def estimate_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) 
 
 
 def measure_sizes(model: Model, seconds: float, clock: Clock = time.monotonic) -> SizeReport:
-    """Return all required measurements, and optional ones for `seconds` more.
+    """Make all required measurements, then optional ones for `seconds`; return all of them.
 
     Slot 0 must be empty and is left empty.
     """
@@ -308,7 +310,9 @@ def _read_in_pieces(model: Model, slot: int) -> list[bytes]:
 
 
 def _answer_with_drafts(model: Model, slot: int, batch_sizes: InvariantSizes) -> list[bytes]:
-    """Return digests of the answer, decoded with right tokens and then wrong ones, in steps of many sizes."""
+    """Return digests of the answer, decoded with drafts of right and then wrong tokens, in steps of many
+    sizes.
+    """
     text, at, prints = _text(model, 0), _N_PROMPT, []
     for n_right in cycle(range(1, max(2, min(_N_PROMPT, batch_sizes.answer[-1]) - _WRONG))):
         right = text[at : at + n_right]

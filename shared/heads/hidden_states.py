@@ -78,7 +78,7 @@ class HiddenStates(SlotPart):
             at += part.size
 
     def record(self, slot: int, start: int, tokens: Sequence[int], states: NDArray[np.float32]) -> None:
-        """Copy the states of `tokens`, decoded from position `start` on; shape (len(tokens), n_embd)."""
+        """Copy `states`, shape (len(tokens), n_embd): the states after `tokens` from position `start` on."""
         kept = self._slots[slot]
         if start > kept.end or start < kept.first:
             kept = self._slots[slot] = _SlotStates(start)

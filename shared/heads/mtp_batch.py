@@ -9,7 +9,7 @@ from shared.llama.batch import NativeBatch
 
 
 class MtpBatch(NativeBatch):
-    """A llama_batch with hidden states of `n_embd` values and, with tokens, the token after each state."""
+    """A llama_batch of hidden states (`n_embd` values each) and, if `with_tokens`, the token after each."""
 
     def __init__(self, n_batch: int, n_embd: int, *, with_tokens: bool = True) -> None:
         self._states = np.zeros((n_batch, n_embd), np.float32)

@@ -60,7 +60,7 @@ def is_heads_file(path: Path) -> bool:
 def open_heads(target: Model, path: Path | None = None) -> "MtpHeads":
     """Open the heads of `target`, with a cache for as many slots and tokens; raises ModelLoadError.
 
-    path: the file of the heads; None: the target has loaded them. The heads read its `NextnStates`.
+    path: the file of the heads; None: the target has loaded them. The heads read the target's `NextnStates`.
     """
     if path is None:
         return MtpHeads(target.native.model, target)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 
 class MtpSpan(NamedTuple):
-    """Tokens of a slot at positions start, start + 1, …, each with the hidden state after the token
-    before.
+    """Tokens of a slot at positions start, start + 1, …, each with the hidden state after the preceding
+    token.
     """
 
     slot: int

@@ -46,7 +46,8 @@ class StepProgress:
 class ContextInterrupt:
     """Stops the decodes of one llama_context, which must not decode after this object is deleted.
 
-    The callback is strlen. It returns 0, the length of an empty text, until `set` writes a character there.
+    The callback is strlen. It returns 0, the length of an empty text, until `set` writes a character into the
+    text.
     """
 
     def __init__(self, context: Any) -> None:

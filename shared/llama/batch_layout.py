@@ -52,8 +52,8 @@ class LayoutRules:
 
     n_batch: the maximum number of tokens in a pass. n_ctx_sequence: the maximum number of tokens in a slot,
     padding included. own_cells: slots do not share one pool of cells. batch_sizes: the allowed sizes; None:
-    any size.
-    tiles_attention: flash attention compares tokens of several sequences with the cells of all of them.
+    any size. tiles_attention: flash attention compares tokens of several sequences with the cells of all
+    these sequences.
     """
 
     n_batch: int
@@ -201,8 +201,8 @@ def _padded(parts: Pass, rules: LayoutRules) -> Pass:
     """Return the parts in the order of slots, padded to the longest draft, because every ubatch reads all
     weights.
 
-    llama.cpp starts a new ubatch where slot numbers are not consecutive. Prompts are longer than drafts;
-    their remainder is worth a ubatch of its own. No padding is added where the batch or a slot is full.
+    llama.cpp starts a new ubatch where slot numbers are not consecutive. Prompts are longer than drafts; the
+    rest of a prompt is worth a ubatch of its own. No padding is added where the batch or a slot is full.
     """
     ordered = sorted(parts, key=lambda part: part.span.slot)
     spans = [part.span for part in ordered]

@@ -46,7 +46,7 @@ remote: set[str] = set()
 
 
 def hide_gpus() -> None:
-    """Make llama.cpp find no GPU in this process; its children still find them.
+    """Make llama.cpp find no GPU in this process; the children of this process still find GPUs.
 
     Call it before any other function of this module.
     """
@@ -232,8 +232,8 @@ def _describe(device: int) -> Device:
 
 
 def _max_tensor(device: int, n_total: int) -> int:
-    """Return the size of the largest tensor that a device can hold, within a MiB; llama.cpp aborts if a cache
-    is larger.
+    """Return the size of the largest tensor that a device can hold, accurate to a MiB; llama.cpp aborts if a
+    cache is larger.
     """
     minimum, maximum = 0, n_total // _MIB
     if _can_hold(device, maximum):

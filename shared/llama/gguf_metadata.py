@@ -1,5 +1,5 @@
-"""The content of a GGUF file except weights: names of tensors, and metadata, which can be a file of
-its own.
+"""The content of a GGUF file except weights: names of tensors, and metadata, which can be written to a file
+of its own.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def tensor_names(path: Path) -> list[str]:
 
 
 def tensor_sizes(path: Path) -> dict[str, int]:
-    """Return the bytes of tensors by name; see `tensor_names`."""
+    """Return the sizes of tensors in bytes, by name; see `tensor_names`."""
     return {name: size for name, size, _ in _tensors(path)}
 
 

@@ -20,7 +20,7 @@ _MIN_BYTES = 4 << 20
 _MAX_BLOCKS = 2048
 """The maximum number of pinned blocks. Some Vulkan drivers allow only 4096 allocations in all."""
 _SLACK = 8
-"""A block is reused for data that is smaller by at most this share of its size."""
+"""A block is reused for other data if it is larger than the data by at most the data's size / `_SLACK`."""
 
 
 @dataclass(slots=True, eq=False)

@@ -11,7 +11,7 @@ from shared.llama.native import llama_cpp
 from shared.llama.span import Span
 
 _N_SECTIONS = 4
-"""The sections of a position under M-RoPE, one array after the other: t, y, x, z."""
+"""The number of sections of a position under M-RoPE: t, y, x and z, one array after the other."""
 
 
 class ImageDecoder:

@@ -88,8 +88,8 @@ def _load_kernels() -> Path | None:
 
 @contextmanager
 def captured_log() -> Iterator[list[str]]:
-    """Yield a list that collects llama.cpp's messages within this context, as some facts are only
-    in its log.
+    """Yield a list that collects llama.cpp's messages within this context, because some facts are only in its
+    log.
     """
     lines: list[str] = []
     _captures.append(lines)

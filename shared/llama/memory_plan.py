@@ -51,7 +51,7 @@ class ContextNeeds:
     def can_store(self) -> bool:
         """True if texts can be stored.
 
-        Memory with windows that can be cut to any length stores texts only in parts. Of a whole text,
+        Memory with windows, if it can be cut to any length, stores texts only in parts. Of a whole text,
         llama.cpp stores only the last window, so the loaded text could not be cut to every length. A part is
         not longer than a window.
         """

@@ -11,7 +11,7 @@ from shared.terminal import size_text
 
 _MIB = 1 << 20
 _N_GRAPHS = 3
-"""The number of graphs that a llama_context keeps: the reserved one, and the last ones with and without
+"""The number of graphs that a llama_context keeps: the reserved graph, and the last graphs with and without
 outputs.
 """
 _CREATING = re.compile(r"creating +(.*) KV cache")
@@ -139,7 +139,7 @@ def _work_bytes(graph: int, parameters: Any) -> int:
 
 
 def _metadata_bytes(graph: int) -> int:
-    """Return the bytes of a graph's nodes, if the graph has the maximum number of nodes."""
+    """Return the number of bytes that the nodes of a graph take when it has the maximum number of nodes."""
     n_nodes = function("ggml_graph_size")(graph)
     n_each = function("ggml_tensor_overhead")()
     n_bytes: int = n_each * n_nodes + function("ggml_graph_overhead_custom")(n_nodes, False)

@@ -21,9 +21,9 @@ class MemoryTraits:
     """The lengths to which a slot's memory can be cut back, and the cost.
 
     n_rollback: the number of tokens at the end of the last decode that can be removed before the next decode,
-    but never all of them; None: any number of tokens at any time. n_step_checkpoints: the number of states
-    per slot that can be kept on the device at no cost. equal_lengths: llama.cpp decodes spans of different
-    lengths in several ubatches. checkpoint_bytes: the size of a slot's checkpoint.
+    but never all tokens of the last decode; None: any number of tokens at any time. n_step_checkpoints: the
+    number of states per slot that can be kept on the device at no cost. equal_lengths: llama.cpp decodes
+    spans of different lengths in several ubatches. checkpoint_bytes: the size of a slot's checkpoint.
     """
 
     n_rollback: int | None = None

@@ -118,7 +118,9 @@ class Model:
         n_each: int = llama_cpp.llama_n_ctx_seq(self._context)
         # Models with learned positions (GPT-2) have only these: llama.cpp aborts at other positions.
         self.n_ctx_slot = min(n_each, self.vocabulary.info.n_ctx_train or n_each)
-        """The maximum length of a slot: with one pool all cells, but at most the training context."""
+        """The maximum length of a slot: with one pool of cells, all of them, but at most the training
+        context.
+        """
         self.n_batch: int = llama_cpp.llama_n_batch(self._context)
         self.n_ubatch: int = llama_cpp.llama_n_ubatch(self._context)
         has_layers = self.plan.options.n_gpu_layers != 0
@@ -132,7 +134,9 @@ class Model:
         self._last_table: Rows = np.empty((0, self.n_vocab), np.float32)  # view of the last pass's logits
 
     def model_parameters(self) -> Any:
-        """Return a llama_model_params for this model, and for others that are loaded on the same devices."""
+        """Return a llama_model_params for this model, and for other models that are loaded on the same
+        devices.
+        """
         return model_parameters(self.plan.options, with_workers=self.plan.with_workers)
 
     def _load_adapters(self) -> list[Any]:

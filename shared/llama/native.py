@@ -71,7 +71,7 @@ def _raising(name: str, library: str) -> Callable[..., Any]:
 
 
 class _NoExtensions:
-    """Replaces llama_cpp_ext if the library lacks one of its few functions, which draft heads need."""
+    """Replaces llama_cpp_ext if the library lacks one of the few functions in it, which draft heads need."""
 
     def __getattr__(self, name: str) -> Any:
         raise MissingFunctionError(name, str(FOLDER))

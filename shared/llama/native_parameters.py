@@ -132,9 +132,9 @@ def _holds_many_texts(options: ModelOptions, n_slots: int) -> bool:
     """Return whether flash attention is faster on a CPU.
 
     It skips the cells of other texts, which are otherwise compared with every token. It reads a single text
-    as fast, but continues a long text more slowly, above all by several tokens per step. With the default
-    number of slots, continuing texts is most of the work. Slots in addition to `parallel` hold side branches.
-    Flash attention's kernel for prompts supports only f16.
+    equally fast, but continues a long text more slowly, above all with several tokens per step. With the
+    default number of slots, continuing texts is most of the work. Slots in addition to `parallel` hold side
+    branches. Flash attention's kernel for prompts supports only f16.
     """
     is_f16 = options.cache_type_k == options.cache_type_v == "f16"
     return is_f16 and options.parallel > DEFAULT_SLOTS and n_slots == options.parallel

@@ -14,7 +14,9 @@ from shared.settings.model_options import DEFAULT_BATCH, GPU_BATCH, ModelOptions
 CPU = "CPU"
 """The place of all data that is not on a device."""
 FIRST_GPU, BESIDE_GPU = "first GPU", "CPU beside a GPU"
-"""Devices whose names are known once llama.cpp has found them: see `shared.llama.devices.located`."""
+"""Stand for devices whose names are known only once llama.cpp has found them: see
+`shared.llama.devices.located`.
+"""
 CACHE, COMPUTING = "KV cache and states", "intermediate results"
 _OF_TEXTS = {CACHE, COMPUTING}
 EMBEDDINGS, EXPERTS = "embeddings", "experts"

@@ -139,7 +139,7 @@ class StepCheckpoints(SlotPart):
         self._lengths[place] = n_tokens
 
     def restore(self, place: int, slot: int) -> None:
-        """Give `slot` the state kept in `place`, which keeps it, too."""
+        """Give `slot` the state kept in `place`; the place keeps it, too."""
         assert place in self._lengths, f"no state is kept in {place}"
         self._copy(self._n_slots + place, slot)
 

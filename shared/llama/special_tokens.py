@@ -97,8 +97,8 @@ def _split(
 
 
 def find_unbroken(text: str, wanted: str, start: int, end: int, breaks: Sequence[int]) -> int:
-    """Return the position of the first occurrence of `wanted` in a range of `text` that contains none of
-    `breaks`; -1: there is none.
+    """Return the position of the first occurrence of `wanted` in `text[start:end]` without a position of
+    `breaks` inside it; -1: there is no such occurrence.
     """
     while (at := text.find(wanted, start, end)) >= 0:
         next_break = bisect_right(breaks, at)

@@ -18,7 +18,7 @@ from shared.llama.positions import Positions
 _PARTIAL = llama_cpp.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
 _WHOLE = 0
 _COPY = -1
-"""The key of a text that is copied."""
+"""The key under which a text is stored while it is copied to another slot."""
 
 
 class StoredStates(SlotPart):

@@ -58,7 +58,7 @@ class FimTokens(NamedTuple):
 
 
 class Vocabulary:
-    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method raises ValueError for others."""
+    """A vocabulary. Token ids are 0 ≤ id < n_tokens; every method raises ValueError for other ids."""
 
     def __init__(self, model: Any, path: Path) -> None:
         """model: a llama_model pointer that outlives this object (`load` makes an object that owns it)."""

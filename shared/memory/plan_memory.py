@@ -31,7 +31,7 @@ from shared.text_store import NO_PROMPT_CACHE
 _MAPPED = frozenset({"auto", "mmap"})
 """Values of --load-mode with which weights are in the page cache, which the system counts as free."""
 _SURE = 0.75
-"""The share of the computed context that a message recommends, as a context that does not fit cannot be
+"""The share of the computed context that a message recommends, because a context that does not fit cannot be
 measured in full.
 """
 _MIN_CTX = 256
@@ -50,8 +50,8 @@ class Headroom(NamedTuple):
     host_free: int
 
     def left_by(self, n_weights: int) -> int:
-        """Return the memory left beside `n_weights` bytes of weights: on devices, and also on the host if it
-        has weights.
+        """Return the memory left beside `n_weights` bytes of weights: on devices, and also on the host if the
+        devices cannot hold all weights.
         """
         n_gpus = sum(device.free for device in self.gpus)
         n_host = 0 if any(device.is_shared for device in self.gpus) else self.host_free

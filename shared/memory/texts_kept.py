@@ -37,7 +37,7 @@ def size_prompt_cache(
 
 def _part(n_max: int, probe: MemoryProbe) -> int:
     """Return the number of tokens in a part. No part extends over two windows (Llama 4's windows begin at
-    multiples).
+    multiples of their size).
     """
     n_window = probe.n_window
     if n_window == 0:

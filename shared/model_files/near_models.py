@@ -20,7 +20,7 @@ _NO_WORD: Final = re.compile(r"[^a-z0-9.]+")
 
 
 def no_such_model(path: Path, hub: Hub) -> str:
-    """Return a sentence that `path` does not exist, with models of similar names and how to get them."""
+    """Return a sentence that says that `path` does not exist, and how to get models with similar names."""
     name = path.name.removesuffix(".gguf")
     near = [
         _offer("in its folder", (str(each) for each in _alike(name, _in_folder(path.parent)))),

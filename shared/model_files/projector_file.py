@@ -1,5 +1,5 @@
-"""Projectors (mmproj-*.gguf), with which a model reads images: the model of a file, and the choice among
-several.
+"""Projectors (mmproj-*.gguf), with which a model reads images: checks whether a file fits a model, and
+chooses among several files.
 """
 
 import importlib.util
@@ -24,11 +24,13 @@ _SERVED: Final = {
 }
 """Kinds of projectors whose rows are decoded as `shared.image_span` says, and the models that have them."""
 _WHOLE: Final = "gemma3"
-"""The kind whose images are decoded at once, as their rows attend to each other; all images have the same
-size.
+"""The kind with which each image is decoded in one pass, because the rows of an image attend to each other;
+all images have the same size.
 """
 _PATCHES_PER_ROW: Final = 4
-"""The patches of an image's side that become one row, unless the file has another number."""
+"""The number of patches along each side of the square of patches that becomes one row, unless the file has
+another number.
+"""
 QUANTIZATION: Final = re.compile(
     r"[.-]((?:UD-)?(?:I?Q\d\w*|T?B?F16|F32|MXFP4\w*))(?:-\d{5}-of-\d{5})?\.gguf$", re.IGNORECASE
 )
@@ -119,8 +121,8 @@ def nearest_projector(model: str, names: Iterable[str]) -> str | None:
 
 
 def projector_beside(model: Path, max_rows: int | None = None) -> Path | None:
-    """Return the projector for a model without --mmproj; None if there is none. A projector that cannot be
-    used is reported by a warning.
+    """Return the projector to use for a model when --mmproj is not given; None if there is none. A warning
+    reports a projector that cannot be used.
 
     It is in the same repository of the hub's cache, or in the same folder. In a folder with several models,
     the projector has the name of its model. max_rows: as in `check_batch`; None: any number.

@@ -163,7 +163,7 @@ class _Service:
         return f"{self._name} is removed.{kept}"
 
     def status(self) -> int:
-        """Print systemd's report of the service; return systemctl's status, 3 if it does not run."""
+        """Print systemd's report of the service; return systemctl's status, 3 if the service does not run."""
         if self._on_mac:
             print_text(f"launchctl print gui/{os.getuid()}/{self._name}")
             return 0

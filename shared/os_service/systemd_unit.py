@@ -85,8 +85,8 @@ class ServiceFacts:
 class SystemdService:
     """The content of a service's units. name: the name of the units.
 
-    command: the program, followed by the settings file. credentials: files by name that only root may read,
-    of which the service gets copies. environment: variables, in which %d is the folder of these copies.
+    command: the program, followed by the settings file. credentials: by name, files that only root may read;
+    the service gets copies of them. environment: variables, in which %d is the folder of these copies.
     """
 
     name: str

@@ -40,7 +40,7 @@ _MAX_NAME_BYTES = 200
 _KNOCK_SECONDS = 1.0
 _MAX_LEADS = 32
 """The maximum number of leads. Further announcements are ignored: real networks have fewer leads, but any
-machine can announce them.
+machine can announce any number of leads.
 """
 _MAX_ADDRESSES = 4
 """The maximum number of addresses of a lead that are tried."""
@@ -213,8 +213,8 @@ def own_addresses() -> list[str]:
     """Return the addresses at which other machines may reach this one, the address of the default route
     first.
 
-    IPv4 addresses, and unique local addresses of IPv6. If there are no others: public IPv6 addresses, which
-    change.
+    IPv4 addresses, and unique local addresses of IPv6. If there are none of these, public IPv6 addresses,
+    which change.
     """
     import psutil  # noqa: PLC0415 - only who is announced, or invites, needs it
 

@@ -156,10 +156,10 @@ def _locate(folder: Path, kept: _KeptLead) -> str:
 
 
 def _asked(addresses: Sequence[str], certificate: str, pin: bytes) -> Iterator[tuple[str, str | None]]:
-    """Yield each address, and the CA's certificate if the lead is there.
+    """Yield each address, and the CA's certificate if the lead is at this address.
 
-    The last known address comes first, then all other stored addresses at once, because each can take seconds
-    in another network, and then announced addresses.
+    The last known address is tried first. All other stored addresses follow at the same time, because each
+    can take seconds in another network. Announced addresses come last.
     """
 
     def ask(address: str) -> tuple[str, str | None]:

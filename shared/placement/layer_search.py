@@ -75,9 +75,9 @@ def place(
 ) -> Placement:
     """Place a model on these devices, which need `computing` bytes each in addition.
 
-    With --n-gpu-layers auto, all layers if they fit. Otherwise the experts of as few layers as possible go to
-    the CPU, and then whole layers. A given number of layers is placed as requested; `problem` says if that is
-    impossible.
+    With --n-gpu-layers auto, all layers go to the devices if they fit there. Otherwise the experts of as few
+    layers as possible go to the CPU, and then whole layers. A given number of layers is placed as requested;
+    `problem` says if that is impossible.
     """
     search = _Search(sizes, devices, options, computing)
     asked, is_fitted = options.n_gpu_layers, options.fit == "on" and options.split_mode != "row"
@@ -124,7 +124,7 @@ class _Search:
     def at(
         self, n_gpu_layers: int, n_cpu_moe: int | None = None, tensor_split: tuple[float, ...] = ()
     ) -> Placement:
-        """Return the placement with so many layers on the devices, divided by `tensor_split`, else as
+        """Return the placement with this many layers on the devices, divided by `tensor_split`, else as
         requested, else by free memory.
         """
         n_gpu_layers = min(n_gpu_layers, self.n_max) if self._devices else 0
@@ -224,7 +224,7 @@ class _Search:
         return [*on_cpu, *(self._devices[bisect(bounds, i)].name for i in range(n_gpu_layers))]
 
     def _parts(self, places: Sequence[str], n_cpu_moe: int) -> Counter[tuple[str, str]]:
-        """Return weights and caches, without intermediate results."""
+        """Return the bytes of weights and caches by (group, place), without intermediate results."""
         parts: Counter[tuple[str, str]] = Counter()
         for (group, layer, buffer), n_bytes in self._weights.items():
             is_moved = group == EXPERTS and layer < n_cpu_moe

@@ -1,7 +1,7 @@
 """Checks whether a llama.cpp RPC worker answers, by its protocol's greeting.
 
-llama.cpp itself ends the process if a worker does not answer as expected, and waits for ever if it does not
-answer.
+llama.cpp itself ends the process if a worker does not answer as expected, and waits forever if it does not
+answer at all.
 """
 
 import socket

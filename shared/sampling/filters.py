@@ -29,7 +29,7 @@ Stage = Callable[[NDArray[np.int32], NDArray[np.float32], int], Candidates]
 _COLDEST = 1e-6
 """The lowest temperature that is used: noise has no effect below it, but logits would overflow."""
 _LARGEST = np.float32(1e30)
-"""The largest logit, to which larger ones are clipped: penalties grow exponentially, and an infinity would
+"""The largest logit, to which larger logits are clipped: penalties grow exponentially, and an infinity would
 turn into a NaN.
 """
 _MANY = 1000
@@ -39,7 +39,9 @@ _SLACK = 1e-4
 _TRUNCATING = {"typ_p", "top_p", "min_p"}
 """Samplers of llama.cpp that only remove candidates, by their probabilities."""
 _KEEP_LIKELIEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
-"""Filters that have no effect at the end of the chain at temperature 0, as they keep the likeliest token."""
+"""Filters that have no effect at the end of the chain at temperature 0, because they keep the likeliest
+token.
+"""
 
 
 class NativeFilters:

@@ -29,7 +29,7 @@ _STUCK = {"NoExtension", "NoExtensionBias"}
 _PLACE = re.compile(r"^at \d+\(\d+\): ")
 _QUOTED = re.compile(r"^ *\d* \| |<non-verbose/>")
 _LONGEST_MESSAGE = 300
-"""The maximum length of an error, as llguidance quotes whole regular expressions."""
+"""The maximum length of an error, because llguidance quotes whole regular expressions."""
 
 
 class _Tokens:
@@ -66,7 +66,7 @@ def is_prepared(vocabulary: Vocabulary) -> bool:
 
 
 def some_tokens(text: str, vocabulary: Vocabulary) -> list[int]:
-    """Return tokens that together have these bytes; grammars do not depend on how the bytes are split."""
+    """Return tokens that together have the bytes of `text`; grammars do not depend on how bytes are split."""
     return list(prepare(vocabulary).greedy_tokenize(text))
 
 
@@ -139,7 +139,7 @@ class FollowedGrammar:
 
     def __init__(self, matcher: GrammarMatcher | None, n_beyond: int = 0) -> None:
         """matcher: follows the grammar; None: every token may come next. n_beyond: the number of accepted
-        tokens from the first token on that the grammar refuses.
+        tokens, counted from the first token that the grammar refuses.
         """
         self._matcher = matcher
         self.n_beyond = n_beyond

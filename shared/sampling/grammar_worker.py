@@ -30,7 +30,7 @@ _USUAL = 'start: %json {"type": "object", "properties": {"a": {"type": "string"}
 
 
 class Operation(enum.IntEnum):
-    """An operation on a place: the state of the grammar at a point of a text. Places are numbered."""
+    """An operation on a place. A place is the state of the grammar at a point of a text; it has a number."""
 
     ALLOWS = 1  # tokens; answered with a byte for each: 1 if it may come next
     ALLOWED = 2  # answered with the int32 ids of all tokens that may come next

@@ -198,8 +198,8 @@ class _Channel:
         self._open()
 
     def _is_lost(self) -> bool:
-        """Return whether the grammar can be followed again, because its process did not end through its own
-        fault.
+        """Return whether the grammar can be followed again, because the grammar did not cause the end of its
+        process.
 
         That is so if the process was killed from outside, or if the fork server ended before a worker began.
         After the first answer, the cause of an end is unknown. Then a few processes are tried: if the

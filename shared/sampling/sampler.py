@@ -148,7 +148,8 @@ class Sampler:
 def needs_filters(parameters: SamplingParameters) -> bool:
     """Return whether the choice may differ from the argmax of the logits.
 
-    At temperature 0 top-k, top-p, min-p and top-n-sigma keep the most likely token; others may remove it.
+    At temperature 0 top-k, top-p, min-p and top-n-sigma keep the most likely token; other filters may remove
+    it.
     """
     return (
         not parameters.is_greedy
@@ -198,7 +199,7 @@ def _rivals(scaled_logits: NDArray[np.float32], seed: int, position: int) -> NDA
     """Return ids that include the token with the largest sum of logit and noise; ascending, with duplicates.
 
     best: the largest sum among the tokens with the largest logits. Any other token needs noise of at least
-    best - ceiling, where ceiling is the largest logit among those others.
+    best - ceiling, where ceiling is the largest logit among these other tokens.
     """
     n = len(scaled_logits)
     favorites, ceiling = candidates_for_top_k(scaled_logits, _N_FAVOURITES)

@@ -1,5 +1,5 @@
-"""Finds the k largest of many values, in one pass over all values, or in two passes over fewer than `_MANY`
-values.
+"""Finds the k largest of many values, in one pass over the values, or in two passes if there are fewer than
+`_MANY`.
 
 `np.argpartition` over a vocabulary moves every value; here all but a few hundred values are only compared.
 """

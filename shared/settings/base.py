@@ -115,7 +115,7 @@ class ProgramSettings(BaseModel):
 
     @classmethod
     def sources(cls, arguments: Sequence[str] = ()) -> OptionSources:
-        """Return the sources of options; its `parser()` knows all of them."""
+        """Return the sources of options; their `parser()` knows all options."""
         description = inspect.cleandoc(cls.__doc__ or "")
         parser = OptionParser(
             cls.program,

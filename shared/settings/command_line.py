@@ -102,8 +102,8 @@ class OptionParser(argparse.ArgumentParser):
         """headings: the heading of each option in help. Headings are shown in this order, after options
         without a heading.
 
-        usual: the settings that --help shows, each with a text of one line, or an empty one for its whole
-        help; None: all of them. The others are shown by --help TOPIC and --help-all.
+        usual: the settings that --help shows, each with a text of one line, or with an empty text to show its
+        whole help; None: all of them. The others are shown by --help TOPIC and --help-all.
         """
         self._constants: dict[str, tuple[str, ...]] = {}
         super().__init__(
@@ -308,7 +308,7 @@ def _add_section(formatter: argparse.HelpFormatter, title: str, actions: Iterabl
 
 
 class _ShowHelp(argparse.Action):
-    """The usual options, or the options of a topic."""
+    """Shows the usual options, or the options of a topic."""
 
     def __call__(
         self,

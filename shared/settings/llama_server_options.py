@@ -81,7 +81,8 @@ _BY_VARIABLE: Final = (
     "cors_origins host image_max_tokens models_dir models_max offline prefill_assistant rpc ssl_cert_file "
     "ssl_key_file swa_full tags"
 )
-"""Options that llama-server also reads from an environment variable, named LLAMA_ARG_ and the option's name.
+"""Options that llama-server also reads from an environment variable, whose name is LLAMA_ARG_ followed by the
+option's name.
 """
 
 _IGNORED: Final = {

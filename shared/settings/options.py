@@ -38,14 +38,14 @@ def _reading(words: dict[str, int]) -> BeforeValidator:
 
 
 class AsWritten:
-    """An annotation of an option whose validator gets the text as it was written, not JSON."""
+    """An annotation of an option whose validator gets the text as it was written, not decoded from JSON."""
 
 
 CpuList = Annotated[str, AfterValidator(_check_cpus)]
 """CPU cores, as in 0-7,16; `shared.cpus.parse_cpus` reads it."""
 
 CommaList = Annotated[tuple[str, ...], AsWritten, BeforeValidator(_split)]
-"""Strings separated by commas, given by repeating the option, or as a list in a file."""
+"""Strings, separated by commas, given by repeating the option, or as a list in a file."""
 
 PathList = Annotated[tuple[Path, ...], AsWritten, BeforeValidator(_split)]
 """Paths, given in the same way as a `CommaList`."""

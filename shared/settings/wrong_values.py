@@ -20,7 +20,7 @@ _SENTENCES: Final[Mapping[str, str]] = {
     "dict_type": 'must be an object such as {"name": "value"}',
     "json_invalid": 'must be JSON such as {"name": "value"}',
 }
-"""Sentences by pydantic's names of errors."""
+"""Sentences, by the names that pydantic gives to errors."""
 _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "greater_than_equal": ("ge", "must be at least {}"),
     "greater_than": ("gt", "must be more than {}"),
@@ -31,7 +31,7 @@ _BOUNDS: Final[Mapping[str, tuple[str, str]]] = {
     "string_too_long": ("max_length", "can have at most {} characters"),
     "string_too_short": ("min_length", "must have at least {} character"),
 }
-"""The name of the bound and the sentence, by pydantic's names of errors."""
+"""The name of the bound and the sentence, by the names that pydantic gives to errors."""
 
 
 def sentence(item: ErrorDetails) -> str:

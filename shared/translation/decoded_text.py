@@ -11,7 +11,7 @@ from shared.translation.byte_vocabulary import ReadToken
 from shared.translation.lattice import NextTokens, Node
 
 _N_NODES = 6
-"""The number of last draft tokens for which the next token's distribution is kept."""
+"""The number of last draft tokens after each of which the next token's distribution is kept."""
 
 
 class DecodedText:
@@ -82,7 +82,7 @@ class DecodedText:
     def cut(self, n_keep: int) -> list[ReadToken]:
         """Keep the first `n_keep` tokens; return the kept tokens that must be decoded again.
 
-        There are such tokens if the memory can only be cut back further.
+        There are such tokens if the memory cannot be cut back to `n_keep` tokens, but only to fewer.
         """
         wanted = self.tokens[:n_keep]
         self.cache.keep(n_keep)

@@ -1,6 +1,7 @@
 """Measures the share of its own text that a draft model still drafts when it must translate.
 
-In its own vocabulary it would draft its own text without a mistake, so the translation loses the rest.
+In its own vocabulary, the model would draft this text without a mistake, so every mistake is the
+translation's.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class Retention(NamedTuple):
 
 
 def measure_retention(model: Model, projection: Projection, prefix: Sequence[int]) -> Retention | None:
-    """Measure with a text that the model writes at temperature 0; None if the text is too short.
+    """Measure the share with a text that the model writes at temperature 0; None if the text is too short.
 
     prefix: draft tokens before every text. The model's slot 0 must be empty, and is left empty.
     """

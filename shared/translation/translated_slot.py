@@ -110,7 +110,7 @@ class TranslatedSlot:
         return source.decoded.n_until(self.position)
 
     def plan(self, *, unfinished: bool, n_room: int) -> Feed:
-        """Return the tokens of the draft model that are still to decode, up to the end of the text.
+        """Return the tokens of the draft model that must still be decoded, up to the end of the text.
 
         unfinished: more of the prompt follows, so the last tokens are left out and no distribution is needed.
         n_room: the number of draft tokens that fit in the slot. If the text needs more, its beginning is
@@ -152,8 +152,8 @@ class TranslatedSlot:
         """Return the draft tokens that show, once decoded, whether a longer target token replaces `token`.
 
         NOTHING if this is settled, or if the look-ahead or the slot would become too long. It is settled if
-        no longer token begins with `token`. It is also settled if a draft token begins at the position, and
-        the draft model has the longer tokens, too: it would have chosen such a token.
+        `token` is not the beginning of a longer token. It is also settled if a draft token begins at the
+        position, and the draft model has the longer tokens, too: it would have chosen such a token.
         """
         lattice = self.lattice()
         reading = lattice.best_reading(token)

@@ -1,7 +1,7 @@
 """A draft model with another vocabulary, as a model over the lead's tokens.
 
-Positions, trims and copies count target tokens. Its memory can be cut back to any length: if the draft
-model's own cannot, the rest is decoded again.
+Positions, trims and copies count target tokens. The memory of this model can be cut back to any length: if
+the draft model's memory cannot, the missing tokens are decoded again.
 """
 
 from collections.abc import Mapping, Sequence
