@@ -122,7 +122,8 @@ def refusal(error: InvalidStatus) -> str:
     reason = error_reason(bytes(error.response.body or b""), error.response.status_code)
     if error.response.status_code == HTTPStatus.UNAUTHORIZED:
         reason += (
-            ". Set the lead's key for backs with --key-file or BACK_KEY, or join the lead again with --join"
+            ". Set the lead's key for backs with --key-file or BACK_KEY, or join the lead with a new code "
+            "(--join)"
         )
     return reason
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lab.doctor.lead_checks import check_lead, check_version
-from lead.server.local_back import local_url
+from lead.server.local_back import invite_command, local_url
 from lead.settings.host_names import is_loopback
 from lead.settings.keys import Role
 from lead.settings.lead_settings import LeadSettings
@@ -62,9 +62,10 @@ def name_model(model: str, settings: LeadSettings) -> Iterator[Finding]:
 def check_address(settings: LeadSettings) -> Iterator[Finding]:
     security = settings.security
     if is_loopback(settings.host):
+        url = local_url(settings.host, settings.port, tls=security.https)
         yield hint(
-            f"the lead listens on {settings.host}: only this machine and invited machines reach it. To "
-            "invite a machine, run lead invite --open --nearby"
+            f"with --host {settings.host}, only this machine and invited machines reach the lead. To "
+            f"invite a machine, run {invite_command(url)}"
         )
     elif security.has_keys and not (security.back_key or security.back_key_file or security.keys_file):
         yield hint("no key for backs is set. Set --back-key-file")

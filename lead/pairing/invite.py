@@ -16,6 +16,7 @@ from pydantic_settings import CliToggleFlag
 
 from lead.pairing.app_lines import app_lines, shown_fingerprint
 from lead.text_table import listing
+from shared.diagnostics.findings import count
 from shared.errors import ConfigError
 from shared.exits import exiting_in_words, print_text
 from shared.key_file import read_key
@@ -261,4 +262,4 @@ def _members(found: _Joined) -> str:
         if found.open
         else "closed to other machines (open with --open)"
     )
-    return f"{shown}\n{where}; {found.invited} unused codes, {found.refused} wrong codes tried"
+    return f"{shown}\n{where}; {count(found.invited, 'unused code')}, {count(found.refused, 'refused code')}"

@@ -19,6 +19,8 @@ from shared.supervisor import ChildState, Supervisor
 
 log = logging.getLogger("lead")
 
+DEFAULT_URL = "http://127.0.0.1:5555"
+"""The URL of a lead with default options, on this machine."""
 NAME = "local"
 """The name of the lead's own back in the log and in metrics."""
 
@@ -114,6 +116,11 @@ def back_environment(
     kept = {name: value for name, value in others.items() if not name.upper().startswith(_LEAD_PREFIXES)}
     hidden = {} if needs_gpu else NO_GPU
     return {"BACK_CACHE_RAM": str(cache_ram)} | kept | hidden | {"BACK_KEY": key}
+
+
+def invite_command(url: str) -> str:
+    """Return the command that invites a machine to the lead at `url`."""
+    return "lead invite --open --nearby" + ("" if url == DEFAULT_URL else f" --lead {url}")
 
 
 def local_url(host: str, port: int, *, tls: bool = False) -> str:

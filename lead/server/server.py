@@ -30,7 +30,7 @@ from lead.rings.table import RINGS
 from lead.server.app import create_app, open_services
 from lead.server.draining import DrainingServer
 from lead.server.listening import Address, hand_over, open_address, takeover_path
-from lead.server.local_back import NAME, LocalBack, back_command, back_environment
+from lead.server.local_back import NAME, LocalBack, back_command, back_environment, invite_command, local_url
 from lead.server.site import Companion, Site, companions_of, end_all, how_to_ask, wants_backs
 from lead.settings.cache_shares import cache_shares
 from lead.settings.keys import Key, Keyring, Principal, Role
@@ -309,7 +309,8 @@ class Lead:
     def _say_what_to_do(self, address: Address) -> None:
         """Log where to ask, and how another machine can draft if no back is known."""
         if wants_backs(self._app, self._settings):
-            log.info("no back is connected. To add a second machine, run `lead invite --open --nearby`")
+            url = local_url(address.host, address.port, tls=self._settings.security.https)
+            log.info("no back is connected. To add a second machine, run `%s`", invite_command(url))
         log.info("%s", how_to_ask(self._settings, address))
 
     def _services(

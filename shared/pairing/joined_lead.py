@@ -94,6 +94,7 @@ class JoinedLead:
         if code == FORGET:
             for path in (folder / _FILE, folder / _CERTIFICATE):
                 path.unlink(missing_ok=True)
+            log.info("forgot the joined lead")
         elif code:
             _use(folder, _invitation(code, role), name)
         return cls._read(folder)

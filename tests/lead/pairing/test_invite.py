@@ -115,7 +115,7 @@ def test_members_are_listed(lead, run):
     lead.answers = 200, {"open": True, "addresses": ["a:1"], "members": members, "invited": 2, "refused": 3}
     out = run("--list")
     assert re.search(r"laptop \[/b\] +back +2001-09-0", out)
-    assert "open at a:1; 2 unused codes, 3 wrong codes tried" in out
+    assert "open at a:1; 2 unused codes, 3 refused codes" in out
 
 
 def test_a_machine_is_revoked(lead, run):

@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from lead.server import local_back as module
-from lead.server.local_back import LocalBack, back_command, back_environment, local_url
+from lead.server.local_back import LocalBack, back_command, back_environment, invite_command, local_url
 from lead.settings.lead_settings import LeadSettings
 from shared.keeper import Child
 from shared.model_files.builtin import builtin_draft
@@ -254,3 +254,8 @@ def test_at_a_lead_with_tls_it_trusts_the_leads_own_certificate_under_any_name()
 def test_a_back_on_the_cpu_finds_no_gpu():
     assert back_environment({}, "own", 7, needs_gpu=False).items() >= NO_GPU.items()
     assert not back_environment({}, "own", 7).keys() & NO_GPU.keys()
+
+
+@pytest.mark.parametrize(("port", "more"), [(5555, ""), (5700, " --lead http://127.0.0.1:5700")])
+def test_the_command_that_invites_names_a_lead_at_another_port(port, more):
+    assert invite_command(local_url("0.0.0.0", port)) == "lead invite --open --nearby" + more
