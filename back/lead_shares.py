@@ -2,9 +2,9 @@
 
 Leads with equally good drafts get equal time as long as they have work. All their sequences are decoded
 together as long as no lead is ahead of the others. A lead whose draft tokens are worth less gets less time,
-but never below a quarter of another's. The value that a lead claims can only lower its own share, because it
-is capped by the lead's acceptance. A lead that has no work, or is disconnected, costs nothing and gets
-no extra time later.
+but never less than a quarter of another lead's. A claimed value counts only up to the lead's acceptance, so a
+lead can only lower its own share by a claim. A lead that has no work, or is disconnected, costs nothing and
+gets no extra time later.
 """
 
 from collections.abc import Collection, Mapping
@@ -86,7 +86,7 @@ class LeadShares:
         account.n_right = account.n_right * kept + n_right
 
     def _weight(self, lead: int) -> float:
-        """Return the weight of a lead, from its value relative to the best lead that had work."""
+        """Return the weight of a lead, from its value relative to the best value of a lead that had work."""
         best = max(self._leads[each].value for each in self._waiting)
         part = self._leads[lead].value / best if best else 1.0
         return 1.0 if part >= _EQUAL else max(part, _MIN_WEIGHT)

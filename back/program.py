@@ -42,7 +42,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _END_SECONDS = 3.0
 """Time limit for a clean exit: asyncio joins its threads, and one may be waiting for DNS."""
 _FIRST_DELAY, _MAX_DELAY = 0.1, 10.0
-"""Seconds between attempts to join a lead in the lead's vocabulary."""
+"""The first and the longest delay, in seconds, between attempts to draft in the lead's vocabulary."""
 
 
 def run(settings: BackSettings) -> None:

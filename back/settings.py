@@ -210,7 +210,7 @@ class BackSettings(FileSettings):
     def joined(self) -> Self:
         """Return the settings with the lead of `--join` or of an earlier pairing; raises ConfigError.
 
-        Unchanged if leads are named or searched for.
+        The settings are unchanged if leads are named or searched for.
         """
         if self.join is None and (self.discover or self.discover_all or "lead" in self.model_fields_set):
             return self
@@ -319,15 +319,15 @@ class BackSettings(FileSettings):
     def model_options(self) -> ModelOptions:
         """The options to load the model with, including the number of threads.
 
-        Caches of sliding windows are kept in full: a draft may be rejected many decodes later, when a window
-        has moved.
+        Caches of sliding windows are kept in full: a draft may be rejected many decodes later, when the
+        window has moved on.
         """
         chosen = {"threads": self.n_threads, "parallel": self.n_parallel, "swa_full": True}
         return ModelOptions(**self.compute.model_dump() | chosen)
 
     @property
     def n_parallel(self) -> int:
-        """The number of sequences of all leads together; each lead may use --parallel."""
+        """The number of sequences of all leads together; each lead may use `--parallel` of them."""
         return self.compute.parallel * len(self.lead)
 
     @property

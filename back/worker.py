@@ -50,8 +50,9 @@ class DraftWorker:
         shares: TimeShares | None = None,
         worth: Sequence[Worth] = (),
     ) -> None:
-        """posts: for each lead, sends it a draft. worth: for each lead, or none. Each may open `n_sequences`.
+        """posts: for each lead, a function that sends it a draft. n_sequences: the maximum for each lead.
 
+        worth: for each lead, the receiver of its drafts' outcomes; empty: outcomes are not reported.
         shares: divides the time among several leads; None: each step serves all.
         `posts` and `on_failure` are called in the worker's thread, which ends after `on_failure`.
         """
@@ -108,7 +109,7 @@ class DraftWorker:
     def _handle_messages(self) -> bool:
         """Handle all queued messages; return whether there were any.
 
-        Waits for a message while the drafter is idle, when all drafts have been sent.
+        If the drafter is idle (all drafts have been sent), waits for a message.
         """
         received = False
         while not received or not self._inbox.empty():

@@ -11,7 +11,7 @@ SECONDS: Final = 5.0
 """Seconds of work between two log lines on a terminal."""
 SECONDS_IN_A_FILE: Final = 60.0
 _MIN_GAIN: Final = 0.05
-"""The minimum number of gained tokens per other token. Below it, a back is not worth its power."""
+"""The minimum number of gained tokens per token of the lead's own. Below it, a back wastes its power."""
 _MAX_STEP_TOKENS: Final = 256
 """An update with more tokens is a part of a prompt."""
 _GOOD_SHARE: Final = 0.4

@@ -33,7 +33,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """The numbers of tokens and draft tokens of answers, and the `seconds` they took, without the prompts.
+    """The numbers of tokens and draft tokens in answers, and the `seconds` of generating the answers.
 
     `n_untimed`: the number of these tokens that are in answers of unknown duration.
     """
@@ -63,7 +63,7 @@ class GenerationStats:
 
 
 class ChatAnswer:
-    """An answer, filled from the chunks of a stream. It can be read at any time: it may be interrupted."""
+    """An answer, filled from the chunks of a stream. It can be read even after an interruption."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.text = ""

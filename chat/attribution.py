@@ -11,7 +11,7 @@ _WORD_OR_PUNCTUATION = re.compile(r"\w+|[^\w\s]")
 _WORD_REACH = 400
 """The number of characters to search ahead for a word: more than a long URL that rendering has left out."""
 _PUNCTUATION_REACH = 8
-"""The same for punctuation: a bullet that rendering has added must not be found in the next sentence."""
+"""The same number for punctuation, lower so that a bullet added by rendering is not found in later text."""
 
 Source = str | None
 

@@ -145,7 +145,7 @@ class LeadClient:
 
     @contextmanager
     def _answering(self, body: Mapping[str, Any]) -> Iterator[EventSource]:
-        """Yield a response once it has begun; raises IncompleteAnswerError if the connection ends before."""
+        """Yield a response once it has begun; raises IncompleteAnswerError if the connection ends first."""
         with ExitStack() as stack:
             try:
                 source = stack.enter_context(

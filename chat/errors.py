@@ -8,7 +8,7 @@
         ├── RejectedError           any other HTTP status that is not 200
         └── IncompleteAnswerError   the stream ended early, had an error, or was not a stream of chunks
 
-Every message is a sentence that a person can act on. It may quote the server, so sanitize it to show it.
+Every message is a sentence that a person can act on. It may quote the server, so sanitize it before display.
 """
 
 from http import HTTPStatus

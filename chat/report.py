@@ -170,7 +170,7 @@ def filled(parts: Sequence[str], columns: int | None) -> list[list[str]]:
 
 
 def wrapped(text: str, columns: int | None) -> str:
-    """Return `text` with long lines wrapped between words, indented to the last column of a table."""
+    """Wrap long lines between words; a table row continues in the row's last column."""
     if columns is None:
         return text
     return "\n".join(_broken(line, columns) for line in text.split("\n"))

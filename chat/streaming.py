@@ -39,7 +39,7 @@ class AnswerStreamer:
         sleep: Callable[[float], None],
         around: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """`wait_until_reachable`: also retry while no server listens. `around`: a context for each answer."""
+        """`wait_until_reachable`: retry even while no server listens. `around`: makes an answer's context."""
         self._client = client
         self._screen = screen
         self._wait_until_reachable = wait_until_reachable

@@ -200,7 +200,7 @@ class TerminalScreen(Screen):
         self._next_drawing = self._clock() + 1 / _DRAWINGS_PER_SECOND
 
     def _freeze_blocks(self) -> None:
-        """Draw all blocks but the last for the last time."""
+        """Draw the final form of all blocks except the last block."""
         n_final = last_block(self._block.text)
         if n_final:
             self._draw_for_good([*self._rendered(self._block.take(n_final)), _BLANK])

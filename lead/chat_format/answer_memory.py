@@ -34,8 +34,8 @@ class Turn:
     """A prompt, and the answer to it.
 
     answers: the earlier answers in the prompt, in order. n_characters, digest: the length and digest of the
-    prompt's text, which may lack white space at its end: templates do not always repeat it. tokens: the
-    tokens of this white space and of the answer.
+    prompt's text. White space at its end is left out if it counts as part of the answer, because templates do
+    not always repeat it. tokens: the tokens of this white space and of the answer.
     """
 
     answers: tuple[WrittenAnswer, ...]

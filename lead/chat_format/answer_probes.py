@@ -46,8 +46,8 @@ _NOT_SHOWN: tuple[tuple[str, ReasoningMarkers | None, tuple[str, ...]], ...] = (
         ),
     ),
 )
-"""Known answer formats: a text in the template, the markers of reasoning, and ignored markers. They cannot be
-found by rendering messages.
+"""Answer formats that cannot be found by rendering messages. Each has a text that identifies its template,
+the markers of reasoning (None: as found), and ignored markers.
 """
 
 
@@ -77,7 +77,7 @@ class _AnswerProbes:
         self._header = header.removesuffix(self._unfinished)
 
     def _rendered(self, *messages: Mapping[str, Any], opened: bool = False) -> list[str]:
-        """Return renderings of the messages: with reasoning as the template chooses, switched on, and off."""
+        """Return renderings of the messages: with reasoning as by default, with it on, and with it off."""
         texts = [self._render([ASKED, *messages], opened=opened, **switch) for switch in _SWITCHES]
         found = [after for text in texts if (after := (text or "").partition(QUESTION)[2])]
         first = MARKER.search(found[0]) if found else None  # a switch may also be written behind the question

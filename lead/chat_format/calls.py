@@ -42,7 +42,7 @@ class AnyCallFormat(Protocol):
 class AnyCallReader(Protocol):
     """Reads tool calls in an answer while it is `active`.
 
-    rejected: afterwards, the text that began like a call but is content.
+    rejected: once it is inactive, the text that began like a call but is content.
     """
 
     n_calls: int

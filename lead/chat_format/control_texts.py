@@ -1,8 +1,8 @@
 """Distinguishes control tokens in the texts of clients from control tokens that the chat template writes.
 
 A message that contains `<|im_end|>` would end its turn if the rendered prompt were simply tokenized.
-Therefore a mark is put inside such a text before the template is rendered. At the marks in the prompt, no
-control token is read. This is reliable only if the prompt without its marks equals a prompt rendered from the
+Therefore a mark is put inside such a text before the template is rendered. In the prompt, no control token is
+read across a mark. This is reliable only if the prompt without its marks equals a prompt rendered from the
 unmarked messages.
 """
 
@@ -56,7 +56,7 @@ class ControlTexts:
     def breaks(self, text: str) -> list[int]:
         """Return ascending positions in `text`, at least one inside each text of a control token.
 
-        This includes texts that may begin before `text` or end after it in the prompt.
+        This includes control tokens that may begin before `text`, or end after it, in the prompt.
         """
         found = set[int]()
         for token in self._special.occurring(text):

@@ -227,7 +227,7 @@ class _Probe:
         return _PROBE in text and (_FUNCTION in text or _ARGUMENTS["probe"] in text)
 
     def renders_object_arguments(self) -> bool:
-        """Return whether a call's arguments may be an object. Others fail, or write Python's notation."""
+        """Return whether a call's arguments may be an object. Some templates then fail or write Python."""
         text = self._render(self._call(as_object=True))
         return _ARGUMENTS["probe"] in text and "{'" not in text and '\\"' not in text
 

@@ -1,6 +1,6 @@
 """Splits the text of an answer into reasoning, content and tool calls, incrementally.
 
-Text that may become a marker is held back until that is certain. A call is held back until its tool is known.
+Text that may become a marker is held back until this is decided. A call is held back until its tool is known.
 Text that began like a call but is not a call is content. The result does not depend on how the text is cut
 into pieces.
 

@@ -103,7 +103,7 @@ class ChatMessage(BaseModel, strict=True, extra="allow"):
     @field_validator("content", mode="before")
     @classmethod
     def _explain_content(cls, value: Any) -> Any:
-        """Raise one error for invalid content; pydantic would raise one for each type that it may have."""
+        """Raise one error for invalid content; pydantic would raise an error for each possible type."""
         if isinstance(value, list):
             for part in value:
                 _check_part(part)

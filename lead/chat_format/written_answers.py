@@ -1,7 +1,7 @@
 """The tokens of the model's own answers, for the prompts of later turns.
 
 A client sends an answer back as a message, and the chat template writes it again. Its white space or JSON may
-then differ, or it may have other tokens than the model chose. A cache would be useless beyond that point.
+then differ, or it may have other tokens than the model chose. A cache would be useless after the difference.
 Therefore the tokens of answers are stored, and a later prompt uses them where the template writes text with
 the same meaning.
 """

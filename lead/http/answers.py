@@ -35,9 +35,9 @@ class AnswerEnd:
 class AnswerUpdate:
     """An update of one answer: text that became final, its end, or the progress of reading its prompt.
 
-    index: the number of the submission. deltas: the parsed text. n_drafted, n_accepted: the verified and the
-    accepted draft tokens of the steps that made `tokens`. n_cached: prompt tokens found in the KV cache; 0 in
-    updates about the prompt. stats: the statistics so far, if requested.
+    index: the number of the submission. deltas: the parsed text. n_drafted, n_accepted: the numbers of
+    verified and of accepted draft tokens in the steps that made `tokens`. n_cached: prompt tokens found
+    in the KV cache; 0 in updates about the prompt. stats: the statistics so far, if requested.
     """
 
     index: int

@@ -116,7 +116,7 @@ class BodyReader:
             return body, await self._in_thread(lambda: self._parse(body, model))
 
     async def run(self, client: Client, n_bytes: int, work: Callable[[], R]) -> R:
-        """Run `work` on data from a body of `n_bytes`, in a thread if these are many; return its result."""
+        """Run `work` on data from a body of `n_bytes`, in a thread if that is large; return its result."""
         if n_bytes <= _MAX_INLINE_BYTES:
             return work()
         async with self._fair_lock.hold(client):
@@ -192,9 +192,9 @@ class JsonRoute(APIRoute):
 def _direct_call(route: APIRoute) -> Callable[[Request, BaseModel], Awaitable[Response]] | None:
     """Return a function that calls the route's handler without FastAPI; None if the handler needs FastAPI.
 
-    A handler does not need it if its parameters are the body, the request, and results of plain functions of
-    the request. FastAPI's own call takes longer than reading a small body, and runs those functions in
-    threads.
+    A handler does not need FastAPI if its parameters are the body, the request, and results of plain
+    functions of the request. FastAPI's own call takes longer than reading a small body, and runs those
+    functions in threads.
     """
     needs, endpoint = route.dependant, route.endpoint
     (body,) = needs.body_params
@@ -278,7 +278,7 @@ def client_of(request: Request) -> Client:
 
 
 def _is_of_page(request: Request) -> bool:
-    """Return whether a web page may have sent this request, which has a body: browsers then add a header.
+    """Return whether a web page may have sent this request, which has a body: browsers mark such requests.
 
     Without permission (CORS), pages of other origins can send forms and texts, but not JSON.
     """

@@ -12,7 +12,7 @@ _OF_NAME = r"\w.:/-"
 
 
 class CallBeginnings(NamedTuple):
-    """Regular expressions for the text before arguments, the fields of `shared.sampling.call_grammars`."""
+    """Regular expressions for the text before a call's arguments; the fields are those of `CallGrammars`."""
 
     begins: str
     follows: str

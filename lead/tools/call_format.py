@@ -50,9 +50,9 @@ class CallFormat:
     answer. between: the text between two calls; None if an answer has only one call. arguments: the format of
     arguments; None: they are a JSON object. starts: texts that may begin calls in an answer; empty if a call
     is only a JSON object. id_characters: the length of call ids; 0: the template requires none. code_tag: a
-    text that begins a call, perhaps written as code. is_generic: the whole answer is JSON, even if the model
-    was trained on another format. is_described: the template does not list tools, so they must be described
-    in words.
+    text that begins a call, which may be written as code. is_generic: the whole answer is JSON, even if the
+    model was trained on another format. is_described: the template does not list tools, so they must be
+    described in words.
     """
 
     head: str
@@ -170,7 +170,7 @@ class CallFormat:
     def header_length(self, text: str) -> int:
         """Return the length of the header at the beginning of `text`, up to the arguments.
 
-        `text` follows a start. -1 if it ends before the arguments.
+        `text` follows a start. Returns -1 if `text` ends before the arguments.
         """
         if self.arguments is None:
             return text.find("{")

@@ -21,7 +21,7 @@ _ANY_ARGUMENTS = {"type": "object"}
 _SPACE = r"/[ \n]{0,2}/"
 """An expression for white space before the arguments of a call that has begun."""
 _MAX_ID_CHARACTERS = 16
-"""The longest id of a call if the template requires no length. Models write nine (Mistral) or ten (Solar)."""
+"""The longest id, in characters, if the template requires no length. Mistral writes nine, Solar ten."""
 
 
 def calls_rule(calls: CallFormat, request: ConversationFields, writer: GrammarWriter) -> str:

@@ -31,8 +31,8 @@ _MAX_HEADER_CHARACTERS = 300
 _MAX_SEPARATOR_CHARACTERS = 100
 """The longest separators between a marker and its call, in characters; after longer ones, no call begins."""
 _MAX_REJECTED_OBJECTS = 16
-"""After this many rejected objects, calls are no longer searched: each object may be as long as the answer,
-and is read twice.
+"""After this many rejected objects, calls are no longer searched for: each object may be as long as the
+answer, and is read twice.
 """
 _MAX_KEY_CHARACTERS = 2048
 """The longest beginning of an object up to its first key, which may be a tool's name in escapes."""
@@ -53,8 +53,8 @@ class _Expected(Enum):
 class _JsonCall:
     """A call that is a JSON object, or whose arguments are a JSON object.
 
-    name, id: set if they came before the object. head: the beginning of the text, until this is known to be
-    an object.
+    name, id: set if they came before the object. head: the beginning of the text, until the text is known
+    to be an object.
     """
 
     name: str = ""

@@ -45,7 +45,7 @@ _WITHOUT_CALLS = (
     ("<|tool_call|>", _GRANITE),  # Granite 3.3, Phi 4
     ("xml_tools", _HERMES),  # SmolLM3
 )
-"""Formats of templates that describe tools but write no calls: these expect calls in the content."""
+"""Formats of templates that describe tools but write no calls: such templates expect calls in the content."""
 _ALSO: tuple[tuple[str, Mapping[str, Any]], ...] = (
     # gpt-oss: a call may be in any channel, and its recipient may come before the channel.
     (

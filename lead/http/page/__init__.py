@@ -56,7 +56,7 @@ HEADERS = {
     "Cache-Control": "no-cache",
     "Vary": "Accept-Encoding",
 }
-"""Headers of the page: it can load from this lead only and call only this lead, and no page can frame it."""
+"""Headers of the page: it can load from and call only this lead, and no other page can embed it."""
 
 
 @cache

@@ -37,7 +37,7 @@ async def slots(
 
 
 def _by_slot(sequences: Sequences) -> dict[int, LiveSequence]:
-    """Return the sequence in each slot. If two sequences name a slot, the earlier was preempted and waits."""
+    """Return the sequence in each slot. If two have the same slot, the earlier waits, preempted."""
     return {
         sequence.slot: sequence
         for sequence in sorted(sequences, key=lambda each: each.in_slot_since)

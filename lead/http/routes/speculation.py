@@ -77,7 +77,7 @@ async def _about(services: Services) -> dict[str, Any]:
 
 
 class PolicyRequest(NullIsDefault):
-    """A change of the policy that chooses the depth of drafts. depth: used by `fixed` and `sync` only."""
+    """A change of the policy for the depth of drafts. depth: only for the policies `fixed` and `sync`."""
 
     policy: PolicyName
     depth: Annotated[int, Field(ge=0, le=MAX_DEPTH)] = 4
