@@ -63,8 +63,8 @@ def check_address(settings: LeadSettings) -> Iterator[Finding]:
     security = settings.security
     if is_loopback(settings.host):
         yield hint(
-            f"with --host {settings.host}, only this machine and invited machines reach the lead. To "
-            f"invite a machine, run {invite_command(local_url(settings.host, settings.port, tls=security.https))}"
+            f"with --host {settings.host}, only this machine and invited machines reach the lead. To invite "
+            f"a machine, run {invite_command(local_url(settings.host, settings.port, tls=security.https))}"
         )
     elif security.has_keys and not (security.back_key or security.back_key_file or security.keys_file):
         yield hint("no key for backs is set. Set --back-key-file")
